@@ -1,0 +1,87 @@
+"""Every error that kfs raises on purpose.
+
+::
+
+    KfsError
+    ├── CorruptData          bytes that break their format: file, byte position, reason
+    │   └── LimitExceeded    intact perhaps, but larger than a limit of ours, which it names
+    ├── NotFound             no such topic, partition, offset or name
+    ├── NotADirectory        a file where a directory was needed
+    ├── IsADirectory         a directory where a file was needed
+    ├── ReadOnly             any attempt to write
+    ├── UnusableSource       a LOG_DIR that cannot be read as one
+    └── MountFailed          the kernel, libfuse or the mount point said no
+
+The edges (FUSE, the command line) translate them in one place each, by :attr:`KfsError.errno`.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+from typing import ClassVar
+
+
+class KfsError(Exception):
+    """The root of the tree; ``errno`` is what a system call would report for it."""
+
+    errno: ClassVar[int] = _errno.EIO
+
+
+class CorruptData(KfsError):
+    """Bytes that are not what their format promises.
+
+    ``position`` is the byte position in ``file`` (or, until a layer that knows the file has added
+    it, in the buffer that was parsed); ``reason`` says what was found and what was expected.
+    """
+
+    def __init__(self, reason: str, position: int = 0, file: str | None = None) -> None:
+        super().__init__(reason, position, file)
+        self.reason = reason
+        self.position = position
+        self.file = file
+
+    def __str__(self) -> str:
+        where = self.file if self.file is not None else "<bytes>"
+        return f"{where}: position {self.position}: {self.reason}"
+
+    def located(self, file: str, base: int = 0) -> CorruptData:
+        """Return the same error placed in ``file``, its position moved up by ``base`` bytes."""
+        return type(self)(self.reason, self.position + base, file)
+
+
+class LimitExceeded(CorruptData):
+    """Data that would need more memory than the limit that the reason names."""
+
+
+class NotFound(KfsError):
+    """There is nothing of that name, or at that offset."""
+
+    errno = _errno.ENOENT
+
+
+class NotADirectory(KfsError):
+    """A path goes through something that is not a directory."""
+
+    errno = _errno.ENOTDIR
+
+
+class IsADirectory(KfsError):
+    """A directory where bytes were asked for."""
+
+    errno = _errno.EISDIR
+
+
+class ReadOnly(KfsError):
+    """kfs never writes to what it shows."""
+
+    errno = _errno.EROFS
+
+
+class UnusableSource(KfsError):
+    """A LOG_DIR that is missing, unreadable, or holds nothing of Kafka's."""
+
+    errno = _errno.ENOENT
+
+
+class MountFailed(KfsError):
+    """The mount could not be made or taken away; the message says what to do about it."""

@@ -1,0 +1,40 @@
+"""One record, as its reader sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+Header = tuple[bytes, bytes | None]
+
+
+class TimestampType(IntEnum):
+    """``TimestampType.java``: the values are the attribute bit, -1 where the format has none (v0)."""
+
+    NO_TIMESTAMP = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def label(self) -> str:
+        """Kafka's own name of it."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    TimestampType.NO_TIMESTAMP: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record: ``timestamp`` in milliseconds since 1970 (-1: none), null as None, empty as ``b""``."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
