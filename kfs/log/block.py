@@ -1,0 +1,95 @@
+"""What a walk over a segment's bytes yields: blocks that are intact, and damage."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader
+from kfs.format.columns import RecordColumns
+from kfs.format.decode import BlockDecoder
+from kfs.format.layout import MAX_INT64
+from kfs.log.problem import Problem
+
+
+@dataclass(slots=True)
+class Block:
+    """A record batch, a compressed message, or a run of uncompressed messages, with its CRCs verified.
+
+    ``header`` is the batch's; of a run it is made up: base and last offset of the run, ``count``
+    messages, ``size`` their bytes. Records at or below ``after`` were seen earlier in the log, and
+    those at or above ``before`` belong to the next segment: neither are records of this block.
+    """
+
+    header: BatchHeader
+    data: bytes
+    file: str
+    after: int = -1
+    before: int = MAX_INT64
+
+    @property
+    def position(self) -> int:
+        """Byte position in the segment's file."""
+        return self.header.position
+
+    @property
+    def end(self) -> int:
+        """Byte position of what follows."""
+        return self.header.position + self.header.size
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether some of the batch's records aren't records of this block."""
+        return self.after >= self.header.base_offset or self.before <= self.header.last_offset
+
+    @property
+    def dense_range(self) -> range | None:
+        """The offsets of all records, where the header alone tells them; None where it doesn't."""
+        header = self.header
+        if header.is_control:
+            return range(0)
+        if not header.is_dense:
+            return None
+        return range(max(header.base_offset, self.after + 1), min(header.last_offset + 1, self.before))
+
+    def decode(self, decoder: BlockDecoder, limit: int) -> RecordColumns:
+        """Decode the records that are this block's.
+
+        Raises:
+            CorruptData: they are not what the header says; file and position are the batch's.
+        """
+        try:
+            columns = decoder.decode(self.header, self.data, limit)
+        except CorruptData as error:
+            inside = f" (at {error.position} in the batch)" if error.position else ""
+            raise type(error)(error.reason + inside, self.header.position, self.file) from None
+        if not self.is_trimmed:
+            return columns
+        start = bisect_right(columns.offsets, self.after)
+        return columns.slice(start, max(start, bisect_left(columns.offsets, self.before)))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a segment that hold no records, and why.
+
+    ``after`` is the last offset before them. ``claimed_last`` is the last offset that the broken
+    header claims, where that is possible at all, else ``after``. ``loses_records`` is False for
+    what only repeats records that stand earlier in the log.
+    """
+
+    problem: Problem
+    after: int
+    claimed_last: int
+    loses_records: bool = True
+
+    @property
+    def position(self) -> int:
+        """Byte position in the segment's file."""
+        return self.problem.position
+
+    @property
+    def end(self) -> int:
+        """Byte position of what follows."""
+        return self.problem.position + self.problem.size

@@ -1,0 +1,224 @@
+"""Everything that LOG_DIR arguments name, as topics and partitions."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kfs.errors import UnusableSource
+from kfs.log.directory_name import LEGAL_TOPIC, DirectoryName, parse_directory_name
+from kfs.log.log import LOOK_AGAIN_SECONDS, Log
+from kfs.log.log_dir import CHECKPOINTS, MARKERS, LogDir
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problem, Problems
+from kfs.log.storage import Storage
+
+_SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
+
+
+@dataclass(slots=True)
+class _Partitions:
+    """What is found on disk at one moment; all lists sorted by path."""
+
+    copies: dict[tuple[str, int], list[PartitionDirectory]] = field(default_factory=lambda: defaultdict(list))
+    deleted: dict[tuple[str, str], PartitionDirectory] = field(default_factory=dict)
+
+
+class DataDir:
+    """One or several ``log.dirs``, single partition directories, or loose ``.log`` files, as one view.
+
+    Opening it lists directories and reads no log data. A partition that lies in several places is
+    served from the copy with the highest last leader epoch, then the longest; the others are
+    :meth:`replicas`. Copies are never merged.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        *,
+        until_high_watermark: bool = False,
+        topic_filter: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Look at each path; only topics that ``topic_filter`` accepts are shown.
+
+        Raises:
+            UnusableSource: one is missing, unreadable, or holds nothing of Kafka's.
+        """
+        self.paths = [os.path.abspath(path) for path in paths]
+        self.storage = storage
+        self.until_high_watermark = until_high_watermark
+        self._topic_filter = topic_filter
+        self.problems = Problems()
+        self.log_dirs: list[LogDir] = []
+        self._single: list[PartitionDirectory] = []
+        loose: dict[str, list[str]] = defaultdict(list)
+        for path in self.paths:
+            self._add_source(path, loose)
+        for parent, files in loose.items():
+            self._single.append(_loose_partition(parent, files))
+        self._logs: dict[str, Log] = {}
+        self._found = _Partitions()
+        self._looked = -1.0
+        self._names: dict[LogDir, tuple[int, list[tuple[str, DirectoryName]]]] = {}
+
+    def _add_source(self, path: str, loose: dict[str, list[str]]) -> None:
+        if os.path.isfile(path):
+            if ".log" not in os.path.basename(path):
+                raise UnusableSource(f"{path}: not a directory, and not a .log file")
+            loose[os.path.dirname(path)].append(path)
+            return
+        try:
+            names = os.listdir(path)
+        except OSError as error:
+            raise UnusableSource(f"{path}: {error.strerror}") from None
+        parsed = parse_directory_name(os.path.basename(path))
+        if any(_SEGMENT.match(name) for name in names) or (parsed is not None and not _is_log_dir(path, names)):
+            parent = os.path.dirname(path)
+            log_dir = LogDir(parent, self.problems) if _has_checkpoints(parent) else None
+            name = parsed or DirectoryName(os.path.basename(path) or "log", 0)
+            self._single.append(PartitionDirectory(path, name, log_dir))
+        elif _is_log_dir(path, names):
+            self.log_dirs.append(LogDir(path, self.problems))
+        else:
+            raise UnusableSource(f"{path}: neither a Kafka log directory nor a partition directory: no segments in it")
+
+    # -- partitions
+
+    def topics(self) -> list[str]:
+        """The topics that have at least one partition here, sorted."""
+        return sorted({topic for topic, _ in self._partitions().copies})
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, sorted; empty for an unknown one."""
+        return sorted(partition for name, partition in self._partitions().copies if name == topic)
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """Return the served copy of a partition, None if there is none."""
+        copies = self._partitions().copies.get((topic, partition))
+        return self._log_of(self._served(copies)) if copies else None
+
+    def replicas(self) -> Iterator[tuple[str, Log]]:
+        """Yield the copies that aren't served, each with a name that tells it: ``0.<hex>-future``, ``0@<n>``."""
+        for copies in list(self._partitions().copies.values()):
+            if len(copies) < 2:
+                continue
+            served = self._served(copies)
+            for directory in copies:
+                if directory is not served:
+                    yield self._copy_name(directory), self._log_of(directory)
+
+    def _copy_name(self, directory: PartitionDirectory) -> str:
+        name = directory.name
+        if name.unique_id:
+            return f"{name.partition}.{name.unique_id}-{name.kind}"
+        if directory.log_dir in self.log_dirs:
+            return f"{name.partition}@{self.log_dirs.index(directory.log_dir)}"
+        return f"{name.partition}@{len(self.log_dirs) + self._single.index(directory)}"
+
+    def deleted(self) -> Iterator[tuple[str, Log]]:
+        """Yield the partitions of deleted topics, each with the rest of its name: ``0.<hex>-delete``."""
+        for (_, name), directory in sorted(self._partitions().deleted.items()):
+            yield name, self._log_of(directory)
+
+    def logs(self) -> Iterator[Log]:
+        """Yield the served copy of every partition, by topic and partition."""
+        for topic, partition in sorted(self._partitions().copies):
+            log = self.log(topic, partition)
+            if log is not None:
+                yield log
+
+    def _served(self, copies: list[PartitionDirectory]) -> PartitionDirectory:
+        if len(copies) == 1:
+            return copies[0]
+        logs = [self._log_of(directory) for directory in copies]
+        best = max(logs, key=lambda log: (log.last_leader_epoch(), log.log_end_offset - log.log_start_offset))
+        others = ", ".join(log.directory.path for log in logs if log is not best)
+        reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
+        self.problems.add(Problem(best.directory.path, 0, 0, reason))
+        return best.directory
+
+    def _log_of(self, directory: PartitionDirectory) -> Log:
+        key = directory.path if not directory.loose else directory.loose[0]
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
+        return log
+
+    # -- the disk
+
+    def _partitions(self) -> _Partitions:
+        now = time.monotonic()
+        if self._looked >= 0 and now - self._looked < LOOK_AGAIN_SECONDS:
+            return self._found
+        self._looked = now
+        changed = [self._list_names(log_dir) for log_dir in self.log_dirs]
+        if any(changed) or not self._found.copies:
+            self._found = self._collect()
+        return self._found
+
+    def _list_names(self, log_dir: LogDir) -> bool:
+        """List one log directory if it has changed; return whether it was listed."""
+        known = self._names.get(log_dir)
+        try:
+            mtime_ns = os.stat(log_dir.path).st_mtime_ns
+            if known is not None and known[0] == mtime_ns and time.time_ns() - mtime_ns > 1_000_000_000:
+                return False
+            names = []
+            with os.scandir(log_dir.path) as entries:
+                for entry in entries:
+                    name = parse_directory_name(entry.name)
+                    if name is not None and entry.is_dir():
+                        names.append((entry.path, name))
+        except OSError as error:
+            self.problems.add(Problem(log_dir.path, 0, 0, f"can't be listed: {error.strerror}"))
+            mtime_ns, names = -1, []
+        self._names[log_dir] = (mtime_ns, sorted(names, key=lambda pair: pair[0]))
+        return True
+
+    def _collect(self) -> _Partitions:
+        found = _Partitions()
+        directories = [
+            PartitionDirectory(path, name, log_dir)
+            for log_dir in self.log_dirs
+            for path, name in self._names[log_dir][1]
+        ]
+        for directory in directories + self._single:
+            name = directory.name
+            if self._topic_filter is not None and not self._topic_filter(name.topic):
+                continue
+            if directory.is_deleted and directory not in self._single:
+                found.deleted[name.topic, f"{name.partition}.{name.unique_id}-{name.kind}"] = directory
+            else:
+                found.copies[name.topic, name.partition].append(directory)
+        alive = {directory.path for directory in directories} | {directory.path for directory in self._single}
+        self._logs = {key: log for key, log in self._logs.items() if log.directory.path in alive}
+        return found
+
+    def close(self) -> None:
+        """Give back descriptors and maps."""
+        self._logs.clear()
+        self.storage.close()
+
+
+def _is_log_dir(path: str, names: Sequence[str]) -> bool:
+    if any(name in MARKERS for name in names):
+        return True
+    return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
+
+
+def _has_checkpoints(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, name)) for name in CHECKPOINTS)
+
+
+def _loose_partition(parent: str, files: list[str]) -> PartitionDirectory:
+    """Loose files of one directory form one partition, named as the directory if that is a partition's."""
+    base = os.path.basename(parent)
+    name = parse_directory_name(base)
+    if name is None:
+        name = DirectoryName(base if LEGAL_TOPIC.match(base) else "log", 0)
+    return PartitionDirectory(parent, name, None, tuple(sorted(set(files))))

@@ -1,0 +1,50 @@
+"""The names of partition directories (``LocalLog.parseTopicPartitionName`` and ``logDeleteDirName`` and its kin)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: What Kafka accepts as a topic name (``Topic.LEGAL_CHARS``), its length aside.
+LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
+_SPECIAL = re.compile(r"(?P<name>.+)\.(?P<uuid>[0-9a-f]{32})-(?P<kind>delete|future|stray)\Z", re.DOTALL)
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})\Z", re.DOTALL)
+_MAX_PARTITION = 2**31 - 1
+
+
+class DirectoryKind(StrEnum):
+    """What a partition directory's suffix says of it."""
+
+    CURRENT = "current"
+    FUTURE = "future"  # a copy being moved here from another log directory (KIP-113)
+    STRAY = "stray"  # not assigned to this broker as far as it knows (KIP-858)
+    DELETE = "delete"  # the topic was deleted; the files follow after file.delete.delay.ms
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryName:
+    """``topic-partition``, split at the last ``-``, and with a kind ``topic-partition.<32 hex>-kind``.
+
+    The topic of a ``delete`` or ``stray`` directory may be truncated, to fit 255 bytes.
+    """
+
+    topic: str
+    partition: int
+    kind: DirectoryKind = DirectoryKind.CURRENT
+    unique_id: str = ""
+
+
+def parse_directory_name(name: str) -> DirectoryName | None:
+    """Return what a directory's name says, or None if it isn't that of a partition."""
+    kind, unique_id = DirectoryKind.CURRENT, ""
+    special = _SPECIAL.match(name)
+    if special:
+        name, unique_id, kind = special["name"], special["uuid"], DirectoryKind(special["kind"])
+    match = _PARTITION.match(name)
+    if match is None:
+        return None
+    partition = int(match["partition"])
+    if partition > _MAX_PARTITION or str(partition) != match["partition"]:
+        return None
+    return DirectoryName(match["topic"], partition, kind, unique_id)

@@ -1,0 +1,76 @@
+"""One of a broker's ``log.dirs``: its properties and its checkpoint files."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
+from kfs.format.properties import MetaProperties, parse_meta_properties
+from kfs.log.problem import Problems
+from kfs.log.side_file import Watched, read_side_file
+
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CHECKPOINTS: Final = (
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+META_PROPERTIES: Final = "meta.properties"
+#: Files that show a directory to be one of ``log.dirs``.
+MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, "bootstrap.checkpoint", ".kafka_cleanshutdown")
+_LOOK_AGAIN_SECONDS: Final = 0.5
+
+
+class LogDir:
+    """A log directory; its checkpoints are read when asked for and again when they have changed."""
+
+    def __init__(self, path: str, problems: Problems) -> None:
+        self.path = path
+        self.problems = problems
+        self._checkpoints: dict[str, _Checkpoint] = {}
+
+    def checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
+        known = self._checkpoints.get(name)
+        if known is None:
+            known = self._checkpoints[name] = _Checkpoint(os.path.join(self.path, name))
+        return known.offsets(self.problems)
+
+    def meta_properties(self) -> MetaProperties | None:
+        """Return ``meta.properties``; None where it is missing or, which is a problem, unreadable."""
+        try:
+            return read_side_file(os.path.join(self.path, META_PROPERTIES), parse_meta_properties)
+        except CorruptData as error:
+            self.problems.add_error(error)
+            return None
+
+
+class _Checkpoint:
+    """The offsets of one checkpoint file, followed as the broker rewrites it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._offsets: dict[TopicPartition, int] = {}
+        self._looked = -1.0
+        self._watched = Watched()
+
+    def offsets(self, problems: Problems) -> dict[TopicPartition, int]:
+        now = time.monotonic()
+        if self._looked >= 0 and now - self._looked < _LOOK_AGAIN_SECONDS:
+            return self._offsets
+        self._looked = now
+        if self._watched.changed(self.path):
+            problems.forget_file(self.path)
+            try:
+                self._offsets = read_side_file(self.path, parse_offset_checkpoint) or {}
+            except CorruptData as error:
+                problems.add_error(error)
+                self._offsets = {}
+        return self._offsets

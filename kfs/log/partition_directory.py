@@ -1,0 +1,72 @@
+"""Where one copy of a partition lies on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData
+from kfs.format.layout import LOG_OVERHEAD_STRUCT
+from kfs.log.directory_name import DirectoryKind, DirectoryName
+from kfs.log.log_dir import LogDir
+from kfs.log.open_files import OpenFile
+from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A directory of segments, or, with ``loose``, only those ``.log`` files in it.
+
+    ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none.
+    """
+
+    path: str
+    name: DirectoryName
+    log_dir: LogDir | None
+    loose: tuple[str, ...] = ()
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the topic was deleted and these files only wait for their removal."""
+        return self.name.kind is DirectoryKind.DELETE
+
+    def list(self, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
+        """List the files; see :func:`kfs.log.segment_files.list_partition`.
+
+        Raises :class:`OSError` where the directory can't be listed.
+        """
+        if not self.loose:
+            return list_partition(self.path, next_offset)
+        files = PartitionFiles()
+        segments = {segment.base_offset: segment for segment in map(_loose_segment, self.loose)}
+        files.segments = [segments[base] for base in sorted(segments)]
+        return files
+
+
+def _loose_segment(path: str) -> SegmentFiles:
+    """A ``.log`` named on its own: the base offset is its name's, else that of its first batch."""
+    file = OpenFile(path)
+    stem = os.path.basename(path).split(".")[0]
+    if stem.isascii() and stem.isdigit() and int(stem) < 2**63:
+        base = int(stem)
+    else:
+        head = file.read(0, LOG_OVERHEAD_STRUCT.size)
+        base = LOG_OVERHEAD_STRUCT.unpack(head)[0] if len(head) == LOG_OVERHEAD_STRUCT.size else 0
+        if base < 0:
+            raise CorruptData(f"negative base offset {base}", 0, path)
+    beside = path.removesuffix(".log")
+    return SegmentFiles(
+        base,
+        FoundFile(path, file.inode),
+        _found(beside + ".index"),
+        _found(beside + ".timeindex"),
+        _found(beside + ".txnindex"),
+    )
+
+
+def _found(path: str) -> FoundFile | None:
+    try:
+        return FoundFile(path, os.stat(path).st_ino)
+    except OSError:
+        return None

@@ -1,0 +1,62 @@
+"""What was found wrong, kept for those who ask: never skipped silently, bounded in memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData
+
+_LOG = logging.getLogger("kfs")
+_MOST_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong in a file: ``position`` and ``size`` in bytes (size 0: unknown), the reason in words."""
+
+    file: str
+    position: int
+    size: int
+    reason: str
+
+    def error(self) -> CorruptData:
+        """Return the problem as the error that a reader of those bytes gets."""
+        return CorruptData(self.reason, self.position, self.file)
+
+
+class Problems:
+    """The problems of one log (or data directory), each once, in the order they were met."""
+
+    def __init__(self) -> None:
+        self._problems: dict[tuple[str, int], Problem] = {}
+        self.dropped = 0
+
+    def add(self, problem: Problem) -> None:
+        """Remember and log a problem unless one is known at that file and position."""
+        key = (problem.file, problem.position)
+        if key in self._problems:
+            return
+        if len(self._problems) >= _MOST_KEPT:
+            if not self.dropped:
+                _LOG.error("more than %d problems: those that follow are only counted", _MOST_KEPT)
+            self.dropped += 1
+            return
+        self._problems[key] = problem
+        _LOG.warning("%s: position %d: %s", problem.file, problem.position, problem.reason)
+
+    def add_error(self, error: CorruptData, size: int = 0) -> None:
+        """Remember an error that already names its file."""
+        self.add(Problem(error.file or "", error.position, size, error.reason))
+
+    def forget_file(self, file: str) -> None:
+        """Drop what was said of a file that has been replaced or removed."""
+        for key in [key for key in self._problems if key[0] == file]:
+            del self._problems[key]
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(sorted(self._problems.values(), key=lambda problem: (problem.file, problem.position)))
+
+    def __len__(self) -> int:
+        return len(self._problems)

@@ -1,0 +1,113 @@
+"""Finding the next intact batch behind bytes that make no sense."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader, is_intact, read_header
+from kfs.format.codecs import Codec
+from kfs.format.layout import (
+    BATCH_ATTRIBUTES_KNOWN,
+    BATCH_OVERHEAD,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_ATTRIBUTES_KNOWN,
+    MAGIC_V2,
+    MAX_INT32,
+)
+from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.window import Window
+
+if TYPE_CHECKING:
+    from kfs.log.walk import SegmentBounds
+
+_SCAN_CHUNK: Final = 256 * 1024
+#: Checksums computed per search, as a multiple of the bytes searched: hostile data may look like a
+#: header at every byte, and each look costs a CRC over what it claims.
+_CRC_BUDGET: Final = 64
+_CRC_BUDGET_FLOOR: Final = 64 * 1024 * 1024
+
+
+def is_plausible(window: Window, bounds: SegmentBounds, position: int, seen: int) -> bool:
+    """Whether a header at ``position`` makes sense as the next one after offset ``seen``; its CRC is not looked at."""
+    return _plausible_header(window, bounds, position, seen) is not None
+
+
+def find_batch(window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int) -> int | None:
+    """Return where the next intact batch or message at or after ``position`` begins, or None.
+
+    Its offsets must be ones that can follow ``seen`` in this segment, so the high half of its
+    offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes.
+    """
+    patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
+    budget = max((window.size - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
+    while position + HEADER_SIZE_UP_TO_MAGIC <= window.size:
+        length = min(_SCAN_CHUNK, window.size - position)
+        chunk = window.file.read(position, length)
+        if len(chunk) < HEADER_SIZE_UP_TO_MAGIC:
+            return None
+        for at in _candidates(patterns, chunk):
+            header = _plausible_header(window, bounds, position + at, seen)
+            if header is None or header.size > min(limit, window.size - header.position):
+                continue
+            budget -= header.size
+            if budget < 0:
+                return None
+            if is_intact(header, window.read(header.position, header.size)):
+                return header.position
+        position += length - HEADER_SIZE_UP_TO_MAGIC + 1
+    return None
+
+
+def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
+    """Whether only zero bytes follow: a preallocated or crashed file. Holes are skipped, not read."""
+    while position < size:
+        try:
+            position = max(position, os.lseek(file.fd, position, os.SEEK_DATA))
+        except OSError:  # ENXIO: a hole to the end
+            return True
+        chunk = file.read(position, min(_SCAN_CHUNK, size - position))
+        if not chunk or chunk.count(0) != len(chunk):
+            return False
+        position += len(chunk)
+    return True
+
+
+def _pattern(offset: int) -> re.Pattern[bytes]:
+    """What the first 17 bytes look like: the offset's high half, a size of at least 14, a known magic."""
+    high = re.escape((offset >> 32).to_bytes(4, "big"))
+    return re.compile(high + rb"[\x00-\xff]{4}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f][\x00-\xff]{7}[\x00-\x02]")
+
+
+def _candidates(patterns: set[re.Pattern[bytes]], chunk: bytes) -> list[int]:
+    """Return every position in ``chunk`` where a header may begin, overlapping ones included."""
+    found = set()
+    for pattern in patterns:
+        match = pattern.search(chunk)
+        while match:
+            found.add(match.start())
+            match = pattern.search(chunk, match.start() + 1)
+    return sorted(found)
+
+
+def _plausible_header(window: Window, bounds: SegmentBounds, position: int, seen: int) -> BatchHeader | None:
+    left = window.size - position
+    if left < HEADER_SIZE_UP_TO_MAGIC:
+        return None
+    try:
+        buffer, at = window.at(position, min(left, BATCH_OVERHEAD))
+        if len(buffer) - at < BATCH_OVERHEAD:
+            buffer, at = buffer[at:] + bytes(BATCH_OVERHEAD), 0
+        header = read_header(buffer, at, position)
+    except FileChanged:
+        raise
+    except CorruptData:
+        return None
+    known = BATCH_ATTRIBUTES_KNOWN if header.magic == MAGIC_V2 else LEGACY_ATTRIBUTES_KNOWN[header.magic]
+    if header.attributes & ~known or header.codec_id > Codec.ZSTD:
+        return None
+    if header.size > left or header.last_offset <= seen or header.last_offset >= bounds.limit:
+        return None
+    return header

@@ -1,0 +1,169 @@
+"""One segment: a ``.log`` file and what helps to find things in it."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.layout import MAX_INT64
+from kfs.log.block import Block, Damage
+from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.problem import Problems
+from kfs.log.segment_files import SegmentFiles
+from kfs.log.segment_indexes import SegmentIndexes
+from kfs.log.storage import LoadedBlock, Storage
+from kfs.log.walk import SegmentBounds, SegmentWalk
+
+#: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
+_MARK_INTERVAL: Final = 64 * 1024
+
+
+class Segment:
+    """One incarnation of a segment: this base offset, this very file.
+
+    ``slot`` numbers the incarnation. A segment that was truncated, swapped or re-created is
+    another one, and this one then raises :class:`FileChanged`. Lookups begin at an index entry, or
+    where that is no good at one of the marks that walks leave behind.
+    """
+
+    def __init__(self, files: SegmentFiles, storage: Storage, problems: Problems) -> None:
+        self.files = files
+        self.base_offset = files.base_offset
+        self.next_base_offset: int | None = None
+        self.slot = storage.new_slot()
+        self.storage = storage
+        self.problems = problems
+        self.is_stale = False
+        self._largest_size = 0
+        self._mark_offsets = array("q", [files.base_offset])
+        self._mark_positions = array("q", [0])
+        self.indexes = SegmentIndexes(self)
+        self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # file size, end position, next offset
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the log's last (active) segment."""
+        return self.next_base_offset is None
+
+    def file(self) -> OpenFile:
+        """Return the ``.log``, open.
+
+        Raises:
+            FileChanged: it is gone, replaced, or shorter than it was.
+        """
+        file = self.storage.files.open(self.files.log.path, self.files.log.inode)
+        size = file.size()
+        if size < self._largest_size:
+            self.is_stale = True
+            raise FileChanged(f"file was cut from {self._largest_size} to {size} bytes", size, file.path)
+        self._largest_size = size
+        return file
+
+    def walk(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
+        """Yield blocks and damage from a batch boundary on; what is wrong is reported.
+
+        ``seen`` is the highest offset before that boundary, where it is known.
+        """
+        walk = self._new_walk()
+        marking = position <= self._mark_positions[-1]
+        highest = self.base_offset - 1 if seen is None else seen
+        for item in walk.items(position, seen):
+            if isinstance(item, Block):
+                if marking and item.position - self._mark_positions[-1] >= _MARK_INTERVAL:
+                    self._mark(highest + 1, item.position)
+                highest = max(highest, item.header.last_offset)
+            yield item
+
+    def walk_from(self, offset: int) -> Iterator[Block | Damage]:
+        """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
+        return self.walk(*self.position_before(offset))
+
+    def _new_walk(self) -> SegmentWalk:
+        bounds = SegmentBounds(self.base_offset, self.next_base_offset)
+        return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, self.problems.add)
+
+    def _mark(self, offset: int, position: int) -> None:
+        if offset > self._mark_offsets[-1]:
+            self._mark_offsets.append(offset)
+            self._mark_positions.append(position)
+
+    def load(self, block: Block) -> LoadedBlock:
+        """Decode a block through the cache; raise :class:`CorruptData` where its records can't be had."""
+        cached = self.storage.cache.find(self.slot, block.header.last_offset)
+        if cached is not None and cached.header.position == block.position:
+            return cached
+        loaded = self.storage.load(block, self.problems.add)
+        self.storage.cache.put(self.slot, loaded)
+        return loaded
+
+    def find(self, offset: int) -> LoadedBlock | None:
+        """Return the decoded block that answers for ``offset``, None where the segment has no such record.
+
+        The offset may be a hole in the block. Raises :class:`CorruptData` if the record, should it
+        exist, lies in damaged bytes.
+        """
+        self.file()
+        cached = self.storage.cache.find(self.slot, offset)
+        if cached is not None:
+            return cached
+        pending: Damage | None = None
+        for item in self.walk_from(offset):
+            if isinstance(item, Damage):
+                if item.loses_records and offset > item.after:
+                    pending = item
+                continue
+            header = item.header
+            if header.last_offset < offset and (header.record_count != UNKNOWN_COUNT or header.last_offset):
+                pending = None
+                continue
+            if pending is not None and offset < header.base_offset and header.record_count != UNKNOWN_COUNT:
+                raise pending.problem.error()
+            loaded = self.load(item)
+            if pending is not None and offset < loaded.first_offset:
+                raise pending.problem.error()
+            if loaded.last_offset >= offset:
+                return loaded
+        if pending is not None and (offset <= pending.claimed_last or not self.is_last):
+            raise pending.problem.error()
+        return None
+
+    def tail(self) -> tuple[int, int]:
+        """Return the byte position where the log ends in this segment, and the offset after its last batch."""
+        size = self.file().size()
+        known_size, position, next_offset = self._tail
+        if size == known_size:
+            return position, next_offset
+        walk = self._new_walk()
+        start, seen = (position, next_offset - 1) if known_size >= 0 else self.position_before(MAX_INT64)
+        for item in walk.items(start, seen):
+            if isinstance(item, Block):
+                next_offset = self._next_offset(item)
+        self._tail = (walk.size, walk.end, next_offset)
+        return walk.end, next_offset
+
+    def _next_offset(self, block: Block) -> int:
+        header = block.header
+        if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
+            return self.load(block).last_offset + 1
+        return min(header.last_offset + 1, block.before)
+
+    def position_before(self, offset: int) -> tuple[int, int | None]:
+        """Return a batch boundary before which every batch ends below ``offset``, and the highest offset before it.
+
+        The latter is None where it isn't known: from an index.
+        """
+        indexed = self.indexes.position_before(offset)
+        mark = max(bisect_right(self._mark_offsets, offset) - 1, 0)
+        if self._mark_positions[mark] >= indexed:
+            return self._mark_positions[mark], self._mark_offsets[mark] - 1
+        return indexed, None
+
+    def block_at(self, position: int) -> Block | None:
+        """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
+        bounds = SegmentBounds(self.base_offset, self.next_base_offset)
+        walk = SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, lambda problem: None)
+        item = next(walk.items(position), None)
+        return item if isinstance(item, Block) else None

@@ -1,0 +1,114 @@
+"""Which files of a partition directory are its segments: Kafka's load order, computed without touching the disk.
+
+``LogLoader.load``: ``.deleted`` files are dropped; a ``.swap`` at or above the least ``.cleaned`` base is an
+unfinished compaction and dropped, as is every ``.cleaned``; the swap files that remain win over the plain
+files whose offsets they cover.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_NAME = re.compile(
+    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?\Z"
+)
+_MAX_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file as a directory listing shows it."""
+
+    path: str
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The files of one segment; a side file that isn't there is None."""
+
+    base_offset: int
+    log: FoundFile
+    index: FoundFile | None = None
+    timeindex: FoundFile | None = None
+    txnindex: FoundFile | None = None
+
+
+@dataclass(slots=True)
+class PartitionFiles:
+    """What a partition directory holds, sorted: segments and producer snapshots by offset."""
+
+    segments: list[SegmentFiles] = field(default_factory=list)
+    snapshots: dict[int, FoundFile] = field(default_factory=dict)
+    orphans: list[FoundFile] = field(default_factory=list)  # an index without its .log
+    superseded: list[FoundFile] = field(
+        default_factory=list
+    )  # left by a crash: .deleted, .cleaned, overruled by a .swap
+    others: dict[str, FoundFile] = field(default_factory=dict)  # by name
+
+
+_Kinds = dict[int, dict[str, FoundFile]]
+
+
+def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
+    """List ``directory`` and sort out its files.
+
+    ``next_offset`` reads the offset after the last record of a segment: it is asked only for
+    ``.swap`` files. Raises :class:`OSError` where the directory can't be listed.
+    """
+    result = PartitionFiles()
+    states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            match = _NAME.match(entry.name)
+            found = FoundFile(entry.path, entry.stat().st_ino if entry.is_symlink() else entry.inode())
+            if match is None or int(match["base"]) > _MAX_OFFSET:
+                result.others[entry.name] = found
+                continue
+            base, kind, state = int(match["base"]), match["kind"], match["state"] or ""
+            if state == ".deleted":
+                result.superseded.append(found)
+            elif kind == "snapshot" and not state:
+                result.snapshots[base] = found
+            else:
+                states[state].setdefault(base, {})[kind] = found
+    plain = _apply_swaps(states, result, next_offset)
+    _collect(plain, result)
+    return result
+
+
+def _apply_swaps(
+    states: dict[str, _Kinds], result: PartitionFiles, next_offset: Callable[[SegmentFiles], int]
+) -> _Kinds:
+    """Return the files by base offset after what an interrupted compaction left is settled."""
+    plain, cleaned, swaps = states[""], states[".cleaned"], states[".swap"]
+    least_cleaned = min(cleaned, default=_MAX_OFFSET + 1)
+    for kinds in cleaned.values():
+        result.superseded.extend(kinds.values())
+    for base in [base for base in swaps if base >= least_cleaned]:
+        result.superseded.extend(swaps.pop(base).values())
+    covering = [_segment(base, kinds) for base, kinds in swaps.items() if "log" in kinds]
+    if covering:
+        low = min(files.base_offset for files in covering)
+        high = max(next_offset(files) for files in covering)
+        for base in [base for base in plain if low <= base < high]:
+            result.superseded.extend(plain.pop(base).values())
+    for base, kinds in swaps.items():
+        plain.setdefault(base, {}).update(kinds)
+    return plain
+
+
+def _collect(plain: _Kinds, result: PartitionFiles) -> None:
+    for base in sorted(plain):
+        kinds = plain[base]
+        if "log" in kinds:
+            result.segments.append(_segment(base, kinds))
+        else:
+            result.orphans.extend(kinds.values())
+
+
+def _segment(base: int, kinds: dict[str, FoundFile]) -> SegmentFiles:
+    return SegmentFiles(base, kinds["log"], kinds.get("index"), kinds.get("timeindex"), kinds.get("txnindex"))

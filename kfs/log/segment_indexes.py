@@ -1,0 +1,188 @@
+"""The two indexes of a segment, and how far they are believed.
+
+An index only shortens the way. An entry is used once the batch it points at is intact and can be the
+one it means; an index that is missing, short, zero-filled, foreign or damaged never changes an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.layout import MAGIC_V0
+from kfs.log.block import Block, Damage
+from kfs.log.index_file import EntryLayout, IndexBytes
+from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
+from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
+from kfs.log.open_files import FileChanged
+from kfs.log.problem import Problem
+from kfs.log.segment_files import FoundFile
+from kfs.log.time_index import LAYOUT as TIME_LAYOUT
+from kfs.log.time_index import TimeIndex, check_time_index
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+
+_MOST_VERIFIED: Final = 4096
+#: Entries tried, backwards, before an index that leads to no batch is given up.
+_MOST_TRIED: Final = 8
+#: ``index.interval.bytes``'s default: what a short index is measured by unless its own entries lie further apart.
+_INTERVAL_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of an index file: which content was checked, and whether it is to be believed."""
+
+    suffix: str
+    layout: EntryLayout
+    identity: tuple[int, int, int] | None = None
+    usable: bool = False
+
+
+class SegmentIndexes:
+    """Opens, checks and consults a segment's ``.index`` and ``.timeindex``."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._offset = _State(".index", OFFSET_LAYOUT)
+        self._time = _State(".timeindex", TIME_LAYOUT)
+        self._verified: set[int] = set()
+
+    def position_before(self, offset: int) -> int:
+        """Return the position of a batch before which all lie below ``offset``; 0 where the index can't say."""
+        limit = offset
+        for _ in range(_MOST_TRIED):
+            index = self._offset_index()
+            entry = index.lookup(limit) if index is not None else None
+            if entry is None:
+                return 0
+            if self._leads_to_batch(entry):
+                return entry.position if self._offset.usable else 0
+            limit = entry.offset - 1
+        self._give_up("its entries point at no intact batch")
+        return 0
+
+    def _offset_index(self) -> OffsetIndex | None:
+        found = self._segment.files.index
+        content = self._checked(
+            self._offset, found, lambda content: check_offset_index(content, self._segment.file().size())
+        )
+        return OffsetIndex(content, self._segment.base_offset) if content is not None else None
+
+    def time_index(self) -> TimeIndex | None:
+        """Return the time index if there is one that makes sense; for use at once."""
+        content = self._checked(self._time, self._segment.files.timeindex, check_time_index)
+        return TimeIndex(content, self._segment.base_offset) if content is not None else None
+
+    def _checked(
+        self, state: _State, found: FoundFile | None, check: Callable[[IndexBytes], None]
+    ) -> IndexBytes | None:
+        """Return the bytes of an index whose content was checked once and found sound."""
+        if found is None:
+            return None
+        closed = not self._segment.is_last
+        try:
+            content = self._segment.storage.indexes.bytes_of(found, state.layout, closed=closed)
+            if state.identity != content.identity:
+                state.identity, state.usable = content.identity, False
+                self._verified.clear()
+                check(content)
+                state.usable = True
+        except FileChanged:
+            return None  # the index vanished under the mount; the log speaks for itself
+        except CorruptData as error:
+            self._report(found.path, error.reason, error.position)
+            return None
+        return content if state.usable else None
+
+    def _leads_to_batch(self, entry: OffsetPosition) -> bool:
+        """Whether an intact batch lies where an entry says; if it begins above the entry's offset, the index lies."""
+        if entry.position in self._verified:
+            return True
+        block = self._segment.block_at(entry.position)
+        if block is None:
+            return False
+        if not self._begins_at_or_below(block, entry.offset):
+            self._give_up(f"entry ({entry.offset}, {entry.position}) points at a batch that begins above its offset")
+            return True
+        if len(self._verified) >= _MOST_VERIFIED:
+            self._verified.clear()
+        self._verified.add(entry.position)
+        return True
+
+    def _begins_at_or_below(self, block: Block, offset: int) -> bool:
+        if block.header.record_count != UNKNOWN_COUNT:
+            return block.header.base_offset <= offset
+        try:
+            return self._segment.load(block).first_offset <= offset
+        except CorruptData:
+            return False
+
+    def _give_up(self, reason: str) -> None:
+        self._offset.usable = False
+        found = self._segment.files.index
+        if found is not None:
+            self._report(found.path, reason)
+
+    def _report(self, path: str, reason: str, position: int = 0) -> None:
+        self._segment.problems.add(Problem(path, position, 0, f"{reason}; rebuilt in memory"))
+
+    # -- for those who want to know all that is wrong
+
+    def check(self) -> None:
+        """Compare both indexes with the log, which is walked for it, and report what is wrong with them."""
+        damaged: list[tuple[int, int]] = []
+        starts_with_timestamps = False
+        last_batch = 0
+        for item in self._segment.walk():
+            if isinstance(item, Damage):
+                damaged.append((item.position, item.end))
+            else:
+                last_batch = item.position
+                starts_with_timestamps |= item.header.magic > MAGIC_V0
+        self._check_present(self._offset, self._segment.files.index, last_batch > 0 or self._segment.tail()[0] > 0)
+        self._check_present(self._time, self._segment.files.timeindex, starts_with_timestamps)
+        self.time_index()
+        self._check_entries(damaged, last_batch)
+
+    def _check_present(self, state: _State, found: FoundFile | None, needed: bool) -> None:
+        log = self._segment.files.log.path
+        if found is None:
+            if needed and log.endswith(".log"):
+                self._report(log.removesuffix(".log") + state.suffix, "index is missing")
+            return
+        if self._segment.is_last:
+            return  # its tail is preallocated
+        try:
+            content = self._segment.storage.indexes.bytes_of(found, state.layout, closed=True)
+        except CorruptData:
+            return
+        used = content.entries * state.layout.size
+        if content.file_size - used >= state.layout.size:
+            self._report(
+                found.path, f"{content.file_size - used} bytes of zeros in the index of a closed segment", used
+            )
+
+    def _check_entries(self, damaged: list[tuple[int, int]], last_batch: int) -> None:
+        """Look where each entry leads: into damage is the log's fault, elsewhere than to a batch the index's."""
+        index = self._offset_index()
+        if index is None or self._segment.files.index is None:
+            return
+        log_end = self._segment.tail()[0]
+        previous, interval = 0, _INTERVAL_BYTES
+        for entry in map(index.entry, range(index.entries)):
+            interval = max(interval, entry.position - previous)
+            previous = entry.position
+            if entry.position >= log_end or any(start <= entry.position < end for start, end in damaged):
+                continue
+            if not self._leads_to_batch(entry):
+                self._give_up(f"entry ({entry.offset}, {entry.position}) points at no batch")
+            if not self._offset.usable:
+                return
+        if not self._segment.is_last and last_batch - previous > interval:
+            path = self._segment.files.index.path
+            self._report(path, f"index is short: nothing after position {previous} of the log")

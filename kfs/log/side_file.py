@@ -1,0 +1,46 @@
+"""Reading the small files beside the segments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kfs.errors import CorruptData
+from kfs.log.open_files import OpenFile
+
+_LARGEST: Final = 64 * 1024 * 1024
+Parsed = TypeVar("Parsed")
+
+
+def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
+    """Parse the whole of a file, None where there is none.
+
+    Raises:
+        CorruptData: it can't be read or parsed, or is larger than 64 MiB; the file is named.
+    """
+    if not os.path.lexists(path):
+        return None
+    file = OpenFile(path)
+    size = file.size()
+    if size > _LARGEST:
+        raise CorruptData(f"{size} bytes, more than such a file can have ({_LARGEST})", 0, path)
+    try:
+        return parse(file.read(0, size))
+    except CorruptData as error:
+        raise error.located(path) from None
+
+
+class Watched(list[tuple[int, int, int]]):
+    """Remembers what a path looked like, to tell whether it must be read again."""
+
+    def changed(self, path: str) -> bool:
+        """Whether the file or directory at ``path`` is another than at the last call, or its clock can't tell."""
+        try:
+            status = os.stat(path)
+            now = [(status.st_ino, status.st_mtime_ns, status.st_size)]
+        except OSError:
+            now = []
+        same = list(self) == now
+        self[:] = now
+        return not same

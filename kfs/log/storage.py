@@ -1,0 +1,99 @@
+"""What all logs of a data directory share: descriptors, maps, the decoder, the cache, the limits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader
+from kfs.format.columns import RecordColumns
+from kfs.format.decode import BlockDecoder, PlainDecoder
+from kfs.log.block import Block
+from kfs.log.index_file import IndexPool
+from kfs.log.offset_cache import OffsetCache
+from kfs.log.open_files import FilePool
+from kfs.log.problem import Problem
+
+DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
+DEFAULT_CACHE_BYTES: Final = 48 * 1024 * 1024
+#: Bits of a node id that name a segment's incarnation.
+SLOT_BITS: Final = 28
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBlock:
+    """A block decoded: its header and its records as columns."""
+
+    header: BatchHeader
+    columns: RecordColumns
+    file: str
+
+    @property
+    def first_offset(self) -> int:
+        """The lowest offset it answers for."""
+        return self.columns.offsets[0] if len(self.columns) else self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """The highest offset it answers for."""
+        if self.columns.offsets:
+            return max(self.columns.offsets[-1], self.header.last_offset)
+        return self.header.last_offset
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return self.columns.nbytes + 512
+
+
+class Storage:
+    """Opens, decodes and caches for every segment.
+
+    ``max_batch_bytes`` bounds a batch, before and after decompression.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        decoder: BlockDecoder | None = None,
+    ) -> None:
+        self.files = FilePool()
+        self.indexes = IndexPool(self.files)
+        self.decoder: BlockDecoder = decoder or PlainDecoder()
+        self.max_batch_bytes = max_batch_bytes
+        self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
+        self._slots = itertools.count(1)
+
+    def new_slot(self) -> int:
+        """Return a number for one incarnation of a segment, never given twice."""
+        slot = next(self._slots)
+        if slot >> SLOT_BITS:
+            raise OverflowError("2^28 segment incarnations seen: mount again")
+        return slot
+
+    def load(self, block: Block, report: Callable[[Problem], None]) -> LoadedBlock:
+        """Decode a block; what is wrong with it, or with single records of it, is reported.
+
+        Raises:
+            CorruptData: none of its records can be had.
+        """
+        try:
+            columns = block.decode(self.decoder, self.max_batch_bytes)
+        except CorruptData as error:
+            report(Problem(block.file, block.position, block.header.size, error.reason))
+            raise
+        for index, fault in columns.faults.items():
+            reason = f"offset {columns.offsets[index]}: {fault.reason}"
+            report(Problem(block.file, block.position, block.header.size, reason))
+        return LoadedBlock(block.header, columns, block.file)
+
+    def close(self) -> None:
+        """Give back descriptors and maps."""
+        self.cache.clear()
+        self.indexes.close()
+        self.files.close()

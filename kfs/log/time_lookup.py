@@ -1,0 +1,71 @@
+"""Lookup by time inside a segment (``LogSegment.findOffsetByTimestamp``), whatever its time index says."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAGIC_V2
+from kfs.log.block import Block
+from kfs.log.time_index import TimestampOffset
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+    from kfs.log.storage import LoadedBlock
+
+
+def first_offset_at_or_after(segment: Segment, timestamp: int, start: int) -> int | None:
+    """Return the lowest offset, from ``start`` on, whose record has ``timestamp`` (milliseconds) or a later one.
+
+    The time index only says where to begin, and only if its entry is true of the log: timestamps
+    aren't monotone, so the records from there on are looked at one by one. Records that can't be
+    read are passed over (they are reported); records without a timestamp are at no time.
+    """
+    wanted = max(timestamp, 0)
+    begin = start
+    entry = _entry_before(segment, wanted)
+    if entry is not None and _is_true(segment, entry):
+        begin = max(begin, entry.offset)
+    for item in segment.walk_from(begin):
+        if not isinstance(item, Block) or item.header.is_control:
+            continue
+        if item.header.magic == MAGIC_V2 and item.header.max_timestamp < wanted:
+            continue
+        with suppress(CorruptData):
+            found = _first_in(segment.load(item), wanted, start)
+            if found is not None:
+                return found
+    return None
+
+
+def _entry_before(segment: Segment, timestamp: int) -> TimestampOffset | None:
+    index = segment.indexes.time_index()
+    if index is None:
+        return None
+    at = index.lookup(timestamp)
+    return index.entry(at) if at >= 0 else None
+
+
+def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
+    """Whether the batch at the entry's offset has the entry's timestamp as its latest.
+
+    A time index that is foreign, stale or damaged in place says something else than the log.
+    """
+    try:
+        loaded = segment.find(entry.offset)
+    except CorruptData:
+        return False
+    if loaded is None:
+        return False
+    if loaded.header.magic == MAGIC_V2:
+        return loaded.header.max_timestamp == entry.timestamp
+    return max(loaded.columns.timestamps, default=-1) >= entry.timestamp
+
+
+def _first_in(loaded: LoadedBlock, timestamp: int, start: int) -> int | None:
+    columns = loaded.columns
+    for offset, at in zip(columns.offsets, columns.timestamps, strict=True):
+        if at >= timestamp and offset >= start:
+            return offset
+    return None

@@ -1,0 +1,243 @@
+"""The walk over a segment's batches: every CRC checked, damage stepped over, records found again behind it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData, LimitExceeded
+from kfs.format.batch_header import (
+    UNKNOWN_COUNT,
+    BatchHeader,
+    crc_mismatch,
+    is_intact,
+    read_header,
+)
+from kfs.format.layout import (
+    BATCH_OVERHEAD,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_CRC_START,
+    LOG_OVERHEAD_STRUCT,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_INT32,
+    MAX_INT64,
+)
+from kfs.log.block import Block, Damage
+from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.problem import Problem
+from kfs.log.resync import find_batch, is_plausible, is_zero_to_end
+from kfs.log.window import Window
+
+#: Consecutive uncompressed messages share a block up to this many bytes.
+RUN_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBounds:
+    """Which offsets can be a segment's: from its base, below the next one's, within int32 of its base."""
+
+    base_offset: int
+    next_base_offset: int | None
+
+    @property
+    def limit(self) -> int:
+        """The first offset that is too high to lie in the segment."""
+        most = min(self.base_offset + MAX_INT32 + 1, MAX_INT64)
+        return most if self.next_base_offset is None else min(most, self.next_base_offset)
+
+    @property
+    def is_last(self) -> bool:
+        """The last segment may end in the middle of a batch, or in zeros; no other may."""
+        return self.next_base_offset is None
+
+
+class SegmentWalk:
+    """Yields the blocks and the damage of one segment, from a position that is a batch boundary.
+
+    ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` is told of all
+    that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
+    follows is an incomplete batch or zeros.
+    """
+
+    def __init__(self, file: OpenFile, bounds: SegmentBounds, limit: int, report: Callable[[Problem], None]) -> None:
+        self.file = file
+        self.bounds = bounds
+        self.limit = limit
+        self.report = report
+        self.size = file.size()
+        self.end = self.size
+        self._window = Window(file, self.size)
+        self._seen = bounds.base_offset - 1
+        self._seen_is_known = True
+
+    def items(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
+        """Walk from ``position`` to the end; ``seen`` is the highest offset before it, where that is known.
+
+        Raises:
+            CorruptData: the file became shorter under the walk, or the device fails to read.
+        """
+        if seen is not None:
+            self._seen = seen
+        self._seen_is_known = seen is not None or position == 0
+        while position < self.size:
+            item = self._item(position)
+            if item is None:
+                self.end = position
+                return
+            yield item
+            position = item.end
+        self.end = position
+
+    def _item(self, position: int) -> Block | Damage | None:
+        """Return what lies at ``position``, None where the log ends there."""
+        left = self.size - position
+        if left < HEADER_SIZE_UP_TO_MAGIC:
+            return self._tail(position, None)
+        header: BatchHeader | None = None
+        try:
+            header = self._header(position)
+            if header.size > left:
+                return self._tail(position, header)
+            if header.size > self.limit:
+                raise LimitExceeded(f"batch of {header.size} bytes, over the limit of {self.limit}", position)
+            data = self._window.read(position, header.size)
+            if not is_intact(header, data):
+                raise crc_mismatch(header, data)
+        except FileChanged:
+            raise
+        except CorruptData as error:
+            if self.bounds.is_last and is_zero_to_end(self.file, position, self.size):
+                return None
+            return self._damage(position, error.reason, header)
+        if header.record_count == UNKNOWN_COUNT or header.magic >= MAGIC_V2:
+            return self._placed(header, data)
+        return self._placed(*self._run(header, data))
+
+    def _header(self, position: int) -> BatchHeader:
+        buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
+        if len(buffer) - at < BATCH_OVERHEAD:  # a short last message: v2 needs more, the rest is not looked at
+            buffer, at = buffer[at:] + bytes(BATCH_OVERHEAD), 0
+        return read_header(buffer, at, position)
+
+    def _tail(self, position: int, header: BatchHeader | None) -> Damage | None:
+        """A batch that the file ends inside of: the log's end, if nothing intact follows in the last segment."""
+        left = self.size - position
+        if header is None:
+            reason = f"{left} bytes left, fewer than a header"
+        else:
+            reason = f"batch of {header.size} bytes with {left} left in the file"
+        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        if found is None and self.bounds.is_last:
+            return None
+        return self._damaged(position, (found or self.size) - position, reason, header)
+
+    def _damage(self, position: int, reason: str, header: BatchHeader | None) -> Damage:
+        """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
+        if header is not None and header.size <= self.size - position:
+            after = position + header.size
+            if after == self.size or is_plausible(self._window, self.bounds, after, self._seen):
+                return self._damaged(position, header.size, reason, header)
+        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        return self._damaged(position, (found or self.size) - position, reason, header)
+
+    def _damaged(self, position: int, size: int, reason: str, header: BatchHeader | None) -> Damage:
+        problem = Problem(self.file.path, position, size, self.file.read_error(position, size) or reason)
+        self.report(problem)
+        return Damage(problem, self._seen, self._claimed_last(position, header))
+
+    def _claimed_last(self, position: int, header: BatchHeader | None) -> int:
+        """The last offset that the bytes at ``position`` claim to hold, if it could be; else the last one seen."""
+        if header is not None:
+            first, last = header.base_offset, header.last_offset
+        elif self.size - position >= BATCH_OVERHEAD:
+            buffer, at = self._window.at(position, BATCH_OVERHEAD)
+            first, _ = LOG_OVERHEAD_STRUCT.unpack_from(buffer, at)
+            last = first + int.from_bytes(buffer[at + 23 : at + 27], "big", signed=True)
+        else:
+            return self._seen
+        if self._seen < first <= last < self.bounds.limit:
+            return last
+        return self._seen
+
+    def _placed(self, header: BatchHeader, data: bytes) -> Block | Damage:
+        """Return the block if its offsets can be where they are, in this segment and after those before it."""
+        limit = self.bounds.limit
+        first, last, seen = header.base_offset, header.last_offset, self._seen
+        if seen + 1 == first and last < limit:  # the ordinary case
+            self._seen = last
+            self._seen_is_known = True
+            return Block(header, data, self.file.path)
+        reason = ""
+        if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
+            reason = f"offsets {first} to {last} can't be in the segment of base offset {self.bounds.base_offset}"
+        elif last <= seen and not _has_unknown_last(header):
+            return self._misplaced(header, f"offsets {first} to {last} after offset {seen}", loses_records=False)
+        elif first > seen + 1 and self._seen_is_known and self._next_goes_back(header):
+            reason = f"offsets {first} to {last} before lower ones, after offset {seen}"
+        if reason:
+            return self._misplaced(header, reason, loses_records=True)
+        block = Block(header, data, self.file.path, after=seen, before=limit)
+        if block.is_trimmed:
+            reason = f"offsets {first} to {last}, of which only those above {seen} and below {limit} can be"
+            self.report(Problem(self.file.path, header.position, header.size, reason))
+        self._seen = max(seen, min(last, limit - 1))
+        self._seen_is_known = True
+        return block
+
+    def _misplaced(self, header: BatchHeader, reason: str, *, loses_records: bool) -> Damage:
+        problem = Problem(self.file.path, header.position, header.size, reason)
+        self.report(problem)
+        return Damage(problem, self._seen, self._seen, loses_records)
+
+    def _next_goes_back(self, header: BatchHeader) -> bool:
+        """Whether an offset that leaps forward is the lie: the batch behind it goes on where we were.
+
+        The offset lies outside the CRC of every format's first bytes, so a flipped bit there leaves
+        an intact batch in the wrong place. Trusting it would hide all that follows.
+        """
+        after = header.position + header.size
+        if not is_plausible(self._window, self.bounds, after, self._seen):
+            return False
+        following = self._header(after)
+        if following.last_offset > header.last_offset or following.size > min(self.limit, self.size - after):
+            return False
+        return is_intact(following, self._window.read(after, following.size))
+
+    def _run(self, first: BatchHeader, data: bytes) -> tuple[BatchHeader, bytes]:
+        """Extend an intact uncompressed message by those that follow and are like it, intact and in order."""
+        position = first.position + first.size
+        last, count, latest = first.last_offset, 1, first.max_timestamp
+        stop = min(self.size, first.position + RUN_BYTES)
+        if last != self._seen + 1 or last + 1 >= self.bounds.limit:
+            stop = position  # a leap: placed, and judged, alone
+        while position + HEADER_SIZE_UP_TO_MAGIC <= stop:
+            try:
+                header = self._header(position)
+            except CorruptData:
+                break
+            if (
+                header.magic != first.magic
+                or header.attributes != first.attributes
+                or header.last_offset != last + 1
+                or header.last_offset >= self.bounds.limit
+                or position + header.size > stop
+            ):
+                break
+            buffer, at = self._window.at(position, header.size)
+            if zlib.crc32(memoryview(buffer)[at + LEGACY_CRC_START : at + header.size]) != header.crc:
+                break
+            last, count, latest = header.last_offset, count + 1, max(latest, header.max_timestamp)
+            position += header.size
+        if count == 1:
+            return first, data
+        size = position - first.position
+        run = first._replace(size=size, last_offset=last, record_count=count, max_timestamp=latest)
+        return run, self._window.read(first.position, size)
+
+
+def _has_unknown_last(header: BatchHeader) -> bool:
+    """Old librdkafka left the offset of a v1 wrapper at 0: how far it reaches is known only inside."""
+    return header.magic == MAGIC_V1 and header.record_count == UNKNOWN_COUNT and header.last_offset == 0
