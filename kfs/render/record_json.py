@@ -1,0 +1,129 @@
+"""A record as one line of JSON, and back: nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from base64 import b64decode
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any
+
+from kfs.errors import CorruptData
+from kfs.format.columns import RecordColumns
+from kfs.format.record import Header, Record, TimestampType
+from kfs.render.quoting import json_bytes, quote
+from kfs.render.timestamps import iso_time
+
+_TYPE_BY_LABEL = {kind.label: kind for kind in TimestampType}
+
+
+class RenderedLines:
+    """The lines of one block, one a record, in offset order.
+
+    Line ``i`` is ``buffer[starts[i]:starts[i + 1]]``. A record that is broken inside an intact batch
+    (``faults``, by index) has an empty line. ``timestamps`` are milliseconds.
+    """
+
+    __slots__ = ("buffer", "faults", "first_offset", "last_offset", "offsets", "starts", "timestamps")
+
+    def __init__(self, lines: list[bytes], columns: RecordColumns, covers: tuple[int, int]) -> None:
+        self.buffer = b"".join(lines)
+        self.starts = array("q", accumulate(map(len, lines), initial=0))
+        self.offsets = columns.offsets
+        self.timestamps = columns.timestamps
+        self.faults: Mapping[int, CorruptData] = columns.faults
+        self.first_offset, self.last_offset = covers
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+        return len(self.buffer) + 24 * len(self.offsets) + 512
+
+    def line(self, index: int) -> bytes:
+        """Return the line of the record at ``index``, its newline included."""
+        return self.buffer[self.starts[index] : self.starts[index + 1]]
+
+    def size(self, index: int) -> int:
+        """Return the length of that line in bytes."""
+        return self.starts[index + 1] - self.starts[index]
+
+
+class RecordJson:
+    """Renders the records of one partition."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._start = f'{{"topic":{quote(topic)},"partition":{partition},"offset":'
+
+    def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
+        """Render a block; ``covers`` are the first and last offset that it answers for."""
+        kind = f',"timestampType":"{columns.timestamp_type.label}","time":'
+        lines = [
+            self._line(columns, index, offset, timestamp, kind)
+            for index, (offset, timestamp) in enumerate(zip(columns.offsets, columns.timestamps, strict=True))
+        ]
+        for index in columns.faults:
+            lines[index] = b"\n"
+        return RenderedLines(lines, columns, covers)
+
+    def _line(self, columns: RecordColumns, index: int, offset: int, timestamp: int, kind: str) -> bytes:
+        time = iso_time(timestamp)
+        key = _field("key", columns.key(index))
+        value = _field("value", columns.value(index))
+        headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
+        when = "null" if time is None else f'"{time}"'
+        start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{when}'
+        return f'{start},{key},{value},"headers":[{headers}]}}\n'.encode()
+
+
+def _field(name: str, data: bytes | None) -> str:
+    if data is None:
+        return f'"{name}":null'
+    text, is_base64 = json_bytes(data)
+    return f'"{name}":{text},"{name}Encoding":"base64"' if is_base64 else f'"{name}":{text}'
+
+
+def _header(header: Header) -> str:
+    key, value = header
+    start = _field("key", key)
+    if value is None:
+        return f'{{{start},"value":null}}'
+    text, is_base64 = json_bytes(value)
+    return f'{{{start},"value":{text},"encoding":"base64"}}' if is_base64 else f'{{{start},"value":{text}}}'
+
+
+def parse_line(line: bytes | str) -> tuple[str, int, Record]:
+    """Return the topic, the partition and the record of a line that :class:`RecordJson` made.
+
+    Raises:
+        ValueError: it is no such line.
+    """
+    try:
+        fields = json.loads(line)
+        record = Record(
+            fields["offset"],
+            fields["timestamp"],
+            _restored(fields["key"], fields.get("keyEncoding")),
+            _restored(fields["value"], fields.get("valueEncoding")),
+            tuple(_restored_header(header) for header in fields["headers"]),
+            _TYPE_BY_LABEL[fields["timestampType"]],
+        )
+        return fields["topic"], fields["partition"], record
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not the JSON of a record: {error}") from None
+
+
+def _restored(text: str | None, encoding: str | None) -> bytes | None:
+    if text is None:
+        return None
+    return b64decode(text, validate=True) if encoding == "base64" else text.encode()
+
+
+def _restored_header(header: Mapping[str, Any]) -> Header:
+    key = _restored(header["key"], header.get("keyEncoding"))
+    if key is None:
+        raise ValueError("a header without a key")
+    return key, _restored(header["value"], header.get("encoding"))

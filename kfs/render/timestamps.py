@@ -1,0 +1,47 @@
+"""Kafka's milliseconds as ISO 8601, and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from kfs.format.layout import NO_TIMESTAMP
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+FIRST_MILLISECOND: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+LAST_MILLISECOND: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+HOUR: Final = 3_600_000
+
+
+def has_time(timestamp: int) -> bool:
+    """Whether a timestamp is there at all and a calendar can write it (years 1 to 9999)."""
+    return timestamp != NO_TIMESTAMP and FIRST_MILLISECOND <= timestamp <= LAST_MILLISECOND
+
+
+def iso_time(timestamp: int) -> str | None:
+    """Return milliseconds as ``2020-11-27T03:12:51.205Z``, None where there is no such time."""
+    if not has_time(timestamp):
+        return None
+    second, millisecond = divmod(timestamp, 1000)
+    return f"{_second(second)}.{millisecond:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+
+
+def parse_time(text: str) -> int:
+    """Return the milliseconds of an ISO 8601 date or time (UTC unless it says otherwise), or of a plain number.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text.lstrip("-").isdigit() and text.isascii() and len(text) != 8 and text.count("-") <= 1:
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return -((_EPOCH - moment) // _MILLISECOND)  # rounded up: at or after

@@ -1,0 +1,176 @@
+"""``.kfs/``: about the mount and the broker whose files these are."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kfs import __version__
+from kfs.errors import NotFound
+from kfs.log.log import Log, OffsetRange
+from kfs.log.log_dir import CHECKPOINTS
+from kfs.tree.context import NOBODY, TreeContext, status_of
+from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
+from kfs.tree.meta_dir import json_lines, problem_lines
+from kfs.tree.names import ABOUT, tree_name
+from kfs.tree.partition_dir import partition_directory
+from kfs.tree.partition_view import view_of
+
+README = """\
+This directory is about the mount itself. It is read-only, as everything here is.
+
+In every <topic>/<partition>/ these are listed:
+
+  offset/<offset>.json        one record, one line of JSON
+  segment/<base>.jsonl        every record of a segment, one line each
+  first.json  last.json       links to the first and the last record
+  meta/                       log.json, segments, batches, leader epochs, producers,
+                              aborted transactions, problems
+
+and these resolve by name though ls doesn't show them (mount with --views to list them):
+
+  value/<offset>  key/<offset>     the raw bytes of a record's value or key; none where null
+  records.jsonl                    every record of the partition
+  time/<YYYY-MM-DD>/<HH>/          links to the records of that hour (UTC); time/none/ for the rest
+  at/<ISO time>.json               link to the first record at or after that time
+  raw/<name>                       Kafka's own files
+
+Here, in .kfs/:
+
+  stats.json                  what the mount holds in memory
+  log-dirs.jsonl              the LOG_DIRs and their meta.properties
+  problems.jsonl              what is wrong with the LOG_DIRs themselves
+  checkpoints/<n>/            the checkpoint files of LOG_DIR number n, as JSON
+  deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
+  deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
+  replicas/<topic>/<partition>...             copies of a partition that are not the one served
+"""
+
+
+def about_directory(context: TreeContext) -> FixedDirectory:
+    """Return ``.kfs``."""
+
+    def generated(name: str, produce: Callable[[TreeContext], bytes]) -> GeneratedFile:
+        return GeneratedFile(context, context.ids.of_path(f"{ABOUT}/{name}"), NOBODY, partial(produce, context))
+
+    listed: dict[str, Maker] = {
+        "README": partial(generated, "README", lambda _: README.encode()),
+        "stats.json": partial(generated, "stats.json", _stats),
+        "log-dirs.jsonl": partial(generated, "log-dirs.jsonl", _log_dirs),
+        "problems.jsonl": partial(generated, "problems.jsonl", lambda c: problem_lines(c.data_dir.problems)),
+        "checkpoints": partial(_checkpoints, context),
+        "deleted": partial(_deleted, context),
+        "replicas": partial(_replicas, context),
+    }
+    return FixedDirectory(context, ABOUT, source_of(context), listed)
+
+
+def source_of(context: TreeContext) -> str:
+    """Return the path whose owner and times the top directories take."""
+    return context.data_dir.paths[0]
+
+
+def _stats(context: TreeContext) -> bytes:
+    data_dir = context.data_dir
+    fields: dict[str, Any] = {
+        "version": __version__,
+        "decoder": data_dir.storage.decoder.name,
+        "uptimeSeconds": round(time.time() - context.started),
+        "topics": len(data_dir.topics()),
+        "partitions": sum(len(data_dir.partitions(topic)) for topic in data_dir.topics()),
+        "decodedCacheBytes": data_dir.storage.cache.nbytes,
+        "renderedCacheBytes": context.rendered.nbytes,
+        "maxBatchBytes": data_dir.storage.max_batch_bytes,
+        "onDamage": context.options.on_damage.value,
+        "untilHighWatermark": data_dir.until_high_watermark,
+    }
+    return json.dumps(fields, indent=2).encode() + b"\n"
+
+
+def _log_dirs(context: TreeContext) -> bytes:
+    def row(number: int, path: str) -> dict[str, Any]:
+        meta = context.data_dir.log_dirs[number].meta_properties()
+        return {
+            "number": number,
+            "path": path,
+            "clusterId": meta.cluster_id if meta else None,
+            "nodeId": meta.node_id if meta else None,
+            "directoryId": str(meta.directory_id) if meta and meta.directory_id else None,
+            "cleanShutdown": os.path.exists(os.path.join(path, ".kafka_cleanshutdown")),
+        }
+
+    return json_lines(row(number, log_dir.path) for number, log_dir in enumerate(context.data_dir.log_dirs))
+
+
+def _checkpoints(context: TreeContext) -> FixedDirectory:
+    path = f"{ABOUT}/checkpoints"
+    names: dict[str, Maker] = {
+        str(number): partial(_checkpoints_of, context, number) for number in range(len(context.data_dir.log_dirs))
+    }
+    return FixedDirectory(context, path, source_of(context), names)
+
+
+def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
+    path = f"{ABOUT}/checkpoints/{number}"
+    log_dir = context.data_dir.log_dirs[number]
+
+    def file(name: str) -> GeneratedFile:
+        owner, _ = status_of(os.path.join(log_dir.path, name))
+        return GeneratedFile(context, context.ids.of_path(f"{path}/{name}.jsonl"), owner, partial(lines, name))
+
+    def lines(name: str) -> bytes:
+        offsets = sorted(log_dir.checkpoint(name).items(), key=lambda pair: (pair[0].topic, pair[0].partition))
+        return json_lines(
+            {"topic": where.topic, "partition": where.partition, "offset": offset} for where, offset in offsets
+        )
+
+    names: dict[str, Maker] = {
+        f"{name}.jsonl": partial(file, name) for name in CHECKPOINTS if os.path.exists(os.path.join(log_dir.path, name))
+    }
+    return FixedDirectory(context, path, log_dir.path, names)
+
+
+_Copies = dict[str, dict[str, tuple[Log, Callable[[Log], OffsetRange]]]]
+
+
+def _deleted(context: TreeContext) -> FixedDirectory:
+    """Records below the log start offset, and partitions whose topic was deleted."""
+    copies: _Copies = {}
+    for log in context.data_dir.logs():
+        checkpoint = log.checkpointed_log_start_offset
+        if checkpoint:  # cheap: most logs were never cut
+            deleted = log.deleted()
+            if deleted.start < deleted.end:
+                copies.setdefault(log.topic, {})[str(log.partition)] = log, Log.deleted
+    for name, log in context.data_dir.deleted():
+        copies.setdefault(log.topic, {})[name] = log, Log.visible
+    return _copies_directory(context, f"{ABOUT}/deleted", copies)
+
+
+def _replicas(context: TreeContext) -> FixedDirectory:
+    copies: _Copies = {}
+    for name, log in context.data_dir.replicas():
+        copies.setdefault(log.topic, {})[name] = log, Log.visible
+    return _copies_directory(context, f"{ABOUT}/replicas", copies)
+
+
+def _copies_directory(context: TreeContext, path: str, copies: _Copies) -> FixedDirectory:
+    def topic_directory(topic: str) -> FixedDirectory:
+        topic_path = f"{path}/{tree_name(topic)}"
+        names: dict[str, Maker] = {
+            name: partial(copy_directory, f"{topic_path}/{name}", log, choose_range)
+            for name, (log, choose_range) in copies[topic].items()
+        }
+        return FixedDirectory(context, topic_path, source_of(context), names)
+
+    def copy_directory(copy_path: str, log: Log, choose_range: Callable[[Log], OffsetRange]) -> FixedDirectory:
+        if not log.segments:
+            raise NotFound(f"{copy_path}: gone")
+        return partition_directory(view_of(context, log, copy_path, choose_range))
+
+    topics: dict[str, Maker] = {tree_name(topic): partial(topic_directory, topic) for topic in sorted(copies)}
+    return FixedDirectory(context, path, source_of(context), topics)

@@ -1,0 +1,107 @@
+"""What every part of the tree shares: the data directory, ids, caches, options."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache, TTLCache
+
+from kfs.log.data_dir import DataDir
+from kfs.log.offset_cache import OffsetCache
+from kfs.render.record_json import RenderedLines
+from kfs.tree.node import LIVE, Attributes
+from kfs.tree.node_ids import NodeIds
+from kfs.tree.text import TextCache
+
+if TYPE_CHECKING:
+    from kfs.tree.partition_view import PartitionView
+
+#: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
+_FIRST_NS: Final = -(2**63)
+_LAST_NS: Final = 2**63 - 1
+DEFAULT_RENDERED_BYTES: Final = 32 * 1024 * 1024
+_TEXT_BYTES: Final = 8 * 1024 * 1024
+_GENERATED_KEPT: Final = 64
+_MOST_HOURS_KEPT: Final = 100_000
+
+
+class OnDamage(StrEnum):
+    """What stands for damaged bytes in a segment's lines."""
+
+    ERROR = "error"  # an empty line, and reading the page that holds it fails
+    SKIP = "skip"  # nothing: meta/problems.jsonl tells
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """How the tree is shown: ``views`` lists what otherwise only resolves by name."""
+
+    views: bool = False
+    on_damage: OnDamage = OnDamage.ERROR
+    rendered_bytes: int = DEFAULT_RENDERED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns the source file or directory that a node comes from, and who may read it."""
+
+    permissions: int
+    uid: int
+    gid: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Owner:
+        """Take them from a ``stat``; permission to write is dropped, none is added."""
+        return cls(stat.S_IMODE(status.st_mode) & 0o555, status.st_uid, status.st_gid)
+
+
+NOBODY: Final = Owner(0o555, 0, 0)
+
+
+class TreeContext:
+    """The state of one tree."""
+
+    def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
+        self.data_dir = data_dir
+        self.options = options
+        self.ids = NodeIds()
+        self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
+        self.text = TextCache(_TEXT_BYTES)
+        self.hours: LRUCache[tuple[int, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        self.started = time.time()
+        self.views: dict[str, PartitionView] = {}
+        self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
+
+    def generated(self, node_id: int, produce: Callable[[], bytes]) -> tuple[bytes, int]:
+        """Return what ``produce`` made, and when (nanoseconds), kept a moment: a size and the bytes belong together."""
+        content = self._generated.get(node_id)
+        if content is None:
+            content = self._generated[node_id] = produce(), time.time_ns()
+        return content
+
+    def directory_attributes(self, node_id: int, owner: Owner, mtime_ns: int) -> Attributes:
+        """Return the attributes of a directory; any may change at any moment."""
+        mode = stat.S_IFDIR | owner.permissions
+        return Attributes(node_id, mode, 0, mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+
+
+def status_of(path: str) -> tuple[Owner, int]:
+    """Return the owner of a path and its modification time in nanoseconds; nobody's and 0 where it is gone."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return NOBODY, 0
+    return Owner.of(status), status.st_mtime_ns
+
+
+def clock_ns(timestamp: int, otherwise: int) -> int:
+    """Return milliseconds as nanoseconds within what a clock can show; ``otherwise`` where there is no timestamp."""
+    if timestamp == -1:
+        return otherwise
+    return min(max(timestamp * 1_000_000, _FIRST_NS), _LAST_NS)

@@ -1,0 +1,130 @@
+"""The tree over a data directory: ``<topic>/<partition>/...`` and ``.kfs/``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from kfs.errors import CorruptData, NotADirectory, NotFound
+from kfs.log.data_dir import DataDir
+from kfs.tree.about_dir import about_directory, source_of
+from kfs.tree.context import TreeContext, TreeOptions, status_of
+from kfs.tree.files import FixedDirectory, Maker, list_nodes
+from kfs.tree.names import ABOUT, topic_name, tree_name
+from kfs.tree.node import Attributes, Directory, Entry, Node, Tree
+from kfs.tree.node_ids import ROOT_ID, View
+from kfs.tree.partition_dir import partition_directory
+from kfs.tree.partition_view import view_of
+from kfs.tree.record_files import FieldFile, RecordFile
+from kfs.tree.segment_files import SegmentFile
+from kfs.tree.time_dirs import hour_of, record_link
+
+_TOTALS_SECONDS: Final = 60.0
+
+
+class KafkaTree(Tree):
+    """Kafka's files as a tree of nodes, over one or several log directories."""
+
+    def __init__(self, data_dir: DataDir, options: TreeOptions | None = None) -> None:
+        self.context = TreeContext(data_dir, options or TreeOptions())
+        self._root = _RootDirectory(self.context)
+        self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
+
+    @property
+    def root(self) -> Directory:
+        """See :class:`~kfs.tree.node.Tree`."""
+        return self._root
+
+    def resolve(self, path: str) -> Node:
+        """See :meth:`kfs.tree.node.Tree.resolve`."""
+        node: Node = self._root
+        for name in path.split("/"):
+            if not name:
+                continue
+            if not isinstance(node, Directory):
+                raise NotADirectory(f"{path}: {name!r} is looked for in what is not a directory")
+            node = node.lookup(name)
+        return node
+
+    def node(self, node_id: int) -> Node:
+        """See :meth:`kfs.tree.node.Tree.node`."""
+        path = self.context.ids.path_of(node_id)
+        if path is not None:
+            return self.resolve(path)
+        view, partition, segment, offset = self.context.ids.record_of(node_id)
+        if view is View.RECORD:
+            return RecordFile(partition, offset)
+        if view in (View.VALUE, View.KEY):
+            return FieldFile(partition, offset, view)
+        if view is View.SEGMENT:
+            return SegmentFile(partition, segment)
+        _, loaded, index = partition.loaded(offset)
+        timestamp = loaded.columns.timestamps[index]
+        up = "../"
+        if view is View.TIME_LINK:
+            up = "../../" if hour_of(timestamp) is None else "../../../"
+        return record_link(partition, segment, offset, timestamp, up, view)
+
+    def totals(self) -> tuple[int, int]:
+        """See :meth:`kfs.tree.node.Tree.totals`."""
+        now = time.monotonic()
+        if self._totals[0] < 0 or now - self._totals[0] > _TOTALS_SECONDS:
+            size = partitions = 0
+            for log in self.context.data_dir.logs():
+                partitions += 1
+                for segment in log.segments:
+                    try:
+                        size += segment.file().size()
+                    except CorruptData:
+                        continue
+            self._totals = (now, (size, partitions))
+        return self._totals[1]
+
+    def close(self) -> None:
+        """See :meth:`kfs.tree.node.Tree.close`."""
+        self.context.data_dir.close()
+
+
+class _RootDirectory(Directory):
+    """The topics, and ``.kfs`` by name."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: TreeContext) -> None:
+        self.context = context
+
+    def attributes(self) -> Attributes:
+        owner, mtime_ns = status_of(source_of(self.context))
+        return self.context.directory_attributes(ROOT_ID, owner, mtime_ns)
+
+    def lookup(self, name: str) -> Node:
+        if name == ABOUT:
+            return about_directory(self.context)
+        topic = topic_name(name)
+        if topic is None or not self.context.data_dir.partitions(topic):
+            raise NotFound(f"no topic {name!r}")
+        return self._topic(topic)
+
+    def _topic(self, topic: str) -> FixedDirectory:
+        partitions: dict[str, Maker] = {
+            str(partition): partial(self._partition, topic, partition)
+            for partition in self.context.data_dir.partitions(topic)
+        }
+        return FixedDirectory(self.context, tree_name(topic), source_of(self.context), partitions)
+
+    def _partition(self, topic: str, partition: int) -> FixedDirectory:
+        log = self.context.data_dir.log(topic, partition)
+        if log is None:
+            raise NotFound(f"no partition {partition} of {topic!r}")
+        return partition_directory(view_of(self.context, log, f"{tree_name(topic)}/{partition}"))
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        names: dict[str, Maker] = {tree_name(topic): partial(self._topic, topic) for topic in self._topics()}
+        if self.context.options.views:
+            names[ABOUT] = partial(about_directory, self.context)
+        yield from list_nodes(names.items(), cookie, with_attributes=with_attributes)
+
+    def _topics(self) -> list[str]:
+        return self.context.data_dir.topics()

@@ -1,0 +1,200 @@
+"""``meta/``: what Kafka keeps about a log beside its records, and what kfs found wrong with it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from kfs.errors import CorruptData
+from kfs.log.open_files import FileChanged
+from kfs.log.problem import Problems
+from kfs.log.segment import Segment
+from kfs.tree.context import status_of
+from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
+from kfs.tree.node import Attributes
+from kfs.tree.partition_view import PartitionView
+from kfs.tree.segment_files import LogFile, batch_lines
+from kfs.tree.text import LogText
+
+
+def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
+    """Return the directory at ``path``."""
+
+    def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
+        node_id = context.ids.of_path(f"{path}/{name}")
+        owner, _ = status_of(partition.log.directory.path)
+        return GeneratedFile(context, node_id, owner, partial(produce, partition))
+
+    context = partition.context
+    names: dict[str, Callable[[PartitionView], bytes]] = {
+        "log.json": _log,
+        "segments.jsonl": _segments,
+        "leader-epochs.jsonl": _leader_epochs,
+        "producers.jsonl": _producers,
+        "aborted-transactions.jsonl": _aborted_transactions,
+    }
+    listed = {name: partial(generated, name, produce) for name, produce in names.items()}
+    return FixedDirectory(
+        context,
+        path,
+        partition.log.directory.path,
+        {
+            **listed,
+            "batches.jsonl": partial(_batches, partition, f"{path}/batches.jsonl"),
+            "problems.jsonl": partial(ProblemsFile, partition, f"{path}/problems.jsonl"),
+        },
+    )
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return one JSON object a line."""
+    return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+
+
+def problem_lines(problems: Problems) -> bytes:
+    """Return a line for each problem: file, position and size in bytes (0: not known), reason."""
+    rows: list[dict[str, Any]] = [asdict(problem) for problem in problems]
+    if problems.dropped:
+        rows.append({"file": "", "position": 0, "size": 0, "reason": f"and {problems.dropped} more problems"})
+    return json_lines(rows)
+
+
+def _log(partition: PartitionView) -> bytes:
+    """Where the log begins and ends, by each authority; ``missing`` are offsets that should be here and aren't."""
+    log = partition.log
+    metadata = log.partition_metadata()
+    segments = log.segments
+    checkpoint = log.checkpointed_log_start_offset
+    first = segments[0].base_offset if segments else None
+    missing = None
+    if checkpoint is not None and first is not None and checkpoint < first:
+        missing = {"from": checkpoint, "to": first, "reason": "below the first local segment: deleted, or tiered"}
+    fields = {
+        "topic": log.topic,
+        "partition": log.partition,
+        "topicId": str(metadata.topic_id) if metadata else None,
+        "directory": log.directory.path,
+        "kind": log.directory.name.kind.value,
+        "segments": len(segments),
+        "size": sum(_size(segment) for segment in segments),
+        "firstBaseOffset": first,
+        "logStartOffset": log.log_start_offset,
+        "logStartOffsetCheckpoint": checkpoint,
+        "highWatermarkCheckpoint": log.high_watermark,
+        "logEndOffset": log.log_end_offset,
+        "lastLeaderEpoch": log.last_leader_epoch(),
+        "missing": missing,
+    }
+    return json_lines([fields])
+
+
+def _size(segment: Segment) -> int:
+    try:
+        return segment.file().size()
+    except CorruptData:
+        return 0
+
+
+def _segments(partition: PartitionView) -> bytes:
+    def row(segment: Segment) -> dict[str, Any]:
+        files = segment.files
+        sides = {"index": files.index, "timeindex": files.timeindex, "txnindex": files.txnindex}
+        return {
+            "baseOffset": segment.base_offset,
+            "file": files.log.path,
+            "size": _size(segment),
+            "active": segment.is_last,
+            **{name: found is not None for name, found in sides.items()},
+        }
+
+    return json_lines(map(row, partition.log.segments))
+
+
+def _leader_epochs(partition: PartitionView) -> bytes:
+    return json_lines(
+        {"leaderEpoch": entry.epoch, "startOffset": entry.start_offset} for entry in partition.log.leader_epochs()
+    )
+
+
+def _producers(partition: PartitionView) -> bytes:
+    """The producers of the newest snapshot that can be read, in Kafka's words for them."""
+    last = max(partition.log.producer_snapshots(), key=lambda pair: pair[0], default=None)
+    if last is None:
+        return b""
+    offset, entries = last
+    return json_lines(
+        {
+            "snapshotOffset": offset,
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.producer_epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.current_txn_first_offset,
+            "lastSequence": entry.last_sequence,
+            "lastOffset": entry.last_offset,
+            "offsetDelta": entry.offset_delta,
+            "lastTimestamp": entry.timestamp,
+        }
+        for entry in entries
+    )
+
+
+def _aborted_transactions(partition: PartitionView) -> bytes:
+    return json_lines(
+        {
+            "segment": segment.base_offset,
+            "producerId": entry.producer_id,
+            "firstOffset": entry.first_offset,
+            "lastOffset": entry.last_offset,
+            "lastStableOffset": entry.last_stable_offset,
+        }
+        for segment, entry in partition.log.aborted_transactions()
+    )
+
+
+def _batches(partition: PartitionView, path: str) -> LogFile:
+    def text() -> LogText:
+        return LogText(partition.text_of(segment, "batches", batch_lines) for segment in partition.log.segments)
+
+    return LogFile(partition, partition.context.ids.of_path(path), text)
+
+
+class ProblemsFile(CostlyFile):
+    """``meta/problems.jsonl``: complete, so asking for it reads every segment that wasn't read yet."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, partition: PartitionView, path: str) -> None:
+        context = partition.context
+        owner, _ = status_of(partition.log.directory.path)
+        self._file = GeneratedFile(context, context.ids.of_path(path), owner, partial(_problems, partition))
+
+    def identity(self) -> tuple[int, int]:
+        return self._file.node_id, stat.S_IFREG | (self._file.owner.permissions & 0o444)
+
+    def attributes(self) -> Attributes:
+        return self._file.attributes()
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read(offset, size)
+
+
+def _problems(partition: PartitionView) -> bytes:
+    log = partition.log
+    _ = log.log_start_offset, log.leader_epochs(), log.partition_metadata()
+    for _snapshot in log.producer_snapshots():
+        pass
+    for _transaction in log.aborted_transactions():
+        pass
+    for segment in log.segments:
+        try:
+            _ = partition.segment_text(segment).size
+            segment.indexes.check()
+        except FileChanged as error:
+            log.problems.add_error(error)
+    own = problem_lines(log.problems)
+    log_dir = log.directory.log_dir
+    return own + problem_lines(log_dir.problems) if log_dir is not None else own

@@ -1,0 +1,140 @@
+"""What a virtual tree offers to whatever serves it: nodes, attributes, listings, bytes.
+
+Nothing here has the shape of a FUSE binding. A front needs four things: find a node by name or
+by id, its attributes, the entries of a directory from a resume point on, and bytes of a file.
+"""
+
+from __future__ import annotations
+
+import math
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+#: A lifetime for what cannot change while its node id is valid.
+FOREVER: Final = math.inf
+#: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
+LIVE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What ``stat`` shows of a node.
+
+    ``node_id`` is opaque, positive, below 2**63 and stable: it is also ``st_ino``. ``size`` is in
+    bytes, exact always. ``mtime_ns`` is nanoseconds since 1970 and may be negative. ``lifetime``
+    is for how many seconds the attributes, the name that led here and the contents may be kept
+    (:data:`FOREVER` where nothing can change).
+    """
+
+    node_id: int
+    mode: int
+    size: int
+    mtime_ns: int
+    uid: int
+    gid: int
+    nlink: int = 1
+    lifetime: float = FOREVER
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+class Entry(NamedTuple):
+    """One name in a directory listing.
+
+    ``cookie`` resumes the listing after this entry: positive, below 2**63, ascending. ``attributes`` is
+    None where finding them costs a pass over data (an NDJSON file not sized yet): a listing
+    doesn't force it, ``node_id`` and ``mode`` (type and permissions) are known all the same.
+    """
+
+    name: str
+    cookie: int
+    node_id: int
+    mode: int
+    attributes: Attributes | None
+
+
+class Node(ABC):
+    """Anything in the tree. Nodes are cheap, made on demand, and hold no open file."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def attributes(self) -> Attributes:
+        """Return the attributes; raise :class:`~kfs.errors.KfsError` if they can't be had."""
+
+
+class Directory(Node):
+    """A node with names in it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def lookup(self, name: str) -> Node:
+        """Return the child of that name, listed or not; raise :class:`~kfs.errors.NotFound`."""
+
+    @abstractmethod
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        """Yield the listed entries (without ``.`` and ``..``) that follow ``cookie``; 0 is the start.
+
+        Without ``with_attributes`` (a plain readdir, which shows names and types only) an entry may
+        leave its attributes out to save the work of finding them.
+
+        Lazy: the first entry costs no more than any other, and memory does not grow with the
+        directory. A cookie of an entry that has vanished since goes on behind its place.
+        """
+
+
+class File(Node):
+    """A node with bytes."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset``: fewer only at the end of the file.
+
+        Raises :class:`~kfs.errors.CorruptData` where the range touches what can't be shown.
+        """
+
+
+class Symlink(Node):
+    """A node that names another, relative to the directory it lies in."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def target(self) -> str:
+        """Return the link's text."""
+
+
+class Tree(ABC):
+    """A tree of nodes, by path and by id."""
+
+    @property
+    @abstractmethod
+    def root(self) -> Directory:
+        """The top directory; its node id is 1."""
+
+    @abstractmethod
+    def node(self, node_id: int) -> Node:
+        """Return the node of an id that this tree issued; raise :class:`~kfs.errors.NotFound` if it's gone."""
+
+    @abstractmethod
+    def resolve(self, path: str) -> Node:
+        """Return the node at ``path`` (``/`` separated, no ``.`` or ``..``; symlinks are not followed).
+
+        Raises :class:`~kfs.errors.NotFound` or :class:`~kfs.errors.NotADirectory`.
+        """
+
+    @abstractmethod
+    def totals(self) -> tuple[int, int]:
+        """Return the bytes of the source's log files, and how many partitions there are, for ``statfs``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back every file descriptor and map; the tree is unusable afterwards."""

@@ -1,0 +1,53 @@
+"""``<topic>/<partition>/``: what one partition shows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kfs.errors import NotFound
+from kfs.tree.context import status_of
+from kfs.tree.files import FixedDirectory, Link, Maker
+from kfs.tree.meta_dir import meta_directory
+from kfs.tree.node_ids import View
+from kfs.tree.partition_view import PartitionView
+from kfs.tree.raw_dir import RawDirectory
+from kfs.tree.record_files import FieldDirectory, RecordDirectory
+from kfs.tree.segment_files import LogFile, SegmentDirectory
+from kfs.tree.time_dirs import AtDirectory, TimeDirectory
+
+
+def partition_directory(partition: PartitionView) -> FixedDirectory:
+    """Return the directory of a partition; with ``--views`` everything in it is listed."""
+    path = partition.path
+    listed: dict[str, Maker] = {
+        "offset": partial(RecordDirectory, partition, f"{path}/offset"),
+        "segment": partial(SegmentDirectory, partition, f"{path}/segment"),
+        "first.json": partial(_end_link, partition, "first.json"),
+        "last.json": partial(_end_link, partition, "last.json"),
+        "meta": partial(meta_directory, partition, f"{path}/meta"),
+    }
+    unlisted: dict[str, Maker] = {
+        "value": partial(FieldDirectory, partition, f"{path}/value", View.VALUE),
+        "key": partial(FieldDirectory, partition, f"{path}/key", View.KEY),
+        "records.jsonl": partial(_records_file, partition),
+        "time": partial(TimeDirectory, partition, f"{path}/time"),
+        "at": partial(AtDirectory, partition, f"{path}/at"),
+        "raw": partial(RawDirectory, partition, f"{path}/raw"),
+    }
+    if partition.context.options.views:
+        listed, unlisted = listed | unlisted, {}
+    return FixedDirectory(partition.context, path, partition.log.directory.path, listed, unlisted)
+
+
+def _records_file(partition: PartitionView) -> LogFile:
+    node_id = partition.context.ids.of_path(f"{partition.path}/records.jsonl")
+    return LogFile(partition, node_id, partition.log_text)
+
+
+def _end_link(partition: PartitionView, name: str) -> Link:
+    offset = partition.first_offset() if name == "first.json" else partition.last_offset()
+    if offset is None:
+        raise NotFound(f"{partition.path} has no records")
+    owner, mtime_ns = status_of(partition.log.directory.path)
+    node_id = partition.context.ids.of_path(f"{partition.path}/{name}")
+    return Link(node_id, f"offset/{offset}.json", owner, mtime_ns)

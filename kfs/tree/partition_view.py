@@ -1,0 +1,247 @@
+"""One partition as the tree shows it: its log, a range of offsets, and how records are rendered."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData, NotFound
+from kfs.log.block import Block, Damage
+from kfs.log.log import Log, OffsetRange
+from kfs.log.segment import Segment
+from kfs.log.storage import LoadedBlock
+from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext
+from kfs.tree.node import FOREVER, LIVE
+from kfs.tree.text import LogText, Piece, Render, SegmentText
+
+if TYPE_CHECKING:
+    from kfs.format.columns import RecordColumns
+
+#: For how long, in seconds, the visible range isn't asked for again.
+_RANGE_SECONDS: Final = 0.1
+#: How far back from a segment's end the last record is looked for: markers and holes may follow it.
+_LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
+
+
+class PartitionView:
+    """A log, seen through a range of offsets that may move.
+
+    ``path`` is where in the tree it stands, without a leading slash; ``choose_range`` picks the
+    range: what is visible, or what lies below the log start offset.
+    """
+
+    def __init__(
+        self, context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
+    ) -> None:
+        self.context = context
+        self.log = log
+        self.path = path
+        self.json = RecordJson(log.topic, log.partition)
+        self._choose_range = choose_range
+        self._range = OffsetRange(0, 0)
+        self._range_until = -1.0
+        self._owners: dict[int, tuple[Owner, int]] = {}
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The offsets that are shown."""
+        now = time.monotonic()
+        if now >= self._range_until:
+            self._range = self._choose_range(self.log)
+            self._range_until = now + _RANGE_SECONDS
+        return self._range
+
+    def owner(self, segment: Segment) -> tuple[Owner, int]:
+        """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
+        known = self._owners.get(segment.slot)
+        if known is None or segment.is_last:
+            try:
+                status = segment.file().status()
+            except CorruptData:
+                return NOBODY, 0
+            known = Owner.of(status), status.st_mtime_ns
+            if not segment.is_last:
+                self._owners[segment.slot] = known
+        return known
+
+    def lifetime(self, segment: Segment) -> float:
+        """How long, in seconds, what is shown of a segment holds."""
+        return LIVE if segment.is_last else FOREVER
+
+    # -- records
+
+    def loaded(self, offset: int) -> tuple[Segment, LoadedBlock, int]:
+        """Return the segment, the decoded block and the index in it of the record at ``offset``.
+
+        Raises:
+            NotFound: there is no such record, or it is a control record.
+            CorruptData: it lies in damaged bytes.
+        """
+        offsets = self.offsets
+        if offset >= offsets.end and not self.log.until_high_watermark:
+            self.log.find(offset)  # raises if damage at the log's end claims to hold it
+        if offset in offsets:
+            loaded = self.log.find(offset)
+            segment = self.log.segment_for(offset)
+            if loaded is not None and segment is not None and not loaded.header.is_control:
+                index = _index_of(loaded.columns, offset)
+                if index is not None:
+                    if index in loaded.columns.faults:
+                        raise loaded.columns.faults[index].located(loaded.file, loaded.header.position)
+                    return segment, loaded, index
+        raise NotFound(f"{self.path}: no record at offset {offset}")
+
+    def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:
+        """Like :meth:`loaded`, with the block's lines instead of its columns."""
+        segment = self.log.segment_for(offset)
+        if segment is not None and offset in self.offsets:
+            lines = self.context.rendered.find(segment.slot, offset)
+            if lines is not None:
+                index = bisect_left(lines.offsets, offset)
+                if index == len(lines) or lines.offsets[index] != offset:
+                    raise NotFound(f"{self.path}: no record at offset {offset}")
+                if index not in lines.faults:
+                    return segment, lines, index
+        segment, loaded, index = self.loaded(offset)
+        return segment, self.render(segment, loaded), index
+
+    def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
+        """Return the lines of a decoded block, through the cache."""
+        lines = self.context.rendered.find(segment.slot, loaded.last_offset)
+        if lines is None or lines.first_offset != loaded.first_offset:
+            lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+            self.context.rendered.put(segment.slot, lines)
+        return lines
+
+    def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
+        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over."""
+        offsets = self.offsets
+        for segment, item in self.log.walk(OffsetRange(max(start, offsets.start), offsets.end)):
+            if isinstance(item, Block) and not item.header.is_control:
+                yield segment, item
+
+    def records(self, start: int) -> Iterator[tuple[Segment, LoadedBlock, range]]:
+        """Yield decoded blocks, each with the indexes of the records that are shown, from offset ``start`` on."""
+        offsets = self.offsets
+        start = max(start, offsets.start)
+        for segment, block in self.blocks(start):
+            with suppress(CorruptData):
+                loaded = segment.load(block)
+                first = bisect_left(loaded.columns.offsets, start)
+                yield segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
+
+    def first_offset(self) -> int | None:
+        """The lowest offset with a record, None in an empty partition."""
+        for _, loaded, indexes in self.records(0):
+            if indexes:
+                return loaded.columns.offsets[indexes[0]]
+        return None
+
+    def last_offset(self) -> int | None:
+        """The highest offset with a record, None in an empty partition."""
+        offsets = self.offsets
+        for segment in reversed(self.log.segments):
+            if segment.base_offset >= offsets.end:
+                continue
+            end = min(offsets.end, segment.next_base_offset or offsets.end)
+            for back in _LOOK_BACK:
+                start = max(end - back, segment.base_offset)
+                last = self._last_from(segment, start)
+                if last is not None:
+                    return last
+                if start == segment.base_offset:
+                    break
+        return None
+
+    def _last_from(self, segment: Segment, start: int) -> int | None:
+        last = None
+        for found, loaded, indexes in self.records(start):
+            if found is not segment:
+                break
+            if indexes:
+                last = loaded.columns.offsets[indexes[-1]]
+        return last
+
+    # -- text
+
+    def segment_text(self, segment: Segment) -> SegmentText:
+        """Return the lines of a segment's records."""
+        return self.text_of(segment, "records", self._lines_of)
+
+    def text_of(self, segment: Segment, kind: str, render: Render) -> SegmentText:
+        """Return what ``render`` makes of a segment's blocks; ``kind`` names the rendering."""
+        offsets = self.offsets
+        end: int | None = None  # the end of an active segment moves, and what was rendered stays as it is
+        if segment.next_base_offset is not None:
+            end = min(offsets.end, segment.next_base_offset)
+        elif self.log.until_high_watermark:
+            end = offsets.end
+        shown = (max(offsets.start, segment.base_offset), end)
+        return SegmentText(segment, (self.path, kind, segment.slot, shown), render, self.context.text)
+
+    def log_text(self) -> LogText:
+        """Return the lines of every record."""
+        return LogText(self.segment_text(segment) for segment in self.shown_segments())
+
+    def shown_segments(self) -> list[Segment]:
+        """The segments that have offsets in the range, the active one even while it has none."""
+        offsets = self.offsets
+        return [
+            segment
+            for segment in self.log.segments
+            if (segment.next_base_offset is None or segment.next_base_offset > offsets.start)
+            and (segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end))
+        ]
+
+    def _lines_of(self, segment: Segment, item: Block | Damage) -> Piece:
+        offsets = self.offsets
+        if isinstance(item, Damage):
+            reaches = max(item.claimed_last, item.after + 1) >= offsets.start
+            if item.loses_records and reaches and item.after < offsets.end:
+                return self._damage(item.problem.error())
+            return Piece(b"")
+        if item.header.is_control or item.header.last_offset < offsets.start:
+            return Piece(b"")
+        try:
+            loaded = segment.load(item)
+        except CorruptData as error:
+            return self._damage(error)
+        lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+        return self._visible_lines(lines, item, offsets)
+
+    def _visible_lines(self, lines: RenderedLines, block: Block, offsets: OffsetRange) -> Piece:
+        first, stop = bisect_left(lines.offsets, offsets.start), bisect_left(lines.offsets, offsets.end)
+        start = lines.starts[first]
+        piece = Piece(lines.buffer[start : lines.starts[stop]])
+        for index, error in sorted(lines.faults.items()):
+            if first <= index < stop:
+                at = lines.starts[index] - start
+                piece.faults.append((at, at + 1, error.located(block.file, block.position)))
+        if piece.faults and self.context.options.on_damage is OnDamage.SKIP:
+            kept = [lines.line(index) for index in range(first, stop) if index not in lines.faults]
+            return Piece(b"".join(kept))
+        return piece
+
+    def _damage(self, error: CorruptData) -> Piece:
+        if self.context.options.on_damage is OnDamage.SKIP:
+            return Piece(b"")
+        return Piece(b"\n", [(0, 1, error)])
+
+
+def view_of(
+    context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
+) -> PartitionView:
+    """Return the view of ``log`` that stands at ``path`` of the tree: the same one while the log is the same."""
+    view = context.views.get(path)
+    if view is None or view.log is not log:
+        view = context.views[path] = PartitionView(context, log, path, choose_range)
+    return view
+
+
+def _index_of(columns: RecordColumns, offset: int) -> int | None:
+    index = bisect_left(columns.offsets, offset)
+    return index if index < len(columns) and columns.offsets[index] == offset else None

@@ -1,0 +1,200 @@
+"""The files of single records (``offset/``, ``value/``, ``key/``) and their directories."""
+
+from __future__ import annotations
+
+import stat
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData, NotFound
+from kfs.format.layout import MAX_INT64
+from kfs.log.block import Block
+from kfs.log.segment import Segment
+from kfs.tree.context import clock_ns, status_of
+from kfs.tree.node import Attributes, Directory, Entry, File, Node
+from kfs.tree.node_ids import View
+from kfs.tree.partition_view import PartitionView
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile(File):
+    """One record as a line of JSON."""
+
+    partition: PartitionView
+    offset: int
+
+    def attributes(self) -> Attributes:
+        segment, lines, index = self.partition.rendered(self.offset)
+        return _Stamp(self.partition, segment, View.RECORD).attributes(
+            self.offset, lines.size(index), lines.timestamps[index]
+        )
+
+    def read(self, offset: int, size: int) -> bytes:
+        _, lines, index = self.partition.rendered(self.offset)
+        start = lines.starts[index]
+        return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFile(File):
+    """The raw bytes of a record's value or key; a null one has no file."""
+
+    partition: PartitionView
+    offset: int
+    view: View
+
+    def _field(self) -> tuple[Segment, bytes, int]:
+        segment, loaded, index = self.partition.loaded(self.offset)
+        columns = loaded.columns
+        data = columns.value(index) if self.view is View.VALUE else columns.key(index)
+        if data is None:
+            raise NotFound(f"the {self.view.name.lower()} of offset {self.offset} is null")
+        return segment, data, columns.timestamps[index]
+
+    def attributes(self) -> Attributes:
+        segment, data, timestamp = self._field()
+        return _Stamp(self.partition, segment, self.view).attributes(self.offset, len(data), timestamp)
+
+    def read(self, offset: int, size: int) -> bytes:
+        _, data, _ = self._field()
+        return data[offset : offset + size]
+
+
+class _Stamp:
+    """What the attributes of all records of one segment have in common."""
+
+    __slots__ = ("base", "first_id", "gid", "lifetime", "mode", "mtime_ns", "uid")
+
+    def __init__(self, partition: PartitionView, segment: Segment, view: View) -> None:
+        owner, self.mtime_ns = partition.owner(segment)
+        self.first_id = partition.context.ids.first_of(view, segment, partition)
+        self.base = segment.base_offset
+        self.mode = stat.S_IFREG | (owner.permissions & 0o444)
+        self.uid, self.gid = owner.uid, owner.gid
+        self.lifetime = partition.lifetime(segment)
+
+    def attributes(self, offset: int, size: int, timestamp: int) -> Attributes:
+        return Attributes(
+            self.first_id + offset - self.base,
+            self.mode,
+            size,
+            clock_ns(timestamp, self.mtime_ns),
+            self.uid,
+            self.gid,
+            1,
+            self.lifetime,
+        )
+
+
+class OffsetDirectory(Directory):
+    """A directory with a name for each offset that has a record."""
+
+    __slots__ = ("node_id", "partition")
+    suffix = ""
+    view = View.RECORD
+
+    def __init__(self, partition: PartitionView, path: str) -> None:
+        self.partition = partition
+        self.node_id = partition.context.ids.of_path(path)
+
+    def attributes(self) -> Attributes:
+        return partition_directory_attributes(self.partition, self.node_id)
+
+    def lookup(self, name: str) -> Node:
+        offset = parse_offset(name, self.suffix)
+        if offset is None:
+            raise NotFound(f"{name!r} is not the name of an offset")
+        node = self._file(offset)
+        node.attributes()  # a name is there only if the record is
+        return node
+
+    @abstractmethod
+    def _file(self, offset: int) -> File: ...
+
+    @abstractmethod
+    def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]: ...
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        """Yield the offsets in order; the cookie of an offset is the one after it."""
+        end = self.partition.offsets.end
+        for segment, block in self.partition.blocks(cookie):
+            try:
+                yield from self._entries_of(
+                    segment, block, max(cookie, self.partition.offsets.start), end, with_attributes
+                )
+            except CorruptData:  # reported; what follows is still there
+                continue
+
+
+class RecordDirectory(OffsetDirectory):
+    """``offset/``: every record as ``<offset>.json``."""
+
+    __slots__ = ()
+    suffix = ".json"
+
+    def _file(self, offset: int) -> RecordFile:
+        return RecordFile(self.partition, offset)
+
+    def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
+        stamp = _Stamp(self.partition, segment, View.RECORD)
+        difference = stamp.first_id - stamp.base
+        dense = block.dense_range
+        if not full and dense is not None:
+            for offset in range(max(dense.start, start), min(dense.stop, end)):
+                yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, None)
+            return
+        try:
+            lines = self.partition.render(segment, segment.load(block))
+        except CorruptData:
+            # The CRC holds, so the header's offsets do: they are there, and reading them fails.
+            for offset in dense or ():
+                if start <= offset < end:
+                    yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, None)
+            return
+        for index, offset in enumerate(lines.offsets):
+            if start <= offset < end:
+                attributes = None
+                if index not in lines.faults:
+                    attributes = stamp.attributes(offset, lines.size(index), lines.timestamps[index])
+                yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, attributes)
+
+
+class FieldDirectory(OffsetDirectory):
+    """``value/`` or ``key/``: the raw bytes of each record that has any."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, partition: PartitionView, path: str, view: View) -> None:
+        super().__init__(partition, path)
+        self.view = view
+
+    def _file(self, offset: int) -> FieldFile:
+        return FieldFile(self.partition, offset, self.view)
+
+    def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
+        stamp = _Stamp(self.partition, segment, self.view)
+        columns = segment.load(block).columns
+        lengths = columns.value_lengths if self.view is View.VALUE else columns.key_lengths
+        for index, offset in enumerate(columns.offsets):
+            if start <= offset < end and lengths[index] >= 0 and index not in columns.faults:
+                attributes = stamp.attributes(offset, lengths[index], columns.timestamps[index])
+                yield Entry(str(offset), offset + 1, attributes.node_id, attributes.mode, attributes)
+
+
+def parse_offset(name: str, suffix: str) -> int | None:
+    """Return the offset that a canonical name says (no sign, no leading zeros), None for any other name."""
+    stem = name.removesuffix(suffix)
+    if len(stem) + len(suffix) != len(name) or not (stem.isascii() and stem.isdigit()) or len(stem) > 19:
+        return None
+    offset = int(stem)
+    return offset if str(offset) == stem and offset <= MAX_INT64 else None
+
+
+def partition_directory_attributes(partition: PartitionView, node_id: int) -> Attributes:
+    """Return the attributes of a directory of a partition: as new as its directory and its active segment."""
+    owner, mtime_ns = status_of(partition.log.directory.path)
+    segments = partition.log.segments
+    if segments:
+        mtime_ns = max(mtime_ns, partition.owner(segments[-1])[1])
+    return partition.context.directory_attributes(node_id, owner, mtime_ns)

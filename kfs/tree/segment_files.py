@@ -1,0 +1,153 @@
+"""The files that hold many records: ``segment/<base>.jsonl``, ``records.jsonl``, ``meta/batches.jsonl``."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kfs.errors import NotFound
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
+from kfs.log.block import Block, Damage
+from kfs.log.segment import Segment
+from kfs.tree.context import status_of
+from kfs.tree.files import CostlyFile, entry_of
+from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
+from kfs.tree.node_ids import View
+from kfs.tree.partition_view import PartitionView
+from kfs.tree.record_files import parse_offset, partition_directory_attributes
+from kfs.tree.text import LogText, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile(CostlyFile):
+    """Every record of a segment that is shown, one line each."""
+
+    partition: PartitionView
+    segment: Segment
+
+    def identity(self) -> tuple[int, int]:
+        owner, _ = self.partition.owner(self.segment)
+        node_id = self.partition.context.ids.first_of(View.SEGMENT, self.segment, self.partition)
+        return node_id, stat.S_IFREG | (owner.permissions & 0o444)
+
+    def attributes(self) -> Attributes:
+        node_id, mode = self.identity()
+        owner, mtime_ns = self.partition.owner(self.segment)
+        size = self.partition.segment_text(self.segment).size
+        lifetime = self.partition.lifetime(self.segment)
+        return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.partition.segment_text(self.segment).read(offset, size)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile(CostlyFile):
+    """A text over all segments of a partition; it grows with the log."""
+
+    partition: PartitionView
+    node_id: int
+    text: Callable[[], LogText]
+
+    def identity(self) -> tuple[int, int]:
+        owner, _ = status_of(self.partition.log.directory.path)
+        return self.node_id, stat.S_IFREG | (owner.permissions & 0o444)
+
+    def attributes(self) -> Attributes:
+        node_id, mode = self.identity()
+        whole = partition_directory_attributes(self.partition, node_id)
+        return Attributes(node_id, mode, self.text().size, whole.mtime_ns, whole.uid, whole.gid, lifetime=LIVE)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.text().read(offset, size)
+
+
+class SegmentDirectory(Directory):
+    """``segment/``: a file of lines for each segment, named as its ``.log``; the bare number resolves too."""
+
+    __slots__ = ("node_id", "partition")
+
+    def __init__(self, partition: PartitionView, path: str) -> None:
+        self.partition = partition
+        self.node_id = partition.context.ids.of_path(path)
+
+    def attributes(self) -> Attributes:
+        return partition_directory_attributes(self.partition, self.node_id)
+
+    def lookup(self, name: str) -> Node:
+        base_offset = _parse_base(name)
+        for segment in self.partition.shown_segments():
+            if segment.base_offset == base_offset:
+                return SegmentFile(self.partition, segment)
+        raise NotFound(f"no segment {name!r}")
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        for segment in self.partition.shown_segments():
+            if segment.base_offset >= cookie:
+                file = SegmentFile(self.partition, segment)
+                name = segment_name(segment.base_offset)
+                yield entry_of(name, segment.base_offset + 1, file, with_attributes=with_attributes)
+
+
+def segment_name(base_offset: int) -> str:
+    """Return the name of a segment's file of lines."""
+    return f"{base_offset:020d}.jsonl"
+
+
+def _parse_base(name: str) -> int | None:
+    stem = name.removesuffix(".jsonl")
+    base_offset = parse_offset(stem.lstrip("0") or "0", "")
+    if base_offset is None or name not in (segment_name(base_offset), f"{base_offset}.jsonl"):
+        return None
+    return base_offset
+
+
+def batch_lines(segment: Segment, item: Block | Damage) -> Piece:
+    """Return a line for each batch of a block: what Kafka's dump tool says of it."""
+    if isinstance(item, Damage):
+        return Piece(b"")
+    return Piece(b"".join(_batch_line(segment, header) for header in _headers(item)))
+
+
+def _headers(block: Block) -> Iterator[BatchHeader]:
+    """The headers of the messages in a run, or the one of the batch."""
+    if block.header.magic == MAGIC_V2 or block.header.record_count == UNKNOWN_COUNT:
+        yield block.header
+        return
+    padded = block.data + bytes(BATCH_OVERHEAD)
+    at = 0
+    while at < len(block.data):
+        header = read_header(padded, at, block.position + at)
+        yield header
+        at += header.size
+
+
+def _batch_line(segment: Segment, header: BatchHeader) -> bytes:
+    fields: dict[str, Any] = {
+        "segment": segment.base_offset,
+        "position": header.position,
+        "size": header.size,
+        "magic": header.magic,
+        "baseOffset": header.base_offset if header.record_count != UNKNOWN_COUNT else None,
+        "lastOffset": header.last_offset,
+        "count": header.record_count if header.record_count != UNKNOWN_COUNT else None,
+        "compression": header.codec_label,
+        "timestampType": header.timestamp_type.label,
+        "maxTimestamp": header.max_timestamp,
+        "crc": header.crc,
+    }
+    if header.magic == MAGIC_V2:
+        fields |= {
+            "partitionLeaderEpoch": header.leader_epoch,
+            "producerId": header.producer_id,
+            "producerEpoch": header.producer_epoch,
+            "baseSequence": header.base_sequence,
+            "isTransactional": header.is_transactional,
+            "isControl": header.is_control,
+            "deleteHorizonMs": header.delete_horizon,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,205 @@
+"""Text made of a segment's blocks, one after another: exact size, random access, memory bounded.
+
+A pass over the segment leaves a table with an entry every 64 KiB of text or so: where in the text a
+block's lines begin, and where in the log that block lies. A read finds the entry, renders from
+there on, and keeps what it rendered.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+
+from kfs.errors import CorruptData
+from kfs.log.block import Block, Damage
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+@dataclass(slots=True)
+class Piece:
+    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown."""
+
+    text: bytes
+    faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
+
+    @classmethod
+    def join(cls, pieces: Iterable[Piece]) -> Piece:
+        """Put pieces one after another."""
+        parts: list[bytes] = []
+        faults: list[tuple[int, int, CorruptData]] = []
+        size = 0
+        for piece in pieces:
+            faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
+            parts.append(piece.text)
+            size += len(piece.text)
+        return cls(b"".join(parts), faults)
+
+
+Render = Callable[["Segment", Block | Damage], Piece]
+#: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
+TextKey = tuple[str, str, int, tuple[int, int | None]]
+
+
+class TextCache:
+    """Tables of texts, and chunks of text rendered lately."""
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self._tables: LRUCache[TextKey, _Table] = LRUCache(64 * 1024, getsizeof=len)
+        self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
+            chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
+        )
+        self.lock = threading.RLock()
+
+    def table(self, key: TextKey) -> _Table | None:
+        """Return the table of a text, if it is known."""
+        return self._tables.get(key)
+
+    def keep_table(self, key: TextKey, table: _Table) -> None:
+        """Keep a table, or weigh it anew after it has grown."""
+        if len(table) <= self._tables.maxsize:
+            self._tables[key] = table
+
+    def chunk(self, key: TextKey, index: int, make: Callable[[], Piece]) -> Piece:
+        """Return a chunk of a text, made if it isn't there."""
+        chunk = self._chunks.get((key, index))
+        if chunk is None:
+            chunk = make()
+            if len(chunk.text) + 256 <= self._chunks.maxsize:
+                self._chunks[key, index] = chunk
+        return chunk
+
+
+class _Table:
+    """Where chunks begin: in the text, in the log, and the highest offset before them."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.text_starts = array("q", [0])
+        self.positions = array("q", [0])
+        self.seen = array("q", [base_offset - 1])
+        self.size = 0
+        self.log_end = 0
+        self.last_seen = base_offset - 1
+
+    def __len__(self) -> int:
+        return len(self.text_starts)
+
+    def begin_chunk(self) -> None:
+        self.text_starts.append(self.size)
+        self.positions.append(self.log_end)
+        self.seen.append(self.last_seen)
+
+
+class SegmentText:
+    """What ``render`` makes of the blocks of a segment; texts of the same ``key`` are the same."""
+
+    def __init__(self, segment: Segment, key: TextKey, render: Render, cache: TextCache) -> None:
+        self.segment = segment
+        self._key = key
+        self._render = render
+        self._cache = cache
+
+    @property
+    def size(self) -> int:
+        """The exact length in bytes; the first time this is a pass over the segment."""
+        return self._table().size
+
+    def _table(self) -> _Table:
+        with self._cache.lock:
+            table = self._cache.table(self._key)
+            log_end = self.segment.tail()[0] if self.segment.is_last else None
+            if table is None:
+                table = _Table(self.segment.base_offset)
+            elif log_end is None or table.log_end >= log_end:
+                return table
+            self._extend(table)
+            if log_end is not None:
+                table.log_end = max(table.log_end, log_end)
+            self._cache.keep_table(self._key, table)
+            return table
+
+    def _extend(self, table: _Table) -> None:
+        """Go on from where the table ends to the end of the segment."""
+        for item in self.segment.walk(table.log_end, table.last_seen):
+            if table.size - table.text_starts[-1] >= _CHUNK_BYTES:
+                table.begin_chunk()
+            table.size += len(self._render(self.segment, item).text)
+            table.log_end = item.end
+            if isinstance(item, Block):
+                table.last_seen = max(table.last_seen, item.header.last_offset)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset``, fewer at the end.
+
+        Raises:
+            CorruptData: the range touches what stands for damage.
+        """
+        with self._cache.lock:
+            table = self._table()
+            end = min(offset + size, table.size)
+            parts = []
+            while offset < end:
+                index = bisect_right(table.text_starts, offset) - 1
+                start = table.text_starts[index]
+                stop = min(end, table.text_starts[index + 1] if index + 1 < len(table) else table.size)
+                chunk = self._chunk(table, index)
+                for fault_start, fault_end, error in chunk.faults:
+                    if fault_start < stop - start and fault_end > offset - start:
+                        raise error
+                part = chunk.text[offset - start : stop - start]
+                if not part:
+                    break
+                parts.append(part)
+                offset += len(part)
+            return b"".join(parts)
+
+    def _chunk(self, table: _Table, index: int) -> Piece:
+        is_open = index + 1 == len(table) and self.segment.is_last
+        if is_open:  # still growing: what is rendered now is not the whole of it later
+            return self._rendered(table, index)
+        return self._cache.chunk(self._key, index, lambda: self._rendered(table, index))
+
+    def _rendered(self, table: _Table, index: int) -> Piece:
+        end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
+        pieces = []
+        for item in self.segment.walk(table.positions[index], table.seen[index]):
+            if item.position >= end:
+                break
+            pieces.append(self._render(self.segment, item))
+        return Piece.join(pieces)
+
+
+class LogText:
+    """The texts of several segments, one after another."""
+
+    def __init__(self, texts: Iterable[SegmentText]) -> None:
+        self._texts = list(texts)
+
+    @property
+    def size(self) -> int:
+        """The exact length in bytes."""
+        return sum(text.size for text in self._texts)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset``, fewer at the end; errors as :meth:`SegmentText.read`."""
+        parts = []
+        for text in self._texts:
+            if size <= 0:
+                break
+            if offset < text.size:
+                part = text.read(offset, size)
+                parts.append(part)
+                size -= len(part)
+                offset = 0
+            else:
+                offset -= text.size
+        return b"".join(parts)

@@ -1,0 +1,172 @@
+"""``time/<YYYY-MM-DD>/<HH>/`` and ``at/<ISO time>.json``: records by their timestamps, as symlinks into ``offset/``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import partial
+from typing import Final
+
+from kfs.errors import NotFound
+from kfs.log.segment import Segment
+from kfs.render.timestamps import HOUR, has_time, iso_time, parse_time
+from kfs.tree.context import clock_ns
+from kfs.tree.files import FixedDirectory, Link, Maker, list_nodes
+from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
+from kfs.tree.node_ids import View
+from kfs.tree.partition_view import PartitionView
+from kfs.tree.record_files import parse_offset, partition_directory_attributes
+
+NO_TIME: Final = "none"
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY: Final = 24 * HOUR
+
+
+class TimeDirectory(Directory):
+    """``time/``: a directory for each day (UTC) that has records, and ``none`` for records without a time."""
+
+    __slots__ = ("node_id", "partition", "path")
+
+    def __init__(self, partition: PartitionView, path: str) -> None:
+        self.partition = partition
+        self.path = path
+        self.node_id = partition.context.ids.of_path(path)
+
+    def attributes(self) -> Attributes:
+        return partition_directory_attributes(self.partition, self.node_id)
+
+    def lookup(self, name: str) -> Node:
+        make = self._names().get(name)
+        if make is None:
+            raise NotFound(f"no records of {name!r}")
+        return make()
+
+    def _names(self) -> dict[str, Maker]:
+        hours = hours_of(self.partition)
+        names: dict[str, Maker] = {}
+        for day in sorted({hour * HOUR // _DAY for hour in hours if hour is not None}):
+            names[_day_name(day)] = partial(self._day, day, hours)
+        if None in hours:
+            names[NO_TIME] = partial(HourDirectory, self.partition, f"{self.path}/{NO_TIME}", None)
+        return names
+
+    def _day(self, day: int, hours: frozenset[int | None]) -> FixedDirectory:
+        path = f"{self.path}/{_day_name(day)}"
+        listed: dict[str, Maker] = {
+            f"{hour % 24:02d}": partial(HourDirectory, self.partition, f"{path}/{hour % 24:02d}", hour)
+            for hour in range(day * 24, day * 24 + 24)
+            if hour in hours
+        }
+        return FixedDirectory(self.partition.context, path, self.partition.log.directory.path, listed)
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        yield from list_nodes(self._names().items(), cookie, with_attributes=with_attributes)
+
+
+def _day_name(day: int) -> str:
+    return (date.min + timedelta(days=day + _EPOCH_DAY - 1)).isoformat()
+
+
+def hour_of(timestamp: int) -> int | None:
+    """Return the hour since 1970 of a timestamp in milliseconds, None where it is no time."""
+    return timestamp // HOUR if has_time(timestamp) else None
+
+
+def hours_of(partition: PartitionView) -> frozenset[int | None]:
+    """Return the hours in which the partition has records; the first time this is a pass over each segment."""
+    hours: set[int | None] = set()
+    for segment in partition.shown_segments():
+        hours |= _segment_hours(partition, segment)
+    return frozenset(hours)
+
+
+def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int | None]:
+    known = partition.context.hours
+    key = (segment.slot, segment.tail()[0])
+    hours = known.get(key)
+    if hours is None:
+        found: set[int | None] = set()
+        for owner, loaded, indexes in partition.records(segment.base_offset):
+            if owner is not segment:
+                break
+            timestamps = loaded.columns.timestamps
+            found.update(hour_of(timestamps[index]) for index in indexes)
+        hours = frozenset(found)
+        if len(hours) <= known.maxsize:
+            known[key] = hours
+    return hours
+
+
+class HourDirectory(Directory):
+    """The records of one hour (or of none), in offset order, as links to their files in ``offset/``."""
+
+    __slots__ = ("hour", "node_id", "partition", "up")
+
+    def __init__(self, partition: PartitionView, path: str, hour: int | None) -> None:
+        self.partition = partition
+        self.hour = hour
+        self.node_id = partition.context.ids.of_path(path)
+        self.up = "../../" if hour is None else "../../../"
+
+    def attributes(self) -> Attributes:
+        return partition_directory_attributes(self.partition, self.node_id)
+
+    def lookup(self, name: str) -> Node:
+        offset = parse_offset(name, ".json")
+        if offset is None:
+            raise NotFound(f"{name!r} is not the name of an offset")
+        segment, loaded, index = self.partition.loaded(offset)
+        timestamp = loaded.columns.timestamps[index]
+        if hour_of(timestamp) != self.hour:
+            raise NotFound(f"offset {offset} is of {iso_time(timestamp)}")
+        return self._link(segment, offset, timestamp)
+
+    def _link(self, segment: Segment, offset: int, timestamp: int) -> Link:
+        return record_link(self.partition, segment, offset, timestamp, self.up, View.TIME_LINK)
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        for segment, loaded, indexes in self.partition.records(cookie):
+            columns = loaded.columns
+            for index in indexes:
+                if hour_of(columns.timestamps[index]) == self.hour:
+                    offset = columns.offsets[index]
+                    attributes = self._link(segment, offset, columns.timestamps[index]).attributes()
+                    yield Entry(f"{offset}.json", offset + 1, attributes.node_id, attributes.mode, attributes)
+
+
+def record_link(partition: PartitionView, segment: Segment, offset: int, timestamp: int, up: str, view: View) -> Link:
+    """Return a link to the record's file; ``up`` leads from the link's directory to the partition's."""
+    owner, mtime_ns = partition.owner(segment)
+    node_id = partition.context.ids.first_of(view, segment, partition) + offset - segment.base_offset
+    lifetime = LIVE if view is View.AT_LINK else partition.lifetime(segment)
+    return Link(node_id, f"{up}offset/{offset}.json", owner, clock_ns(timestamp, mtime_ns), lifetime)
+
+
+class AtDirectory(Directory):
+    """``at/``: lists nothing, and has ``<ISO time>.json`` for every time at or before the last record's."""
+
+    __slots__ = ("node_id", "partition")
+
+    def __init__(self, partition: PartitionView, path: str) -> None:
+        self.partition = partition
+        self.node_id = partition.context.ids.of_path(path)
+
+    def attributes(self) -> Attributes:
+        return partition_directory_attributes(self.partition, self.node_id)
+
+    def lookup(self, name: str) -> Node:
+        stem = name.removesuffix(".json")
+        try:
+            timestamp = parse_time(stem) if stem != name else None
+        except (ValueError, OverflowError):
+            timestamp = None
+        if timestamp is None:
+            raise NotFound(f"{name!r} is not <ISO time>.json")
+        offset = self.partition.log.offset_for_time(timestamp, self.partition.offsets)
+        if offset is None:
+            raise NotFound(f"no record at or after {stem}")
+        segment, loaded, index = self.partition.loaded(offset)
+        return record_link(self.partition, segment, offset, loaded.columns.timestamps[index], "../", View.AT_LINK)
+
+    def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
+        yield from ()
