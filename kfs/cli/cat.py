@@ -1,0 +1,67 @@
+"""``kfs cat``."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from typing import Final
+
+import click
+
+from kfs.cli.source import SourceOptions, source_options
+from kfs.errors import IsADirectory, NotFound
+from kfs.tree.node import Directory, File, Node, Symlink, Tree
+
+_CHUNK: Final = 1024 * 1024
+_MOST_LINKS: Final = 8
+
+
+@click.command()
+@click.argument("log_dir", type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@source_options
+def cat(log_dir: str, paths: tuple[str, ...], source: SourceOptions) -> None:
+    """Print files of the tree over LOG_DIR, without mounting it.
+
+    \b
+      kfs cat /var/lib/kafka/data launch_info/0/offset/368776.json
+      kfs cat /var/lib/kafka/data launch_info/0/records.jsonl | jq .value
+    """
+    tree = source.open([log_dir])
+    try:
+        for path in paths:
+            _print(_followed(tree, path), path)
+    except BrokenPipeError:
+        _leave_quietly()
+    finally:
+        tree.close()
+
+
+def _followed(tree: Tree, path: str) -> Node:
+    """Return the node at ``path``, symlinks at its end followed."""
+    for _ in range(_MOST_LINKS):
+        node = tree.resolve(path)
+        if not isinstance(node, Symlink):
+            return node
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), node.target()))
+    raise NotFound(f"{path}: too many links")
+
+
+def _print(node: Node, path: str) -> None:
+    if isinstance(node, Directory):
+        raise IsADirectory(f"{path} is a directory")
+    assert isinstance(node, File)
+    out = sys.stdout.buffer
+    position, size = 0, node.attributes().size
+    while position < size:
+        data = node.read(position, min(_CHUNK, size - position))
+        if not data:
+            break
+        out.write(data)
+        position += len(data)
+    out.flush()
+
+
+def _leave_quietly() -> None:
+    """Whoever read us has had enough: nothing more to say, not even when Python flushes at exit."""
+    sys.stdout = None

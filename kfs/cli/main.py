@@ -1,0 +1,53 @@
+"""The ``kfs`` command."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kfs import __version__
+from kfs.cli.cat import cat
+from kfs.cli.completion import completion
+from kfs.cli.ls import ls
+from kfs.cli.mount import mount
+from kfs.cli.stat import stat
+from kfs.cli.umount import umount
+from kfs.errors import KfsError
+from kfs.format.decode import PlainDecoder
+
+EXIT_FAILED = 1
+_PYTHON = f"Python {sys.version.split()[0]}"
+
+
+class _Group(click.Group):
+    """Translates what kfs raises into one line and an exit code; a closed pipe ends quietly."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KfsError as error:
+            click.echo(f"kfs: {error}", err=True)
+            ctx.exit(EXIT_FAILED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message=f"kfs %(version)s (decoder: {PlainDecoder.name}, {_PYTHON})")
+def main() -> None:
+    """Apache Kafka's log directories as a filesystem: every message a file.
+
+    LOG_DIR is one of a broker's log.dirs, a single partition directory, or a .log file. No broker is
+    needed, and nothing is ever written to it.
+
+    \b
+      kfs demo /tmp/demo                      make a small data directory to play with
+      kfs mount /var/lib/kafka/data /mnt/k    mount a log directory
+      cat /mnt/k/launch_info/0/offset/368776.json
+      kfs umount /mnt/k
+
+    Exit codes: 0 done, 1 failed (the reason is on standard error), 2 wrong usage.
+    """
+
+
+for command in (mount, umount, ls, cat, stat, completion):
+    main.add_command(command)

@@ -1,0 +1,55 @@
+"""``kfs mount``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from kfs.cli.source import SourceOptions, source_options
+from kfs.mount import FRONTS
+from kfs.mount import mount as mount_tree
+
+
+@click.command()
+@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path())
+@click.argument("mountpoint", type=click.Path())
+@source_options
+@click.option("-f", "--foreground", is_flag=True, help="Serve in this process; a line says when the mount answers.")
+@click.option("--allow-other", is_flag=True, help="Let other users in, as far as the files' modes let them.")
+@click.option(
+    "--front",
+    type=click.Choice(["auto", *FRONTS]),
+    default="auto",
+    show_default=True,
+    help="What speaks to the kernel.",
+)
+@click.option("--log-file", type=click.Path(), help="Where a daemon writes what goes wrong.")
+def mount(
+    log_dirs: tuple[str, ...],
+    mountpoint: str,
+    source: SourceOptions,
+    foreground: bool,
+    allow_other: bool,
+    front: str,
+    log_file: str | None,
+) -> None:
+    """Mount LOG_DIR... at MOUNTPOINT, an empty directory; returns once the mount answers.
+
+    Each LOG_DIR is a log directory (one of a broker's log.dirs), a single partition directory, or a
+    .log file; several are shown as one. It is opened read-only.
+
+    \b
+      kfs mount /var/lib/kafka/data /mnt/k
+      kfs mount --topic 'orders*' /disk1/kafka /disk2/kafka /mnt/k
+      kfs mount --foreground ./orders-0 /mnt/k
+    """
+    mount_tree(
+        partial(source.open, log_dirs),
+        mountpoint,
+        source=log_dirs[0] if len(log_dirs) == 1 else f"{log_dirs[0]}+{len(log_dirs) - 1}",
+        front=front,
+        foreground=foreground,
+        allow_other=allow_other,
+        log_file=log_file,
+    )

@@ -1,0 +1,119 @@
+"""The arguments and options that every command on a LOG_DIR shares."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+from kfs.log.data_dir import DataDir
+from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.tree.context import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+from kfs.tree.kafka_tree import KafkaTree
+
+_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class ByteSize(click.ParamType[int]):
+    """A number of bytes: 1048576, 512K, 64MiB, 1G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; 1K is 1024."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.match(value)
+        if match is None:
+            self.fail(f"{value!r} is not a number of bytes, such as 512K, 64M or 1G", param, ctx)
+        return int(match[1]) * _UNITS[match[2].upper()]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How LOG_DIRs are read and shown."""
+
+    views: bool = False
+    on_damage: str = OnDamage.ERROR.value
+    until: str = "end"
+    topics: tuple[str, ...] = ()
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
+
+    def open(self, paths: Sequence[str]) -> KafkaTree:
+        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+        rendered = self.cache_bytes * 2 // 5
+        storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=self.cache_bytes - rendered)
+        data_dir = DataDir(
+            paths, storage, until_high_watermark=self.until == "hw", topic_filter=topic_filter(self.topics)
+        )
+        return KafkaTree(data_dir, TreeOptions(self.views, OnDamage(self.on_damage), rendered))
+
+
+def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
+    if not patterns:
+        return None
+    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
+    return lambda topic: any(match(topic) for match in matches)
+
+
+def source_options(command: Command) -> Command:
+    """Add the options to a command, which gets them as the keyword ``source``."""
+
+    @functools.wraps(command)
+    def collect(*args: Any, **kwargs: Any) -> Any:
+        names = SourceOptions.__dataclass_fields__
+        return command(*args, source=SourceOptions(**{name: kwargs.pop(name) for name in names}), **kwargs)
+
+    decorated: Any = collect
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return cast(Command, decorated)
+
+
+_OPTIONS = (
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="PATTERN",
+        help="Only topics that match, such as 'orders*'. Repeatable.",
+    ),
+    click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),
+    click.option(
+        "--until",
+        type=click.Choice(["end", "hw"]),
+        default="end",
+        show_default=True,
+        help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
+    ),
+    click.option(
+        "--on-damage",
+        type=click.Choice([choice.value for choice in OnDamage]),
+        default=OnDamage.ERROR.value,
+        show_default=True,
+        help="What stands for a corrupt batch in a segment's lines: an empty line that fails to read, or nothing.",
+    ),
+    click.option(
+        "--max-batch-bytes",
+        type=ByteSize(),
+        default=DEFAULT_MAX_BATCH_BYTES,
+        show_default="128M",
+        help="Refuse a batch larger than that, before or after decompression.",
+    ),
+    click.option(
+        "--cache-bytes",
+        type=ByteSize(),
+        default=DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES,
+        show_default="80M",
+        help="Memory for decoded and rendered batches.",
+    ),
+)

@@ -1,0 +1,200 @@
+"""The one place where a FUSE binding is chosen, and its errors are kept.
+
+The bindings load libfuse when they are imported, and which one they load is said in the environment.
+So nothing outside this module imports them, and this one does so only in the process that serves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Final
+
+from kfs.errors import MountFailed
+from kfs.mount.front import Front
+from kfs.mount.operations import Latin1Operations, Operations, ResumableOperations
+from kfs.mount.plain import PlainFront
+
+#: The names that may be asked for; ``auto`` takes the first of the others that works.
+FRONTS: Final = ("auto", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy")
+
+#: Both bindings take the library from here.
+_LIBRARY_VARIABLE: Final = "FUSE_LIBRARY_PATH"
+_DEVICE: Final = "/dev/fuse"
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """A generation of libfuse: what its file, its helper and its Debian package are called."""
+
+    major: int
+    file_names: tuple[str, ...]
+    helper: str
+    package: str
+
+    def find(self) -> str:
+        """Return what to give to dlopen; raise MountFailed if the library is not there."""
+        chosen = os.environ.get(_LIBRARY_VARIABLE)
+        for name in (*((chosen,) if chosen else ()), *self.file_names):
+            try:
+                version: int = ctypes.CDLL(name).fuse_version()
+            except (OSError, AttributeError):
+                continue
+            if int(str(version)[0]) == self.major:
+                return str(name)
+        raise MountFailed(f"libfuse {self.major} is not installed: apt install {self.package}")
+
+    def check_helper(self) -> None:
+        """Raise MountFailed where the setuid helper is needed and missing."""
+        if os.geteuid() != 0 and shutil.which(self.helper) is None:
+            raise MountFailed(f"{self.helper}, without which only root can mount, is missing: apt install fuse3")
+
+
+_LIBFUSE_3: Final = _Library(3, ("libfuse3.so.4", "libfuse3.so.3"), "fusermount3", "fuse3")
+_LIBFUSE_2: Final = _Library(2, ("libfuse.so.2",), "fusermount", "libfuse2")
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A binding with a library, and how the two make a front."""
+
+    name: str
+    binding: str
+    library: _Library
+    install: str
+    build: Callable[[ModuleType], Front]
+
+    def check(self) -> None:
+        """Raise MountFailed, saying what is missing and what installs it. Imports nothing."""
+        if importlib.util.find_spec(self.binding) is None:
+            raise MountFailed(f"the Python module {self.binding} is not installed: pip install {self.install}")
+        self.library.find()
+        self.library.check_helper()
+
+    def load(self) -> Front:
+        """Import the binding with its library, and return the front; raise MountFailed."""
+        self.check()
+        try:
+            with _library_path(self.library.find()):
+                module = importlib.import_module(self.binding)
+        except (ImportError, OSError, AttributeError) as error:
+            raise MountFailed(f"{self.binding} with libfuse {self.library.major}: {error}") from error
+        loaded = getattr(module, "fuse_version_major", self.library.major)
+        if loaded != self.library.major:
+            raise MountFailed(f"{self.binding} was imported earlier, with libfuse {loaded}")
+        return self.build(module)
+
+
+def _tuned(_module: ModuleType) -> Front:
+    return importlib.import_module("kfs.mount.tuned").TunedFront()  # type: ignore[no-any-return]
+
+
+def _plain(name: str, operations: type[Operations], *, auto_cache: bool) -> Callable[[ModuleType], Front]:
+    return lambda module: PlainFront(name, module, operations, auto_cache=auto_cache)
+
+
+_TUNED: Final = _Candidate("mfusepy", "mfusepy", _LIBFUSE_3, "mfusepy", _tuned)
+_FUSE_2: Final = _Candidate(
+    "mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", _plain("mfusepy-fuse2", ResumableOperations, auto_cache=True)
+)
+_PLAIN: Final = _Candidate(
+    "mfusepy-plain", "mfusepy", _LIBFUSE_3, "mfusepy", _plain("mfusepy-plain", Operations, auto_cache=False)
+)
+_FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", _plain("fusepy", Latin1Operations, auto_cache=True))
+
+#: What each name stands for, best first.
+_CHOICES: Final = {
+    "auto": (_TUNED, _FUSE_2, _FUSEPY),
+    "mfusepy": (_TUNED, _FUSE_2),
+    "mfusepy-fuse2": (_FUSE_2,),
+    "mfusepy-plain": (_PLAIN,),
+    "fusepy": (_FUSEPY,),
+}
+
+
+def load(name: str) -> Front:
+    """Return the front of that name, its binding imported; raise MountFailed with every reason."""
+    reasons = []
+    for candidate in _candidates(name):
+        try:
+            return candidate.load()
+        except MountFailed as error:
+            reasons.append(str(error))
+    raise MountFailed(_no_front(name, reasons))
+
+
+def check(name: str) -> None:
+    """Raise MountFailed if no front of that name can work here, saying why; import nothing."""
+    check_device()
+    reasons = []
+    for candidate in _candidates(name):
+        try:
+            return candidate.check()
+        except MountFailed as error:
+            reasons.append(str(error))
+    raise MountFailed(_no_front(name, reasons))
+
+
+def available_fronts() -> list[str]:
+    """Return the names of the fronts that can work here, ``auto`` left out, best first."""
+    names = []
+    for candidate in (_TUNED, _FUSE_2, _FUSEPY, _PLAIN):
+        try:
+            check_device()
+            candidate.check()
+        except MountFailed:
+            continue
+        names.append(candidate.name)
+    return names
+
+
+def check_device() -> None:
+    """Raise MountFailed if this process may not talk to the kernel's FUSE."""
+    try:
+        os.close(os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        raise MountFailed(
+            f"there is no {_DEVICE}: run `modprobe fuse` as root; "
+            "a container must be started with --device /dev/fuse --cap-add SYS_ADMIN"
+        ) from None
+    except OSError as error:
+        raise MountFailed(
+            f"{_DEVICE}: {error.strerror}: mount as root, or have root run `chmod 666 {_DEVICE}`; "
+            "a container must be started with --device /dev/fuse --cap-add SYS_ADMIN"
+        ) from None
+
+
+def _candidates(name: str) -> tuple[_Candidate, ...]:
+    try:
+        return _CHOICES[name]
+    except KeyError:
+        raise MountFailed(f"there is no front {name!r}: choose one of {', '.join(FRONTS)}") from None
+
+
+def _no_front(name: str, reasons: list[str]) -> str:
+    if len(reasons) == 1:
+        return reasons[0]
+    asked = "FUSE" if name == "auto" else name
+    lines = [f"nothing here can serve {asked}; each of these stands in the way of one front:"]
+    return "\n".join([*lines, *(f"  - {reason}" for reason in dict.fromkeys(reasons))])
+
+
+@contextmanager
+def _library_path(path: str) -> Iterator[None]:
+    """Have a binding that is imported meanwhile load the library at ``path``."""
+    before = os.environ.get(_LIBRARY_VARIABLE)
+    os.environ[_LIBRARY_VARIABLE] = path
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_LIBRARY_VARIABLE]
+        else:
+            os.environ[_LIBRARY_VARIABLE] = before

@@ -1,0 +1,215 @@
+"""Making a mount: from a mount point that will do to one that answers, in this process or in a daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfs.errors import KfsError, MountFailed
+from kfs.mount import daemon, fronts
+from kfs.mount.front import MountOptions
+from kfs.mount.mounts import canonical, mount_at
+from kfs.mount.readiness import Probe
+from kfs.mount.unmounting import unmount
+from kfs.tree.node import Tree
+
+logger = logging.getLogger("kfs.mount")
+
+#: How long, in seconds, a mount may take to answer once its tree is open.
+READY_TIMEOUT: Final = 30.0
+#: How long to wait for the lock on the mount point, which an unmount holds while it looks around.
+_LOCK_TIMEOUT: Final = 1.0
+
+_FUSE_CONFIGURATION: Final = Path("/etc/fuse.conf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Everything that was asked of :func:`mount`, checked."""
+
+    tree_factory: Callable[[], Tree]
+    mountpoint: str
+    front: str
+    options: MountOptions
+
+
+def mount(
+    tree_factory: Callable[[], Tree],
+    mountpoint: str | os.PathLike[str],
+    *,
+    source: str = "",
+    front: str = "auto",
+    foreground: bool = False,
+    allow_other: bool = False,
+    log_file: str | os.PathLike[str] | None = None,
+    timeout: float = READY_TIMEOUT,
+) -> None:
+    """Mount the tree that ``tree_factory`` opens at the empty directory ``mountpoint``.
+
+    The tree is opened in the process that serves it, in the caller's working directory. That process is
+    a daemon, and this function returns once the mount answers; or it is this one (``foreground``, main
+    thread only), and the function returns once the mount is gone, by :func:`unmount`, SIGTERM, SIGINT
+    or SIGHUP. Then a line on standard output says when the mount answers, and systemd is told.
+
+    ``source`` is the name that the mount table shows behind ``kfs:``. What goes wrong later is logged to
+    ``log_file``; without one, to standard error in the foreground, and nowhere in a daemon.
+
+    The daemon is forked: call this before starting threads.
+
+    Raises :class:`~kfs.errors.MountFailed`, and what ``tree_factory`` raises: in a daemon as
+    UnusableSource if it is one and as MountFailed if not.
+    """
+    point = _checked_mountpoint(mountpoint)
+    fronts.check(front)
+    if allow_other:
+        _check_allow_other()
+    log = os.path.abspath(log_file) if log_file is not None else None
+    plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other))
+    if foreground:
+        _log_to(log)
+        _serve(plan, mounting=lambda: None, ready=lambda: _announce(point))
+        return
+    try:
+        daemon.start(
+            lambda reports: _serve_in_daemon(plan, log, reports),
+            log_file=log,
+            timeout=timeout,
+            give_up=lambda: _remove(point),
+        )
+    except TimeoutError:
+        raise MountFailed(f"{point}: the mount did not answer within {timeout:g} s and was taken away") from None
+
+
+def _serve_in_daemon(plan: _Plan, log: str | None, reports: daemon.Reports) -> None:
+    _log_to(log)
+
+    def mounting() -> None:
+        os.chdir("/")
+        reports.mounting()
+
+    _serve(plan, mounting=mounting, ready=reports.ready)
+
+
+def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], None]) -> None:
+    """Serve until the mount is gone, telling when the tree is open and when the mount answers."""
+    probe = Probe(plan.mountpoint)
+    try:
+        with _locked(plan.mountpoint):
+            front = fronts.load(plan.front)
+            tree = plan.tree_factory()
+            try:
+                mounting()
+                probe.when_ready(ready)
+                logger.info("%s: mounting with %s", plan.mountpoint, front.name)
+                front.serve(tree, plan.mountpoint, plan.options)
+                logger.info("%s: unmounted", plan.mountpoint)
+            finally:
+                tree.close()
+    finally:
+        probe.close()
+
+
+def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
+    """Return the canonical path of a mount point that will do; raise MountFailed for any other."""
+    point = canonical(mountpoint)
+    mounted = mount_at(point)
+    try:
+        if mounted is not None and mounted.is_ours:
+            # Attributes may still be remembered when the daemon is dead; an open never is.
+            os.close(os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            raise MountFailed(f"{point}: already mounted ({mounted.source}); to take it away: kfs umount {point}")
+        names = os.listdir(point)
+    except FileNotFoundError:
+        raise MountFailed(f"{point}: no such directory; make it first: mkdir -p {point}") from None
+    except NotADirectoryError:
+        raise MountFailed(f"{point}: not a directory") from None
+    except OSError as error:
+        if error.errno == errno.ENOTCONN and mounted is not None and mounted.is_ours:
+            raise MountFailed(
+                f"{point}: a daemon died here and left its mount behind; to take it away: kfs umount {point}"
+            ) from None
+        raise MountFailed(f"{point}: {error.strerror}") from None
+    if names:
+        raise MountFailed(f"{point}: not empty; what is in it would be hidden, so choose an empty directory")
+    return point
+
+
+def _check_allow_other() -> None:
+    """Raise MountFailed where fusermount would refuse the option."""
+    if os.geteuid() == 0:
+        return
+    with contextlib.suppress(OSError):
+        lines = _FUSE_CONFIGURATION.read_text().splitlines()
+        if any(line.strip() == "user_allow_other" for line in lines):
+            return
+    raise MountFailed(
+        f"only root may let other users in, unless root says so: echo user_allow_other >> {_FUSE_CONFIGURATION}"
+    )
+
+
+@contextlib.contextmanager
+def _locked(mountpoint: str) -> Iterator[None]:
+    """Hold a lock on the directory under the mount for as long as this process lives.
+
+    It keeps two daemons from mounting over each other, and whoever unmounts learns from it when this
+    one is gone and has let go of its source, without a file to leave behind.
+    """
+    descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _LOCK_TIMEOUT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise MountFailed(f"{mountpoint}: another kfs is being mounted or unmounted here") from None
+                time.sleep(0.02)
+            except OSError as error:
+                # A directory on a network filesystem may know no locks; then nobody waits for us.
+                logger.info("%s: no lock: %s", mountpoint, error)
+                break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _announce(mountpoint: str) -> None:
+    """Say on standard output, and to systemd if it started us, that the mount answers."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), f"{mountpoint}: mounted\n".encode("utf-8", "surrogateescape"))
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            # A leading @ stands for the zero byte of an abstract socket.
+            notify.connect("\0" + address[1:] if address.startswith("@") else address)
+            notify.send(b"READY=1")
+
+
+def _log_to(log_file: str | None) -> None:
+    """Send what kfs and its binding log to ``log_file`` or to standard error.
+
+    A program that has set up logging of its own keeps it.
+    """
+    if log_file is None and logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler() if log_file is None else logging.FileHandler(log_file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("kfs", "fuse"):
+        logging.getLogger(name).addHandler(handler)
+
+
+def _remove(mountpoint: str) -> None:
+    """Take away what a daemon that was killed may have left."""
+    with contextlib.suppress(KfsError):
+        unmount(mountpoint, lazy=True)

@@ -1,0 +1,185 @@
+"""A tree behind the ``Operations`` interface that fusepy and mfusepy share."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from itertools import chain
+from types import TracebackType
+from typing import NoReturn
+
+from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
+from kfs.mount.nodes import BLOCK_SIZE, blocks, read, totals_in_blocks
+from kfs.mount.paths import Paths
+from kfs.mount.translate import Translator
+from kfs.tree.node import Attributes, Node, Symlink, Tree
+
+#: What a binding's readdir wants: name, attributes, resume point.
+ListedName = tuple[str, dict[str, int], int]
+
+
+class Operations:
+    """The callbacks that the bindings call by name, each raising OSError.
+
+    A method that isn't here is a callback that libfuse doesn't get, and stops asking for.
+    """
+
+    use_ns = True
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._paths = Paths(tree)
+        self._translator = Translator()
+        self._open: dict[int, Node] = {}
+        self._next_handle = 1
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        with _Translated(self._translator, "getattr", path):
+            return _stat(self._node(path, fh).attributes())
+
+    def readlink(self, path: str) -> str:
+        with _Translated(self._translator, "readlink", path):
+            node = self._paths.find(_bytes(path))
+            if not isinstance(node, Symlink):
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            return node.target()
+
+    def open(self, path: str, _flags: int) -> int:
+        with _Translated(self._translator, "open", path):
+            node = self._paths.find(_bytes(path))
+            handle = self._next_handle
+            self._next_handle += 1
+            self._open[handle] = node
+            return handle
+
+    def release(self, _path: str | None, fh: int) -> int:
+        self._open.pop(fh, None)
+        return 0
+
+    def read(self, path: str, size: int, offset: int, fh: int | None) -> bytes:
+        with _Translated(self._translator, "read", path):
+            return read(self._node(path, fh), offset, size)
+
+    def readdir(self, path: str, _fh: int) -> Iterator[ListedName]:
+        with _Translated(self._translator, "readdir", path):
+            directory = self._paths.find_directory(_bytes(path))
+            for name, node in ((".", directory), ("..", self._paths.find(_above(path)))):
+                attributes = node.attributes()
+                yield name, {"st_ino": attributes.node_id, "st_mode": attributes.mode}, 0
+            for entry in directory.entries(with_attributes=False):
+                yield entry.name, {"st_ino": entry.node_id, "st_mode": entry.mode}, 0
+
+    def statfs(self, path: str) -> dict[str, int]:
+        with _Translated(self._translator, "statfs", path):
+            return totals_in_blocks(self._tree)
+
+    def _node(self, path: str, fh: int | None) -> Node:
+        """Return the node of an open file, whose name may be gone, or of a path."""
+        node = self._open.get(fh) if fh else None
+        return self._paths.find(_bytes(path)) if node is None else node
+
+    def _refuse(self, *_arguments: object) -> NoReturn:
+        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    mknod = mkdir = unlink = rmdir = symlink = rename = link = chmod = chown = truncate = _refuse
+    write = setxattr = removexattr = create = utimens = _refuse
+
+
+class ResumableOperations(Operations):
+    """With mfusepy's ``readdir_with_offset``: a listing of any length takes no memory."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self._listings = Listings()
+
+    def readdir_with_offset(self, path: str, offset: int, _fh: int) -> Iterator[ListedName]:
+        with _Translated(self._translator, "readdir", path):
+            name = _bytes(path)
+            directory = self._paths.find_directory(name)
+            if offset == 0:
+                yield ".", _identity(directory), DOT_COOKIE
+            if offset in (0, DOT_COOKIE):
+                yield "..", _identity(self._paths.find(_above(path))), DOT_DOT_COOKIE
+            cookie = 0 if offset >= DOT_COOKIE else offset
+            head, rest = self._listings.after(name, directory, cookie, False)
+            for entry in chain(head, rest):
+                try:
+                    yield entry.name, {"st_ino": entry.node_id, "st_mode": entry.mode}, entry.cookie
+                except GeneratorExit:
+                    # The binding drops the generator at the entry for which there was no room.
+                    if cookie:
+                        self._listings.pause(name, cookie, False, entry, rest)
+                    raise
+                cookie = entry.cookie
+
+
+class Latin1Operations(Operations):
+    """For plain fusepy, which calls the object and can't decode names that aren't UTF-8.
+
+    It is told that names are Latin-1, so that it passes bytes through; here they become what they are.
+    """
+
+    def __call__(self, operation: str, *arguments: object) -> object:
+        callback = getattr(self, operation)
+        answer = callback(*(_from_latin1(given) if isinstance(given, str) else given for given in arguments))
+        if operation == "readdir":
+            return ((_to_latin1(name), attributes, cookie) for name, attributes, cookie in answer)
+        return _to_latin1(answer) if isinstance(answer, str) else answer
+
+
+class _Translated:
+    """Turns whatever is raised in its block into an OSError with the right errno."""
+
+    __slots__ = ("_operation", "_path", "_translator")
+
+    def __init__(self, translator: Translator, operation: str, path: str | None) -> None:
+        self._translator = translator
+        self._operation = operation
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        if error is not None and not isinstance(error, GeneratorExit):
+            number = self._translator.errno_of(error, self._operation, self._path)
+            raise OSError(number, os.strerror(number)) from error
+
+
+def _stat(attributes: Attributes) -> dict[str, int]:
+    return {
+        "st_ino": attributes.node_id,
+        "st_mode": attributes.mode,
+        "st_nlink": attributes.nlink,
+        "st_uid": attributes.uid,
+        "st_gid": attributes.gid,
+        "st_size": attributes.size,
+        "st_blocks": blocks(attributes.size),
+        "st_blksize": BLOCK_SIZE,
+        "st_atime": attributes.mtime_ns,
+        "st_mtime": attributes.mtime_ns,
+        "st_ctime": attributes.mtime_ns,
+    }
+
+
+def _identity(node: Node) -> dict[str, int]:
+    attributes = node.attributes()
+    return {"st_ino": attributes.node_id, "st_mode": attributes.mode}
+
+
+def _above(path: str) -> bytes:
+    return _bytes(path[: path.rfind("/")] or "/")
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _from_latin1(text: str) -> str:
+    return text.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def _to_latin1(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")

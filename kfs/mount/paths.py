@@ -1,0 +1,84 @@
+"""From a path, as libfuse's high-level interface gives it, to a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kfs.errors import NotADirectory, NotFound
+from kfs.tree.node import LIVE, Directory, Node, Tree
+
+#: How many nodes each of the two generations holds.
+GENERATION_SIZE: Final = 1024
+
+_FOREVER: Final = float("inf")
+
+
+class Paths:
+    """Finds nodes by path and remembers them for a moment.
+
+    Reading a record is a look-up and then a read of the same path, and its siblings share a
+    directory: so a node is kept for :data:`~kfs.tree.node.LIVE` seconds, and never for longer than
+    what was known of the directories above it, so that nothing outlives its place in the tree.
+
+    The memory is two dictionaries. New nodes go into the young one; when it is full it becomes the
+    old one, and the old one is dropped: bounded, with no bookkeeping at a hit.
+    """
+
+    __slots__ = ("_clock", "_old", "_tree", "_young")
+
+    def __init__(self, tree: Tree, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tree = tree
+        self._clock = clock
+        self._young: dict[bytes, tuple[Node, float]] = {}
+        self._old: dict[bytes, tuple[Node, float]] = {}
+
+    def find(self, path: bytes) -> Node:
+        """Return the node at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
+        return self._find(path, self._clock())[0]
+
+    def find_directory(self, path: bytes) -> Directory:
+        """Return the directory at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
+        return _as_directory(path, self._find(path, self._clock())[0])
+
+    def find_open(self, path: bytes) -> Node:
+        """Return the node behind a file that somebody has open.
+
+        Its name may have gone meanwhile (retention deletes segments): then the node that the name
+        led to when it was last looked up, if that is still remembered.
+        """
+        try:
+            return self.find(path)
+        except NotFound:
+            remembered = self._young.get(path) or self._old.get(path)
+            if remembered is None:
+                raise
+            return remembered[0]
+
+    def _find(self, path: bytes, now: float) -> tuple[Node, float]:
+        """Return the node at ``path`` and until when it may be taken for granted."""
+        found = self._young.get(path) or self._old.get(path)
+        if found is not None and found[1] > now:
+            return found
+        if path == b"/":
+            return self._tree.root, _FOREVER
+        cut = path.rfind(b"/")
+        above = path[:cut] or b"/"
+        directory, until = self._find(above, now)
+        node = _as_directory(above, directory).lookup(path[cut + 1 :].decode("utf-8", "surrogateescape"))
+        found = (node, min(until, now + LIVE))
+        self._remember(path, found)
+        return found
+
+    def _remember(self, path: bytes, found: tuple[Node, float]) -> None:
+        if len(self._young) >= GENERATION_SIZE:
+            self._old = self._young
+            self._young = {}
+        self._young[path] = found
+
+
+def _as_directory(path: bytes, node: Node) -> Directory:
+    if not isinstance(node, Directory):
+        raise NotADirectory(f"{path.decode('utf-8', 'backslashreplace')}: not a directory")
+    return node

@@ -1,0 +1,56 @@
+"""Fronts that leave the binding's class as it is: for libfuse 2, for fusepy, and to compare with.
+
+libfuse 2, and the bindings' ordinary classes on libfuse 3, know one timeout for the whole mount:
+the one for what may change at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+from kfs.errors import MountFailed
+from kfs.mount.front import MountOptions, kernel_options
+from kfs.mount.operations import Latin1Operations, Operations
+from kfs.tree.node import LIVE, Tree
+
+
+class PlainFront:
+    """Serves a tree through the ordinary class of mfusepy or fusepy.
+
+    ``binding`` is the module, already imported with the libfuse that is wanted. ``auto_cache`` lets
+    libfuse keep the pages of a file at the next open if neither size nor modification time changed.
+    """
+
+    def __init__(self, name: str, binding: ModuleType, operations: type[Operations], *, auto_cache: bool) -> None:
+        self.name = name
+        self._binding = binding
+        self._operations = operations
+        self._auto_cache = auto_cache
+
+    def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
+        """Mount, and answer the kernel until unmounted or told to stop by a signal."""
+        settings: dict[str, object] = dict(kernel_options(options))
+        if issubclass(self._operations, Latin1Operations):
+            settings["fsname"] = os.fsencode(str(settings["fsname"])).decode("latin-1")
+            settings["encoding"] = "latin-1"
+            mountpoint_given = os.fsencode(mountpoint).decode("latin-1")
+        else:
+            mountpoint_given = mountpoint
+        if self._auto_cache:
+            settings["auto_cache"] = True
+        try:
+            self._binding.FUSE(
+                self._operations(tree),
+                mountpoint_given,
+                foreground=True,
+                nothreads=True,
+                use_ino=True,
+                attr_timeout=LIVE,
+                entry_timeout=LIVE,
+                **settings,
+            )
+        except RuntimeError as error:
+            # libfuse 3 says 8 for a loop that ended otherwise than by an unmount: by our own signal.
+            if error.args != (8,):
+                raise MountFailed(f"{mountpoint}: {self.name} could not mount (status {error.args[0]})") from error

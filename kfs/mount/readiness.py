@@ -1,0 +1,75 @@
+"""Noticing that a mount answers.
+
+Asking it from within the process that serves it is a trap: killed in that moment, its own request keeps
+the process, and so the mount, alive for ever. So another process asks, and tells through a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kfs.mount.mounts import is_mounted
+
+#: How often, in milliseconds, the probe looks whether its parent is still there.
+_PARENT_CHECK_MS: Final = 500
+
+
+class Probe:
+    """A process that waits until a mount of ours at ``mountpoint`` answers.
+
+    Make it before anything starts threads, and before files are opened that must not stay open.
+    """
+
+    def __init__(self, mountpoint: str) -> None:
+        server = os.getpid()
+        self._reading, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                if _answers(mountpoint, server):
+                    os.write(writing, b"!")
+            finally:
+                os._exit(0)
+        os.close(writing)
+        self._ending = threading.Lock()
+
+    def when_ready(self, act: Callable[[], None]) -> None:
+        """Call ``act``, in a thread, as soon as the mount answers."""
+        threading.Thread(target=self._wait, args=(act,), name="kfs-readiness", daemon=True).start()
+
+    def close(self) -> None:
+        """End the process, whether or not the mount ever answered."""
+        with self._ending:
+            if self._pid:
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+                self._pid = 0
+
+    def _wait(self, act: Callable[[], None]) -> None:
+        with open(self._reading, "rb") as pipe:
+            ready = pipe.read(1)
+        self.close()
+        if ready:
+            act()
+
+
+def _answers(mountpoint: str, server: int) -> bool:
+    """Return True once the mount answers, False when the server is gone or has given up."""
+    before = os.stat(mountpoint).st_dev
+    with open("/proc/self/mountinfo", "rb") as table:
+        changes = select.poll()
+        # The kernel reports a change of the mount table as an error condition on this file.
+        changes.register(table, select.POLLERR | select.POLLPRI)
+        while os.getppid() == server:
+            if is_mounted(mountpoint):
+                try:
+                    return os.stat(mountpoint).st_dev != before
+                except OSError:
+                    return False
+            changes.poll(_PARENT_CHECK_MS)
+    return False
