@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# What the examples have in common; they source this file. It sets everything up, gives them a scratch directory
+# that goes away with whatever is mounted in it, and shows each command before running it.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+"$root/scripts/setup.sh"
+PATH=$root/.venv/bin:$PATH
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/kfs-example.XXXXXX")
+cd "$scratch"
+
+clean_up() {
+    local mounted
+    cd /
+    for mounted in "$scratch"/*; do
+        if mountpoint -q "$mounted"; then kfs umount "$mounted" || umount -l "$mounted"; fi
+    done
+    # Never into something that is still mounted.
+    rm -rf --one-file-system "$scratch"
+}
+trap clean_up EXIT
+
+# Explains what comes next.
+tell() { printf '\n# %s\n' "$@"; }
+
+# Shows a command as one would type it, then runs it. In a shell of its own, where `| head` is no failure.
+show() {
+    printf '\n$ %s\n' "$1"
+    bash -c "$1"
+}

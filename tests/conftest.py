@@ -1,0 +1,45 @@
+"""Fixtures for every test: the recorded broker directories, and the proof that kfs never writes to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.corpus import CorpusStore
+from tests.requirements import need_fuse
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked ``fuse`` need a machine where kfs can mount."""
+    if item.get_closest_marker("fuse"):
+        need_fuse()
+
+
+@pytest.fixture(scope="session")
+def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> CorpusStore:
+    """The corpora of this run, shared by the processes of pytest-xdist, whose own directories lie side by side."""
+    run_directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run_directory = run_directory.parent
+    return CorpusStore(run_directory / "corpora")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _corpora_stay_untouched(corpus_store: CorpusStore) -> Iterator[None]:
+    """Fail the run when any test, through kfs or by itself, changed a corpus: kfs never writes to a source."""
+    yield
+    changes = corpus_store.changes()
+    if changes:
+        pytest.fail("source directories were changed:\n  " + "\n  ".join(changes), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def corpus(corpus_store: CorpusStore, _corpora_stay_untouched: None) -> Callable[[str], Path]:
+    """Return the function that gives the directory of a corpus by name, as described in tests/corpora/README.md.
+
+    It is read-only by agreement; a test that needs to damage something copies it first.
+    """
+    return corpus_store.path

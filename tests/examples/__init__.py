@@ -1,0 +1,1 @@
+"""The scripts of mount_examples/, run as a user runs them."""

@@ -1,0 +1,74 @@
+"""Mounts of the toy tree, one for each module and front."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kfs.errors import MountFailed
+from kfs.mount import FRONTS, available_fronts, fronts
+from tests.mount.toy_mount import ToyMount
+from tests.mount.toy_tree import Control, ToyTree
+
+#: The fronts that must work where FUSE is required; the others need libraries that may be missing.
+REQUIRED = ("auto", "mfusepy")
+
+
+def need(front: str) -> None:
+    """Skip the test where that front can't work; fail it where KFS_REQUIRE_FUSE says that it must."""
+    available = available_fronts()
+    if front in available or (front == "auto" and available):
+        return
+    try:
+        fronts.check(front)
+        reason = f"the front {front} can't work here"
+    except MountFailed as error:
+        reason = str(error)
+    if front in REQUIRED and os.environ.get("KFS_REQUIRE_FUSE") == "1":
+        pytest.fail(f"KFS_REQUIRE_FUSE is set, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module", params=FRONTS[1:])
+def front(request: pytest.FixtureRequest) -> str:
+    """Each front in turn."""
+    name: str = request.param
+    need(name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def mounted(front: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyMount]:
+    """The toy tree, mounted with each front."""
+    toy = ToyMount(tmp_path_factory.mktemp("toy"), front)
+    toy.start()
+    try:
+        yield toy
+    finally:
+        toy.stop()
+
+
+@pytest.fixture
+def make_mount(tmp_path: Path) -> Iterator[Callable[..., ToyMount]]:
+    """Makes mount points with nothing mounted yet; what a test leaves mounted is taken away."""
+    need("auto")
+    made: list[ToyMount] = []
+
+    def make(name: str = "toy", front: str = "auto") -> ToyMount:
+        made.append(ToyMount(tmp_path / name, front))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for toy in made:
+            toy.stop()
+
+
+@pytest.fixture
+def toy_tree(tmp_path: Path) -> ToyTree:
+    """The same tree in this process: what the mounted one must look like."""
+    return ToyTree(Control(tmp_path / "control"))

@@ -1,0 +1,38 @@
+"""What some tests need of the machine: without it they are skipped, or fail where it is required."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from kfs.errors import MountFailed
+from kfs.mount import fronts
+
+REQUIRE_FUSE = "KFS_REQUIRE_FUSE"
+REQUIRE_JAVA = "KFS_REQUIRE_JAVA"
+
+
+def need_fuse() -> None:
+    """Go on only where kfs can mount."""
+    try:
+        fronts.check("auto")
+    except MountFailed as error:
+        unmet(str(error), REQUIRE_FUSE)
+
+
+def need_java() -> str:
+    """Return the ``java`` command."""
+    java = shutil.which("java")
+    if java is None:
+        unmet("there is no java", REQUIRE_JAVA)
+    return java
+
+
+def unmet(reason: str, variable: str) -> NoReturn:
+    """Skip the test for ``reason``, or fail it where the environment variable is 1."""
+    if os.environ.get(variable) == "1":
+        pytest.fail(f"{variable} is set, but {reason}", pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Sets up what is missing, then runs the tests.
+#
+#   tests/run.sh [--long] [pytest arguments]
+#
+# --long  includes the tests that are too slow for every day.
+# Tests that need FUSE or Java are skipped where there is none, unless KFS_REQUIRE_FUSE=1 or KFS_REQUIRE_JAVA=1
+# say that there has to be one.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+selection=(-m "not long")
+if [[ ${1:-} == --long ]]; then
+    selection=()
+    shift
+fi
+
+"$root/scripts/setup.sh"
+cd "$root"
+PATH=$root/.venv/bin:$PATH
+exec python -m pytest -n auto --dist worksteal "${selection[@]}" "$@"
