@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,7 @@ class DataDir:
         self._logs: dict[str, Log] = {}
         self._found = _Partitions()
         self._looked = -1.0
+        self._looking = threading.Lock()
         self._names: dict[LogDir, tuple[int, list[tuple[str, DirectoryName]]]] = {}
 
     def _add_source(self, path: str, loose: dict[str, list[str]]) -> None:
@@ -152,14 +154,14 @@ class DataDir:
     # -- the disk
 
     def _partitions(self) -> _Partitions:
-        now = time.monotonic()
-        if self._looked >= 0 and now - self._looked < LOOK_AGAIN_SECONDS:
+        if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
             return self._found
-        self._looked = now
-        changed = [self._list_names(log_dir) for log_dir in self.log_dirs]
-        if any(changed) or not self._found.copies:
-            self._found = self._collect()
-        return self._found
+        with self._looking:
+            self._looked = time.monotonic()
+            changed = [self._list_names(log_dir) for log_dir in self.log_dirs]
+            if any(changed) or not self._found.copies:
+                self._found = self._collect()
+            return self._found
 
     def _list_names(self, log_dir: LogDir) -> bool:
         """List one log directory if it has changed; return whether it was listed."""

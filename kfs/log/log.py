@@ -146,6 +146,10 @@ class Log:
         if gone:
             self.incarnation += 1
 
+    def look_again(self) -> None:
+        """Take nothing for granted at the next question: something was seen to change."""
+        self._looked = -1.0
+
     def _next_offset_of(self, files: SegmentFiles) -> int:
         """The offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""
         try:
@@ -233,7 +237,7 @@ class Log:
         try:
             return segment.find(offset)
         except FileChanged:
-            self._looked = -1.0
+            self.look_again()
             raise
 
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:

@@ -44,6 +44,11 @@ class Segment:
         self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # file size, end position, next offset
 
     @property
+    def was_read(self) -> bool:
+        """Whether anything of it was asked for yet."""
+        return self._largest_size > 0
+
+    @property
     def is_last(self) -> bool:
         """Whether this is the log's last (active) segment."""
         return self.next_base_offset is None

@@ -20,6 +20,7 @@ from kfs.tree.partition_view import view_of
 from kfs.tree.record_files import FieldFile, RecordFile
 from kfs.tree.segment_files import SegmentFile
 from kfs.tree.time_dirs import hour_of, record_link
+from kfs.tree.watch import Watch
 
 _TOTALS_SECONDS: Final = 60.0
 
@@ -30,6 +31,7 @@ class KafkaTree(Tree):
     def __init__(self, data_dir: DataDir, options: TreeOptions | None = None) -> None:
         self.context = TreeContext(data_dir, options or TreeOptions())
         self._root = _RootDirectory(self.context)
+        self._watch = Watch(self.context)
         self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
@@ -81,6 +83,10 @@ class KafkaTree(Tree):
                         continue
             self._totals = (now, (size, partitions))
         return self._totals[1]
+
+    def outdated(self) -> frozenset[str]:
+        """See :meth:`kfs.tree.node.Tree.outdated`."""
+        return self._watch.outdated()
 
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""

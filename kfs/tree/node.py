@@ -135,6 +135,14 @@ class Tree(ABC):
     def totals(self) -> tuple[int, int]:
         """Return the bytes of the source's log files, and how many partitions there are, for ``statfs``."""
 
+    def outdated(self) -> frozenset[str]:
+        """Look for change, and return the names in the root below which a :data:`FOREVER` promise was broken.
+
+        "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks
+        now and then, from a thread of its own, and has the kernel forget what lies below those names.
+        """
+        return frozenset()
+
     @abstractmethod
     def close(self) -> None:
         """Give back every file descriptor and map; the tree is unusable afterwards."""

@@ -1,0 +1,64 @@
+"""Looking for what makes a promise of "for ever" untrue: segments that are cut, replaced or deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData
+
+if TYPE_CHECKING:
+    from kfs.log.log import Log
+    from kfs.tree.context import TreeContext
+
+#: How long, in seconds, one look may take; the next goes on where it stopped.
+_LOOK_SECONDS: Final = 0.02
+
+
+class Watch:
+    """Compares the logs that have been shown with what they were when that was last looked at."""
+
+    def __init__(self, context: TreeContext) -> None:
+        self._context = context
+        self._known: dict[str, tuple[Log, tuple[int, int | None]]] = {}
+        self._round: Iterator[str | None] = iter(())
+
+    def outdated(self) -> frozenset[str]:
+        """Return the root's names below which something changed that was promised not to."""
+        names: set[str] = set()
+        until = time.monotonic() + _LOOK_SECONDS
+        while True:
+            try:
+                name = next(self._round)
+            except StopIteration:
+                self._round = self._look()
+                break
+            if name is not None:
+                names.add(name)
+            if time.monotonic() > until:
+                break
+        return frozenset(names)
+
+    def _look(self) -> Iterator[str | None]:
+        """Go once through all partitions that were shown; yield a name, or None to be interrupted."""
+        for path, view in list(self._context.views.items()):
+            log = view.log
+            for segment in log.segments:
+                if segment.was_read and not segment.is_stale:
+                    try:
+                        segment.file()  # marks itself stale if it was cut; the log then makes another of it
+                    except CorruptData:
+                        log.look_again()
+                    yield None
+            state = (log.incarnation, log.checkpointed_log_start_offset)
+            known = self._known.get(path)
+            self._known[path] = log, state
+            if known is not None and (known[0] is not log or known[1] != state):
+                yield path.split("/", 1)[0]
+            elif not log.segments and known is not None:
+                del self._context.views[path]
+                del self._known[path]
+                yield path.split("/", 1)[0]
+            else:
+                yield None
