@@ -9,6 +9,7 @@ import click
 from kfs import __version__
 from kfs.cli.cat import cat
 from kfs.cli.completion import completion
+from kfs.cli.demo import demo
 from kfs.cli.ls import ls
 from kfs.cli.mount import mount
 from kfs.cli.stat import stat
@@ -49,5 +50,5 @@ def main() -> None:
     """
 
 
-for command in (mount, umount, ls, cat, stat, completion):
+for command in (demo, mount, umount, ls, cat, stat, completion):
     main.add_command(command)

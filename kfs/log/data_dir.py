@@ -23,9 +23,10 @@ _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.clea
 
 @dataclass(slots=True)
 class _Partitions:
-    """What is found on disk at one moment; all lists sorted by path."""
+    """What is found on disk at one moment: copies by partition, sorted partitions by sorted topic, deleted ones."""
 
     copies: dict[tuple[str, int], list[PartitionDirectory]] = field(default_factory=lambda: defaultdict(list))
+    topics: dict[str, list[int]] = field(default_factory=dict)
     deleted: dict[tuple[str, str], PartitionDirectory] = field(default_factory=dict)
 
 
@@ -93,11 +94,11 @@ class DataDir:
 
     def topics(self) -> list[str]:
         """The topics that have at least one partition here, sorted."""
-        return sorted({topic for topic, _ in self._partitions().copies})
+        return list(self._partitions().topics)
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, sorted; empty for an unknown one."""
-        return sorted(partition for name, partition in self._partitions().copies if name == topic)
+        return self._partitions().topics.get(topic, [])
 
     def log(self, topic: str, partition: int) -> Log | None:
         """Return the served copy of a partition, None if there is none."""
@@ -197,6 +198,8 @@ class DataDir:
                 found.deleted[name.topic, f"{name.partition}.{name.unique_id}-{name.kind}"] = directory
             else:
                 found.copies[name.topic, name.partition].append(directory)
+        for topic, partition in sorted(found.copies):
+            found.topics.setdefault(topic, []).append(partition)
         alive = {directory.path for directory in directories} | {directory.path for directory in self._single}
         self._logs = {key: log for key, log in self._logs.items() if log.directory.path in alive}
         return found

@@ -203,7 +203,10 @@ def _log_to(log_file: str | None) -> None:
     """
     if log_file is None and logging.getLogger().handlers:
         return
-    handler = logging.StreamHandler() if log_file is None else logging.FileHandler(log_file)
+    try:
+        handler = logging.StreamHandler() if log_file is None else logging.FileHandler(log_file)
+    except OSError as error:
+        raise MountFailed(f"{log_file}: cannot log there: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     for name in ("kfs", "fuse"):
         logging.getLogger(name).addHandler(handler)

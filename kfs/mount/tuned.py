@@ -22,6 +22,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
+import time
 from collections.abc import Callable
 from itertools import chain
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 import mfusepy
 
 from kfs.errors import MountFailed
+from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions, kernel_options
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, blocks, read, totals_in_blocks
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 #: libfuse's ``enum fuse_readdir_flags`` and ``enum fuse_fill_dir_flags``.
 FUSE_READDIR_PLUS: Final = 1
 FUSE_FILL_DIR_PLUS: Final = 2
+#: One of libfuse's ``FUSE_CAP_`` bits.
+FUSE_CAP_READDIRPLUS_AUTO: Final = 1 << 14
 
 #: What the kernel is told in seconds where nothing can change: a year.
 FOREVER_SECONDS: Final = 365 * 86400.0
@@ -79,12 +83,13 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._tree = tree
         self._paths = Paths(tree)
         self._listings = Listings()
+        self._eagerness = Eagerness()
         self._translator = Translator()
         self._config: mfusepy.fuse_config = None
         self._promised = -1.0
         self._stat = mfusepy.c_stat(st_blksize=BLOCK_SIZE)
         self._stat_reference = ctypes.byref(self._stat)
-        self._times = (self._stat.st_atimespec, self._stat.st_mtimespec, self._stat.st_ctimespec)
+        self._timestamps = (self._stat.st_atimespec, self._stat.st_mtimespec, self._stat.st_ctimespec)
         # mfusepy offers libfuse those callbacks whose names it finds here.
         offered = SimpleNamespace(use_ns=True, **dict.fromkeys((*_CALLBACKS, *_REFUSED), True))
         super().__init__(offered, mountpoint, **options)
@@ -97,7 +102,11 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
             path = arguments[0] if arguments and isinstance(arguments[0], bytes) else None
             return -self._translator.errno_of(error, callback.__name__.removesuffix("_fuse_3"), path)
 
-    def init_fuse_3(self, _connection: object, config: ctypes._Pointer[mfusepy.fuse_config]) -> int:
+    def init_fuse_3(
+        self, connection: ctypes._Pointer[mfusepy.fuse_conn_info], config: ctypes._Pointer[mfusepy.fuse_config]
+    ) -> int:
+        # Without this bit the kernel always asks for attributes: whether it gets them is decided here.
+        connection.contents.want &= ~FUSE_CAP_READDIRPLUS_AUTO
         self._config = config.contents
         self._config.use_ino = 1
         self._config.kernel_cache = 1
@@ -106,6 +115,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         return 0
 
     def getattr_fuse_3(self, path: bytes, buffer: Pointer, file_info: object) -> int:
+        self._eagerness.looked_up(path)
         node = self._paths.find_open(path) if file_info else self._paths.find(path)
         attributes = node.attributes()
         self._fill_stat(attributes)
@@ -141,16 +151,34 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         if offset in (0, DOT_COOKIE):
             self._fill_dots(path, directory, buffer, fill, offset)
         cookie = 0 if offset >= DOT_COOKIE else offset
-        plus = bool(flags & FUSE_READDIR_PLUS)
-        head, rest = self._listings.after(path, directory, cookie, plus)
-        fill_entry = self._fill_plus if plus else self._fill_plain
+        if flags & FUSE_READDIR_PLUS and self._eagerness.pays(path, at_start=cookie == 0):
+            self._list_eagerly(path, directory, buffer, fill, cookie)
+        else:
+            self._list(path, directory, buffer, fill, cookie)
+        return 0
+
+    def _list(self, path: bytes, directory: Directory, buffer: object, fill: Filler, cookie: int) -> None:
+        """Fill a reply with names and types."""
+        head, rest = self._listings.after(path, directory, cookie, False)
         for entry in chain(head, rest):
-            if fill_entry(buffer, fill, entry):
-                if cookie:
-                    self._listings.pause(path, cookie, plus, entry, rest)
+            if self._fill_name(buffer, fill, entry):
+                self._listings.pause(path, cookie, False, entry, rest)
                 break
             cookie = entry.cookie
-        return 0
+
+    def _list_eagerly(self, path: bytes, directory: Directory, buffer: object, fill: Filler, cookie: int) -> None:
+        """Fill a reply with names and attributes, but for one entry, whose look-up shows that they are used."""
+        started = time.monotonic()
+        filled = 0
+        head, rest = self._listings.after(path, directory, cookie, True)
+        for entry in chain(head, rest):
+            fill_entry = self._fill_attributes if filled else self._fill_name
+            if fill_entry(buffer, fill, entry):
+                self._listings.pause(path, cookie, True, entry, rest)
+                break
+            cookie = entry.cookie
+            filled += 1
+        self._eagerness.spend(path, filled, time.monotonic() - started)
 
     def _fill_dots(self, path: bytes, directory: Directory, buffer: object, fill: Filler, offset: int) -> None:
         """List ``.`` (unless resumed behind it) and ``..``: any reply has room for both."""
@@ -162,16 +190,16 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._fill_identity(above.node_id, above.mode)
         fill(buffer, b"..", self._stat_reference, DOT_DOT_COOKIE, 0)
 
-    def _fill_plus(self, buffer: object, fill: Filler, entry: Entry) -> int:
+    def _fill_attributes(self, buffer: object, fill: Filler, entry: Entry) -> int:
         attributes = entry.attributes
         if attributes is None:
-            return self._fill_plain(buffer, fill, entry)
+            return self._fill_name(buffer, fill, entry)
         self._fill_stat(attributes)
         self._promise(attributes.lifetime)
         name = entry.name.encode("utf-8", "surrogateescape")
         return fill(buffer, name, self._stat_reference, entry.cookie, FUSE_FILL_DIR_PLUS)
 
-    def _fill_plain(self, buffer: object, fill: Filler, entry: Entry) -> int:
+    def _fill_name(self, buffer: object, fill: Filler, entry: Entry) -> int:
         self._fill_identity(entry.node_id, entry.mode)
         return fill(buffer, entry.name.encode("utf-8", "surrogateescape"), self._stat_reference, entry.cookie, 0)
 
@@ -189,9 +217,9 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         stat.st_size = attributes.size
         stat.st_blocks = blocks(attributes.size)
         seconds, nanoseconds = divmod(attributes.mtime_ns, 1_000_000_000)
-        for time in self._times:
-            time.tv_sec = seconds
-            time.tv_nsec = nanoseconds
+        for timestamp in self._timestamps:
+            timestamp.tv_sec = seconds
+            timestamp.tv_nsec = nanoseconds
 
     def _promise(self, lifetime: float) -> None:
         """Let the kernel keep what is being answered for ``lifetime`` seconds: attributes and name."""

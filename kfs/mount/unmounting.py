@@ -132,9 +132,8 @@ def _is_in(process: str, mounted: Mounted) -> bool:
     for number in os.listdir(f"{process}/fd"):
         with contextlib.suppress(OSError):
             # The daemon has the directory under the mount open, by the same path.
-            if mounted.contains(os.readlink(f"{process}/fd/{number}")) and mounted.mount_id == _mount_id(
-                process, number
-            ):
+            inside = mounted.contains(os.readlink(f"{process}/fd/{number}"))
+            if inside and _mount_id(process, number) == mounted.mount_id:
                 return True
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -13,6 +14,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 FIRST_MILLISECOND: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 LAST_MILLISECOND: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 HOUR: Final = 3_600_000
+_MILLISECONDS: Final = re.compile(r"-?[0-9]{9,18}\Z")
+_YEAR_OR_MONTH: Final = re.compile(r"[0-9]{4}(-[0-9]{2})?\Z")
 
 
 def has_time(timestamp: int) -> bool:
@@ -34,14 +37,17 @@ def _second(second: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return the milliseconds of an ISO 8601 date or time (UTC unless it says otherwise), or of a plain number.
+    """Return the milliseconds of an ISO 8601 date or time, UTC unless it says otherwise.
+
+    It may be cut short (``2020``, ``2020-11``, ``2020-11-27T03``): then the first moment of that. A
+    number of nine digits or more is milliseconds since 1970.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is none of these.
     """
-    if text.lstrip("-").isdigit() and text.isascii() and len(text) != 8 and text.count("-") <= 1:
+    if _MILLISECONDS.match(text):
         return int(text)
-    moment = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.match(text) else text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return -((_EPOCH - moment) // _MILLISECOND)  # rounded up: at or after

@@ -28,6 +28,7 @@ _LAST_NS: Final = 2**63 - 1
 DEFAULT_RENDERED_BYTES: Final = 32 * 1024 * 1024
 _TEXT_BYTES: Final = 8 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
+_VERSIONS_KEPT: Final = 16 * 1024
 _MOST_HOURS_KEPT: Final = 100_000
 
 
@@ -76,13 +77,25 @@ class TreeContext:
         self.hours: LRUCache[tuple[int, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
+        self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
 
-    def generated(self, node_id: int, produce: Callable[[], bytes]) -> tuple[bytes, int]:
-        """Return what ``produce`` made, and when (nanoseconds), kept a moment: a size and the bytes belong together."""
+    def generated(self, node_id: int, produce: Callable[[], bytes], mtime_ns: int) -> tuple[bytes, int]:
+        """Return what ``produce`` made, kept a moment so that a size and the bytes belong together, and its time.
+
+        The time is ``mtime_ns`` until the content is seen to change, then that moment: tools that go by
+        times (rsync, make) and the kernel's page cache both rely on it.
+        """
         content = self._generated.get(node_id)
         if content is None:
-            content = self._generated[node_id] = produce(), time.time_ns()
+            made = produce()
+            known = self._versions.get(node_id)
+            if known is None:
+                known = (hash(made), mtime_ns)
+            elif known[0] != hash(made):
+                known = (hash(made), max(mtime_ns, time.time_ns()))
+            self._versions[node_id] = known
+            content = self._generated[node_id] = made, known[1]
         return content
 
     def directory_attributes(self, node_id: int, owner: Owner, mtime_ns: int) -> Attributes:

@@ -15,21 +15,27 @@ from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlin
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile(File):
-    """A file whose content is made in memory at once: for what doesn't grow with the log."""
+    """A file whose content is made in memory at once: for what doesn't grow with the log.
+
+    ``mtime_ns`` is the time of what it is made from.
+    """
 
     context: TreeContext
     node_id: int
     owner: Owner
+    mtime_ns: int
     produce: Callable[[], bytes]
 
     def attributes(self) -> Attributes:
-        content, made_ns = self.context.generated(self.node_id, self.produce)
+        content, mtime_ns = self._content()
         mode = stat.S_IFREG | (self.owner.permissions & 0o444)
-        return Attributes(self.node_id, mode, len(content), made_ns, self.owner.uid, self.owner.gid, lifetime=LIVE)
+        return Attributes(self.node_id, mode, len(content), mtime_ns, self.owner.uid, self.owner.gid, lifetime=LIVE)
 
     def read(self, offset: int, size: int) -> bytes:
-        content, _ = self.context.generated(self.node_id, self.produce)
-        return content[offset : offset + size]
+        return self._content()[0][offset : offset + size]
+
+    def _content(self) -> tuple[bytes, int]:
+        return self.context.generated(self.node_id, self.produce, self.mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
         node_id = context.ids.of_path(f"{path}/{name}")
         owner, _ = status_of(partition.log.directory.path)
-        return GeneratedFile(context, node_id, owner, partial(produce, partition))
+        return GeneratedFile(context, node_id, owner, partition.mtime_ns, partial(produce, partition))
 
     context = partition.context
     names: dict[str, Callable[[PartitionView], bytes]] = {
@@ -170,7 +170,9 @@ class ProblemsFile(CostlyFile):
     def __init__(self, partition: PartitionView, path: str) -> None:
         context = partition.context
         owner, _ = status_of(partition.log.directory.path)
-        self._file = GeneratedFile(context, context.ids.of_path(path), owner, partial(_problems, partition))
+        self._file = GeneratedFile(
+            context, context.ids.of_path(path), owner, partition.mtime_ns, partial(_problems, partition)
+        )
 
     def identity(self) -> tuple[int, int]:
         return self._file.node_id, stat.S_IFREG | (self._file.owner.permissions & 0o444)

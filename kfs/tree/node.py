@@ -46,7 +46,7 @@ class Attributes:
 class Entry(NamedTuple):
     """One name in a directory listing.
 
-    ``cookie`` resumes the listing after this entry: positive, below 2**63, ascending. ``attributes`` is
+    ``cookie`` resumes the listing after this entry: positive, below 2**63 - 2, ascending. ``attributes`` is
     None where finding them costs a pass over data (an NDJSON file not sized yet): a listing
     doesn't force it, ``node_id`` and ``mode`` (type and permissions) are known all the same.
     """

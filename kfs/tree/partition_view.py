@@ -14,7 +14,7 @@ from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RecordJson, RenderedLines
-from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext
+from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE
 from kfs.tree.text import LogText, Piece, Render, SegmentText
 
@@ -67,6 +67,13 @@ class PartitionView:
             if not segment.is_last:
                 self._owners[segment.slot] = known
         return known
+
+    @property
+    def mtime_ns(self) -> int:
+        """When the partition last changed, in nanoseconds: its directory, or its active segment."""
+        mtime_ns = status_of(self.log.directory.path)[1]
+        segments = self.log.segments
+        return max(mtime_ns, self.owner(segments[-1])[1]) if segments else mtime_ns
 
     def lifetime(self, segment: Segment) -> float:
         """How long, in seconds, what is shown of a segment holds."""

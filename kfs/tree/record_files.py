@@ -192,9 +192,6 @@ def parse_offset(name: str, suffix: str) -> int | None:
 
 
 def partition_directory_attributes(partition: PartitionView, node_id: int) -> Attributes:
-    """Return the attributes of a directory of a partition: as new as its directory and its active segment."""
-    owner, mtime_ns = status_of(partition.log.directory.path)
-    segments = partition.log.segments
-    if segments:
-        mtime_ns = max(mtime_ns, partition.owner(segments[-1])[1])
-    return partition.context.directory_attributes(node_id, owner, mtime_ns)
+    """Return the attributes of a directory of a partition."""
+    owner, _ = status_of(partition.log.directory.path)
+    return partition.context.directory_attributes(node_id, owner, partition.mtime_ns)

@@ -1,0 +1,48 @@
+"""Whether a listing brings the attributes along (READDIRPLUS) or leaves them to be asked for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: For how many entries attributes are given on trust, with nobody looking any of them up. Tools that
+#: look at every entry (find, grep -r, cp -r) read this many names before they begin.
+CREDIT: Final = 100_000
+#: What a look-up from the kernel costs at the least, in seconds: attributes that take longer to find
+#: are better found when somebody wants them.
+LOOKUP_SECONDS: Final = 50e-6
+
+_MAX_DIRECTORIES: Final = 1024
+
+
+class Eagerness:
+    """Gives attributes away with a listing as long as that pays.
+
+    Given away, they save a request for each entry that is then looked at; but they cost time, and
+    the kernel and libfuse memory, for each one that isn't. The kernel's own rule (start with a reply
+    that has them, go on when entries are looked up) fails for tools that read all names first. Ours:
+    a directory has credit for so many entries, as long as they come cheap; and credit is renewed
+    whenever a name in it is looked up. That shows because one entry in each reply is left without.
+    """
+
+    __slots__ = ("_spent",)
+
+    def __init__(self) -> None:
+        self._spent: dict[bytes, int] = {}
+
+    def pays(self, directory: bytes, *, at_start: bool) -> bool:
+        """Return whether the next reply of a listing should have attributes."""
+        if at_start:
+            self._spent.pop(directory, None)
+        return self._spent.get(directory, 0) < CREDIT
+
+    def spend(self, directory: bytes, entries: int, seconds: float) -> None:
+        """Take note of a reply with attributes, and of how long they took."""
+        if len(self._spent) >= _MAX_DIRECTORIES:
+            self._spent.clear()
+        dear = seconds > entries * LOOKUP_SECONDS
+        self._spent[directory] = CREDIT if dear else self._spent.get(directory, 0) + entries
+
+    def looked_up(self, path: bytes) -> None:
+        """Take note that the kernel asked for a node by path."""
+        if self._spent:
+            self._spent.pop(path[: path.rfind(b"/")] or b"/", None)
