@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# What the examples have in common; they source this file. It sets everything up, gives them a scratch directory
-# that goes away with whatever is mounted in it, and shows each command before running it.
+# What the examples have in common, which source this file. It sets everything up, gives them a scratch directory that
+# goes away in the end, with whatever is mounted in it, and shows each command before running it.
+set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/scripts/setup.sh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import click
@@ -44,6 +45,9 @@ def mount(
       kfs mount --topic 'orders*' /disk1/kafka /disk2/kafka /mnt/k
       kfs mount --foreground ./orders-0 /mnt/k
     """
+    for log_dir in log_dirs:
+        if _contains(log_dir, mountpoint):
+            raise click.UsageError(f"{mountpoint} lies in {log_dir}: choose a mount point outside of what is mounted")
     mount_tree(
         partial(source.open, log_dirs),
         mountpoint,
@@ -53,3 +57,8 @@ def mount(
         allow_other=allow_other,
         log_file=log_file,
     )
+
+
+def _contains(log_dir: str, mountpoint: str) -> bool:
+    outer, inner = os.path.realpath(log_dir), os.path.realpath(mountpoint)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")

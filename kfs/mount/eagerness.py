@@ -8,7 +8,7 @@ from typing import Final
 #: look at every entry (find, grep -r, cp -r) read this many names before they begin.
 CREDIT: Final = 100_000
 #: What a look-up from the kernel costs at the least, in seconds: attributes that take longer to find
-#: are better found when somebody wants them.
+#: use up more credit, being better found when somebody wants them.
 LOOKUP_SECONDS: Final = 50e-6
 
 _MAX_DIRECTORIES: Final = 1024
@@ -20,27 +20,28 @@ class Eagerness:
     Given away, they save a request for each entry that is then looked at; but they cost time, and
     the kernel and libfuse memory, for each one that isn't. The kernel's own rule (start with a reply
     that has them, go on when entries are looked up) fails for tools that read all names first. Ours:
-    a directory has credit for so many entries, as long as they come cheap; and credit is renewed
+    a directory has credit for so many entries, less where they don't come cheap; and credit is renewed
     whenever a name in it is looked up. That shows because one entry in each reply is left without.
     """
 
     __slots__ = ("_spent",)
 
     def __init__(self) -> None:
-        self._spent: dict[bytes, int] = {}
+        self._spent: dict[bytes, float] = {}
 
     def pays(self, directory: bytes, *, at_start: bool) -> bool:
         """Return whether the next reply of a listing should have attributes."""
         if at_start:
             self._spent.pop(directory, None)
-        return self._spent.get(directory, 0) < CREDIT
+        return self._spent.get(directory, 0.0) < CREDIT
 
     def spend(self, directory: bytes, entries: int, seconds: float) -> None:
         """Take note of a reply with attributes, and of how long they took."""
         if len(self._spent) >= _MAX_DIRECTORIES:
             self._spent.clear()
-        dear = seconds > entries * LOOKUP_SECONDS
-        self._spent[directory] = CREDIT if dear else self._spent.get(directory, 0) + entries
+        # Squared, so that a hiccup costs some credit, and a directory of huge records nearly all at once.
+        dearness = max(1.0, seconds / (max(1, entries) * LOOKUP_SECONDS)) ** 2
+        self._spent[directory] = self._spent.get(directory, 0.0) + entries * dearness
 
     def looked_up(self, path: bytes) -> None:
         """Take note that the kernel asked for a node by path."""

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 import mfusepy
 
 from kfs.errors import MountFailed
+from kfs.mount.announcer import Announcer
 from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions, kernel_options
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
@@ -48,10 +49,25 @@ FUSE_FILL_DIR_PLUS: Final = 2
 #: One of libfuse's ``FUSE_CAP_`` bits.
 FUSE_CAP_READDIRPLUS_AUTO: Final = 1 << 14
 
+#: The node id that the kernel and libfuse agree on; all other ids are libfuse's own.
+FUSE_ROOT_ID: Final = 1
+
+#: The low-level functions that mfusepy doesn't declare.
+_LIBRARY: Final = mfusepy._libfuse
+_LIBRARY.fuse_get_session.restype = ctypes.c_void_p
+_LIBRARY.fuse_get_session.argtypes = (ctypes.c_void_p,)
+_LIBRARY.fuse_lowlevel_notify_inval_entry.restype = ctypes.c_int
+_LIBRARY.fuse_lowlevel_notify_inval_entry.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_uint64,
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+)
+
 #: What the kernel is told in seconds where nothing can change: a year.
 FOREVER_SECONDS: Final = 365 * 86400.0
 
-_CALLBACKS: Final = ("getattr", "readlink", "open", "read", "statfs", "readdir", "init")
+_CALLBACKS: Final = ("getattr", "readlink", "open", "read", "statfs", "readdir", "init", "destroy")
 _REFUSED: Final = (
     *("mknod", "mkdir", "unlink", "rmdir", "symlink", "rename", "link", "chmod", "chown", "truncate"),
     *("write", "setxattr", "removexattr", "create", "utimens", "fallocate"),
@@ -85,6 +101,8 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._listings = Listings()
         self._eagerness = Eagerness()
         self._translator = Translator()
+        self._announcer = Announcer(tree, self._forget)
+        self._session = 0
         self._config: mfusepy.fuse_config = None
         self._promised = -1.0
         self._stat = mfusepy.c_stat(st_blksize=BLOCK_SIZE)
@@ -112,7 +130,17 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._config.kernel_cache = 1
         self._config.negative_timeout = 0.0
         self._promise(0.0)
+        self._session = _LIBRARY.fuse_get_session(_LIBRARY.fuse_get_context().contents.fuse)
+        self._announcer.start()
         return 0
+
+    def destroy(self, _private_data: object) -> None:
+        self._announcer.stop()  # before libfuse frees the session
+
+    def _forget(self, name: str) -> None:
+        """Have the kernel drop a name in the root and all it keeps below it."""
+        data = name.encode("utf-8", "surrogateescape")
+        _LIBRARY.fuse_lowlevel_notify_inval_entry(self._session, FUSE_ROOT_ID, data, len(data))
 
     def getattr_fuse_3(self, path: bytes, buffer: Pointer, file_info: object) -> int:
         self._eagerness.looked_up(path)

@@ -77,6 +77,8 @@ class TreeContext:
         self.hours: LRUCache[tuple[int, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
+        #: Paths of partitions that became another log, for the watch to tell.
+        self.replaced: set[str] = set()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
 

@@ -44,6 +44,7 @@ class NodeIds:
         self._by_path: dict[str, int] = {"": ROOT_ID}
         self._paths: dict[int, str] = {ROOT_ID: ""}
         self._slots: dict[int, tuple[ref[Segment], PartitionView]] = {}
+        self._second_slots: dict[tuple[int, str], int] = {}
 
     def of_path(self, path: str) -> int:
         """Return the id of the node at ``path`` (no leading slash), the same at every call."""
@@ -55,9 +56,20 @@ class NodeIds:
 
     def first_of(self, view: View, segment: Segment, partition: PartitionView) -> int:
         """Return the id that ``view`` has of the segment's base offset; add the relative offset for others."""
-        if segment.slot not in self._slots:
-            self._slots[segment.slot] = ref(segment), partition
-        return view << _VIEW_SHIFT | segment.slot << _RELATIVE_BITS
+        slot = segment.slot
+        _, first_shown_in = self._slots.setdefault(slot, (ref(segment), partition))
+        if first_shown_in is not partition:
+            slot = self._second_slot(segment, partition)
+        return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
+
+    def _second_slot(self, segment: Segment, partition: PartitionView) -> int:
+        """A segment that two views share, above and below the log start offset, has a slot for each."""
+        key = (segment.slot, partition.path)
+        if key not in self._second_slots:
+            self._second_slots[key] = segment.storage.new_slot()
+        slot = self._second_slots[key]
+        self._slots[slot] = ref(segment), partition
+        return slot
 
     def path_of(self, node_id: int) -> str | None:
         """Return the path of an id that :meth:`of_path` issued; None for the id of a record or segment.

@@ -17,6 +17,7 @@ from kfs.render.record_json import RecordJson, RenderedLines
 from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE
 from kfs.tree.text import LogText, Piece, Render, SegmentText
+from kfs.tree.watch import state_of
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
@@ -41,6 +42,8 @@ class PartitionView:
         self.log = log
         self.path = path
         self.json = RecordJson(log.topic, log.partition)
+        #: The state of the log as far as whoever is shown this partition has been told.
+        self.promised = state_of(log)
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
@@ -245,6 +248,8 @@ def view_of(
     """Return the view of ``log`` that stands at ``path`` of the tree: the same one while the log is the same."""
     view = context.views.get(path)
     if view is None or view.log is not log:
+        if view is not None:
+            context.replaced.add(path)
         view = context.views[path] = PartitionView(context, log, path, choose_range)
     return view
 

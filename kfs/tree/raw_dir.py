@@ -38,6 +38,7 @@ class RawFile(File):
         except OSError:
             raise NotFound(f"{self.path}: gone") from None
         file = self.partition.log.storage.files.open(self.path, inode)
+        size = min(size, max(file.size() - offset, 0))
         data = file.read(offset, size)
         reason = file.read_error(offset, size)
         if reason is not None:

@@ -21,7 +21,6 @@ class Watch:
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
-        self._known: dict[str, tuple[Log, tuple[int, int | None]]] = {}
         self._round: Iterator[str | None] = iter(())
 
     def outdated(self) -> frozenset[str]:
@@ -51,14 +50,20 @@ class Watch:
                     except CorruptData:
                         log.look_again()
                     yield None
-            state = (log.incarnation, log.checkpointed_log_start_offset)
-            known = self._known.get(path)
-            self._known[path] = log, state
-            if known is not None and (known[0] is not log or known[1] != state):
-                yield path.split("/", 1)[0]
-            elif not log.segments and known is not None:
-                del self._context.views[path]
-                del self._known[path]
-                yield path.split("/", 1)[0]
-            else:
-                yield None
+            state = state_of(log)
+            changed = view.promised != state
+            view.promised = state
+            if not log.segments:
+                self._context.views.pop(path, None)
+            yield _root_name(path) if changed else None
+        while self._context.replaced:
+            yield _root_name(self._context.replaced.pop())
+
+
+def _root_name(path: str) -> str:
+    return path.split("/", 1)[0]
+
+
+def state_of(log: Log) -> tuple[int, int | None]:
+    """Return what stays the same as long as nothing that was shown of a log has become untrue."""
+    return log.incarnation, log.checkpointed_log_start_offset

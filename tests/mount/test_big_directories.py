@@ -145,3 +145,14 @@ def test_a_listing_is_resumed_and_not_started_again(streaming: ToyMount) -> None
             next(listing)
     # Once at the start, and once when the kernel stops asking for attributes as well.
     assert streaming.control[Slot.LISTINGS] - before <= 3
+
+
+def test_attributes_come_with_the_listing(mounted: ToyMount) -> None:
+    if mounted.front != "mfusepy":
+        pytest.skip("asks for the attributes of each entry")
+    mounted.control[Slot.DELETED_BELOW] = 0
+    mounted.control[Slot.LOOKUPS] = 0
+    names = os.listdir(mounted.path("shrinking"))
+    assert all(os.stat(mounted.path(f"shrinking/{name}")).st_size > 0 for name in names)
+    # One entry in each reply is left to be asked for.
+    assert 1 <= mounted.control[Slot.LOOKUPS] <= len(names) // 50

@@ -9,7 +9,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum, auto
 from pathlib import Path
 from typing import Final
@@ -53,6 +53,7 @@ class Slot(IntEnum):
     PID = auto()
     CLOSED = auto()
     LISTINGS = auto()
+    LOOKUPS = auto()
 
 
 class Control:
@@ -148,12 +149,13 @@ class Records(Directory):
     own: Attributes
     count: int
     deleted_below: Callable[[], int] = lambda: 0
-    on_entries: Callable[[], None] = field(default=lambda: None)
+    count_up: Callable[[Slot], None] = lambda _slot: None
 
     def attributes(self) -> Attributes:
         return self.own
 
     def lookup(self, name: str) -> Node:
+        self.count_up(Slot.LOOKUPS)
         stem, dot, suffix = name.partition(".")
         if not stem.isascii() or not stem.isdigit() or dot + suffix != ".json" or str(int(stem)) != stem:
             raise NotFound(name)
@@ -164,7 +166,7 @@ class Records(Directory):
         return ToyFile(self._record_attributes(number, len(content)), lambda at, size: content[at : at + size])
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        self.on_entries()
+        self.count_up(Slot.LISTINGS)
         number = cookie
         while number < self.count:
             number = max(number, self.deleted_below())
@@ -184,7 +186,7 @@ class ToyTree(Tree):
     """The tree; see ``_build`` for what is in it."""
 
     def __init__(self, control: Control, records: int = 1000, *, stuck: bool = False) -> None:
-        self._control = control
+        self.control = control
         self._records = records
         self._stuck = stuck
         self._next_id = 1
@@ -214,7 +216,7 @@ class ToyTree(Tree):
         return 10 * 1024 * 1024 + 1, 3
 
     def close(self) -> None:
-        self._control[Slot.CLOSED] = 1
+        self.control[Slot.CLOSED] = 1
 
     def _build(self) -> Directory:
         root_attributes = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
@@ -225,7 +227,7 @@ class ToyTree(Tree):
             "names": self._directory({name: self._file(os.fsencode(name)) for name in WEIRD_NAMES}),
             "unsized": self._directory({"a": self._file(b"unsized\n")}, sized=False),
             "records": self._big(self._records),
-            "shrinking": self._big(self._records, deleted_below=lambda: self._control[Slot.DELETED_BELOW]),
+            "shrinking": self._big(self._records, deleted_below=lambda: self.control[Slot.DELETED_BELOW]),
             "million": self._big(1_000_000),
             "ten-million": self._big(10_000_000),
             "link": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=12), "static/a.txt"),
@@ -241,7 +243,7 @@ class ToyTree(Tree):
 
     def _static(self) -> dict[str, Node]:
         a = self._file(b"alpha\n")
-        a.on_attributes = lambda: self._control.count(Slot.STATIC_ATTRIBUTES)
+        a.on_attributes = lambda: self.control.count(Slot.STATIC_ATTRIBUTES)
         return {
             "a.txt": a,
             "b.json": self._file(json.dumps({"b": 2}).encode() + b"\n"),
@@ -257,9 +259,9 @@ class ToyTree(Tree):
 
     def _live(self) -> dict[str, Node]:
         growing = self._file(b"", lifetime=LIVE)
-        growing.size = lambda: self._control[Slot.GROWTH]
-        growing.contents = lambda at, size: static_bytes(self._control[Slot.GROWTH])[at : at + size]
-        growing.on_attributes = lambda: self._control.count(Slot.LIVE_ATTRIBUTES)
+        growing.size = lambda: self.control[Slot.GROWTH]
+        growing.contents = lambda at, size: static_bytes(self.control[Slot.GROWTH])[at : at + size]
+        growing.on_attributes = lambda: self.control.count(Slot.LIVE_ATTRIBUTES)
         return {
             "growing": growing,
             "vanishing": self._file(static_bytes(300_000), lifetime=LIVE),
@@ -268,8 +270,8 @@ class ToyTree(Tree):
 
     def _is_present(self, name: str) -> bool:
         if name == "vanishing":
-            return not self._control[Slot.VANISHED]
-        return name != "appearing" or bool(self._control[Slot.APPEARED])
+            return not self.control[Slot.VANISHED]
+        return name != "appearing" or bool(self.control[Slot.APPEARED])
 
     def _damaged(self) -> dict[str, Node]:
         def corrupt(_offset: int, _size: int) -> bytes:
@@ -300,7 +302,7 @@ class ToyTree(Tree):
 
     def _big(self, count: int, deleted_below: Callable[[], int] = lambda: 0) -> Records:
         own = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
-        return Records(own, count, deleted_below, lambda: self._control.count(Slot.LISTINGS))
+        return Records(own, count, deleted_below, self.control.count)
 
     def _file(self, content: bytes, **attributes: int | float) -> ToyFile:
         own = self._attributes(int(attributes.pop("mode", FILE_MODE)), size=len(content), **attributes)

@@ -1,0 +1,78 @@
+"""A mount that is measured from outside: what its process has used, from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfs.mount import unmount
+
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used until now, or between two moments.
+
+    ``replies`` are the writes it made: one for each request of the kernel, but those that need no reply (forget).
+    """
+
+    cpu_seconds: float
+    replies: int
+
+    def since(self, before: Usage) -> Usage:
+        """Return what was used since ``before``."""
+        return Usage(self.cpu_seconds - before.cpu_seconds, self.replies - before.replies)
+
+
+class ServedMount:
+    """A ``kfs mount --foreground`` in a process of its own."""
+
+    def __init__(self, log_dir: Path, mountpoint: Path, front: str) -> None:
+        """Mount, and return when the mount answers."""
+        self.mountpoint = mountpoint
+        command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
+        self._process = subprocess.Popen(
+            [*command, "--front", front, str(log_dir), str(mountpoint)], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().endswith(": mounted\n"):
+            raise RuntimeError(f"kfs mount --front {front} failed with status {self._process.wait()}")
+
+    def usage(self) -> Usage:
+        """Return what the process has used so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])  # utime, stime
+        return Usage(ticks / _TICKS_PER_SECOND, self._field("io", "syscw"))
+
+    def peak_rss(self) -> int:
+        """Return the most memory that was ever resident, in bytes."""
+        return self._field("status", "VmHWM") * 1024
+
+    def _field(self, file: str, name: str) -> int:
+        for line in Path(f"/proc/{self._process.pid}/{file}").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
+        raise KeyError(name)
+
+    def close(self) -> None:
+        """Unmount, and wait for the process."""
+        unmount(self.mountpoint)
+        self._process.wait()
+
+
+@contextmanager
+def served(log_dir: Path, mountpoint: Path, front: str) -> Iterator[ServedMount]:
+    """Mount for the length of a block."""
+    mountpoint.mkdir(exist_ok=True)
+    mount = ServedMount(log_dir, mountpoint, front)
+    try:
+        yield mount
+    finally:
+        mount.close()

@@ -1,0 +1,44 @@
+"""Telling the kernel that what it was promised for ever has changed after all."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kfs.tree.node import LIVE, Tree
+
+logger = logging.getLogger("kfs.mount")
+
+
+class Announcer:
+    """Asks the tree now and then what is outdated and has the kernel forget it.
+
+    It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
+    serving thread has answered somebody else. ``forget`` gets a name in the root.
+    """
+
+    def __init__(self, tree: Tree, forget: Callable[[str], None]) -> None:
+        self._tree = tree
+        self._forget = forget
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kfs-announcer", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the tree is asked from another thread from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return once the tree isn't asked any more, and ``forget`` isn't called."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LIVE):
+            try:
+                for name in self._tree.outdated():
+                    logger.info("/%s changed: forgetting what the kernel keeps of it", name)
+                    self._forget(name)
+            except Exception:
+                logger.exception("looking for changes")

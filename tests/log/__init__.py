@@ -1,0 +1,1 @@
+"""Tests of kfs.log: the files of a data directory as objects."""

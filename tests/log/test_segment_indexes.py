@@ -1,0 +1,235 @@
+"""Whatever lies where an index should lie, it never changes an answer."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
+from kfs.format.record import Record
+from kfs.log.log import Log, OffsetRange
+from tests.log.some_logs import some_segments
+from tests.logs import (
+    START,
+    Batch,
+    batch,
+    dense,
+    find_record,
+    joined,
+    log_name,
+    open_log,
+    positions,
+    record,
+    records,
+    records_in,
+    write_partition,
+    write_segment,
+)
+
+Segments = Mapping[int, Sequence[Batch]]
+EVERYTHING = OffsetRange(0, MAX_INT64)
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a log answers to every question that an index could help with."""
+
+    records: dict[int, Record | type[CorruptData] | None]
+    offsets_by_time: dict[int, int | None]
+    following: dict[int, list[Record]]
+    end: int
+
+
+def questions(segments: Segments) -> tuple[list[int], list[int]]:
+    """Return the offsets and times worth asking for: all there are, what lies between, before and behind."""
+    everything = [one for content in segments.values() for batch in content for one in batch.records]
+    offsets = sorted({one.offset + near for one in everything for near in (-1, 0, 1)} - {-1})
+    times = sorted({one.timestamp + near for one in everything for near in (-1, 0, 1)} | {0, START + 10**9})
+    return offsets, times
+
+
+def answers(log: Log, segments: Segments, order: int) -> Answers:
+    """Ask everything, in an order that ``order`` shuffles: an answer must not depend on those before it."""
+    offsets, times = questions(segments)
+    shuffled = random.Random(order)
+    asked: list[tuple[str, int]] = [("offset", offset) for offset in offsets] + [("time", time) for time in times]
+    asked += [("from", offset) for offset in shuffled.sample(offsets, min(4, len(offsets)))]
+    shuffled.shuffle(asked)
+    result = Answers({}, {}, {}, 0)
+    for kind, number in asked:
+        if kind == "offset":
+            result.records[number] = find_record(log, number)
+        elif kind == "time":
+            result.offsets_by_time[number] = log.offset_for_time(number, EVERYTHING)
+        else:
+            result.following[number] = records_in(log, number)
+    return Answers(result.records, result.offsets_by_time, result.following, log.log_end_offset)
+
+
+def truth(segments: Segments, asked: Answers) -> Answers:
+    """Answer the same questions from what was written."""
+    everything = {one.offset: one for content in segments.values() for batch in content for one in batch.records}
+    in_order = [everything[offset] for offset in sorted(everything)]
+
+    def at_or_after(time: int) -> int | None:
+        return next((one.offset for one in in_order if one.timestamp >= max(time, 0)), None)
+
+    return Answers(
+        {offset: everything.get(offset) for offset in asked.records},
+        {time: at_or_after(time) for time in asked.offsets_by_time},
+        {offset: [one for one in in_order if one.offset >= offset] for offset in asked.following},
+        in_order[-1].offset + 1,
+    )
+
+
+@contextmanager
+def partition_of(segments: Segments, interval: int) -> Iterator[Path]:
+    """Write a partition for one example."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield write_partition(Path(directory) / "t-0", segments, interval=interval)
+
+
+# --- what may lie there ---------------------------------------------------------------------------------------------
+
+Change = Callable[[bytes], bytes | None]
+OFFSET_ENTRY, TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
+
+
+def entries(layout: struct.Struct, data: bytes) -> list[tuple[int, int]]:
+    return list(layout.iter_unpack(data[: len(data) // layout.size * layout.size]))
+
+
+def shifted(layout: struct.Struct, first: int, second: int) -> Change:
+    """Move one or both numbers of every entry by as much."""
+
+    def change(data: bytes) -> bytes:
+        moved = [(one + first, other + second) for one, other in entries(layout, data)]
+        return b"".join(layout.pack(*entry) for entry in moved)
+
+    return change
+
+
+def slipped(layout: struct.Struct) -> Change:
+    """Give every entry the second number of the next."""
+
+    def change(data: bytes) -> bytes:
+        return b"".join(layout.pack(one[0], other[1]) for one, other in pairwise(entries(layout, data)))
+
+    return change
+
+
+def any_change(layout: struct.Struct) -> st.SearchStrategy[Change]:
+    """What can happen to an index whatever is in it."""
+    return st.one_of(
+        st.just(lambda data: data),
+        st.just(lambda data: None),
+        st.integers(0, 40).map(lambda size: lambda data: bytes(size)),
+        st.integers(0, 60).map(lambda size: lambda data: data[:size]),
+        st.integers(0, 60).map(lambda size: lambda data: data + bytes(size)),
+        st.binary(max_size=60).map(lambda garbage: lambda data: garbage),
+        st.tuples(st.integers(0, 40), st.integers(0, 7)).map(lambda at: lambda data: flipped(data, *at)),
+        st.builds(shifted, st.just(layout), st.integers(-3, 3), st.integers(-3, 3)),
+        st.just(slipped(layout)),
+    )
+
+
+def flipped(data: bytes, position: int, bit: int) -> bytes:
+    if not data:
+        return data
+    position %= len(data)
+    return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
+
+
+@st.composite
+def invented_offset_index(draw: st.DrawFn, base: int, content: Sequence[Batch]) -> bytes:
+    """Draw an index in order, of offsets and positions that are there, but need not belong together."""
+    places = draw(st.lists(st.sampled_from(positions(content)) | st.integers(0, 3000), unique=True, max_size=6))
+    offsets = draw(st.lists(st.integers(0, content[-1].last_offset - base + 3), unique=True, max_size=6))
+    return b"".join(map(OFFSET_ENTRY.pack, sorted(offsets), sorted(places)))
+
+
+def is_a_lie_that_fits(content: Sequence[Batch], timestamp: int, offset: int) -> bool:
+    """Whether the batch at ``offset`` is of that time, and yet a later time came before: no index of this log says so."""
+    before = [one.timestamp for batch in content for one in batch.records if batch.last_offset < offset]
+    here = [one.timestamp for batch in content for one in batch.records if batch.holds(offset)]
+    return timestamp <= max(here, default=-1) and max(before, default=-1) > timestamp
+
+
+@st.composite
+def invented_time_index(draw: st.DrawFn, base: int, content: Sequence[Batch]) -> bytes:
+    """Draw a time index in order, of times and offsets that are there, but need not belong together."""
+    everything = [one for batch in content for one in batch.records]
+    times = draw(st.lists(st.sampled_from([one.timestamp for one in everything]), unique=True, max_size=6))
+    offsets = draw(st.lists(st.sampled_from([one.offset for one in everything]), unique=True, max_size=6))
+    return b"".join(
+        TIME_ENTRY.pack(time, offset - base)
+        for time, offset in zip(sorted(times), sorted(offsets), strict=False)
+        if time >= 0 and not is_a_lie_that_fits(content, time, offset)
+    )
+
+
+@st.composite
+def replaced_indexes(draw: st.DrawFn, segments: Segments) -> Callable[[Path], None]:
+    """Draw what to do to the indexes of a partition."""
+    changes: dict[str, bytes | Change] = {}
+    for base, content in segments.items():
+        other = draw(st.sampled_from(list(segments)))
+        for suffix, layout, invented in (
+            (".index", OFFSET_ENTRY, invented_offset_index(base, content)),
+            (".timeindex", TIME_ENTRY, invented_time_index(base, content)),
+        ):
+            kind = draw(st.sampled_from(["changed", "invented", "foreign"]))
+            name = log_name(base, suffix)
+            if kind == "changed":
+                changes[name] = draw(any_change(layout))
+            elif kind == "invented":
+                changes[name] = draw(invented)
+            else:
+                changes[name] = (lambda source: lambda data: source.encode())(log_name(other, suffix))
+
+    def apply(directory: Path) -> None:
+        originals = {name: (directory / name).read_bytes() for name in changes}
+        for name, change in changes.items():
+            data = change if isinstance(change, bytes) else change(originals[name])
+            if data is None:
+                (directory / name).unlink()
+            else:
+                (directory / name).write_bytes(originals.get(data.decode("latin-1"), data))
+
+    return apply
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(segments=some_segments(), interval=st.sampled_from([0, 100, 4096]), order=st.integers(0, 99))
+def test_every_answer_is_what_was_written(segments: Segments, interval: int, order: int) -> None:
+    with partition_of(segments, interval) as directory:
+        found = answers(open_log(directory), segments, order)
+        assert found == truth(segments, found)
+
+
+@settings(max_examples=150)
+@given(data=st.data(), segments=some_segments(), order=st.integers(0, 99))
+def test_wrong_indexes_change_no_answer(data: st.DataObject, segments: Segments, order: int) -> None:
+    replace_indexes = data.draw(replaced_indexes(segments))
+    with partition_of(segments, interval=0) as directory:
+        replace_indexes(directory)
+        found = answers(open_log(directory), segments, order)
+        assert found == truth(segments, found)

@@ -1,0 +1,1 @@
+"""The installed ``kfs`` command, used as a user would use it, on a kernel that really mounts."""

@@ -1,0 +1,122 @@
+"""Mounts made by the installed ``kfs`` command: of each recorded corpus, of a log directory written here, of any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.corpus import compare, take_manifest
+from tests.mount.conftest import need
+from tests.system.expectation import Expectation
+from tests.system.kafka_mount import KafkaMount
+from tests.system.shop import Shop
+
+
+class MountKafka(Protocol):
+    """Mounts sources at a new mount point."""
+
+    def __call__(self, *sources: str | Path, front: str = "auto", options: tuple[str, ...] = ()) -> KafkaMount:
+        """Return the mount once it answers."""
+
+
+class Mounts:
+    """Mounts below one directory, made when they are first asked for and kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._mounts: dict[tuple[object, ...], KafkaMount] = {}
+
+    def get(self, *sources: str | Path, front: str = "auto", options: tuple[str, ...] = ()) -> KafkaMount:
+        """Return the mount with these arguments."""
+        key = (*sources, front, *options)
+        mounted = self._mounts.get(key)
+        if mounted is None:
+            mounted = self.make(*sources, front=front, options=options)
+            self._mounts[key] = mounted
+        return mounted
+
+    def make(self, *sources: str | Path, front: str = "auto", options: tuple[str, ...] = ()) -> KafkaMount:
+        """Return a new mount."""
+        need(front)
+        mounted = KafkaMount(self._directory / f"mnt{len(self._mounts)}", *sources, front=front, options=options)
+        self._mounts[mounted.point,] = mounted
+        mounted.start()
+        return mounted
+
+    def stop(self) -> None:
+        """Take all of them away; every daemon must still be there."""
+        try:
+            for mounted in dict.fromkeys(self._mounts.values()):
+                mounted.stop()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Take away whatever is left."""
+        for mounted in dict.fromkeys(self._mounts.values()):
+            mounted.discard()
+
+
+@pytest.fixture(scope="session")
+def mounted_corpus(
+    corpus: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., KafkaMount]]:
+    """Return the function that gives the mount of a corpus by name; its daemon must outlive all tests."""
+    mounts = Mounts(tmp_path_factory.mktemp("corpora"))
+    try:
+        yield lambda name, **given: mounts.get(corpus(name) / "data", **given)
+        mounts.stop()
+    finally:
+        mounts.discard()
+
+
+@pytest.fixture(scope="session")
+def expectation(corpus: Callable[[str], Path]) -> Callable[[str], Expectation]:
+    """Return the function that says what a mount of a corpus must show."""
+    made: dict[str, Expectation] = {}
+
+    def get(name: str) -> Expectation:
+        if name not in made:
+            made[name] = Expectation(corpus(name))
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def mount_kafka(tmp_path: Path) -> Iterator[MountKafka]:
+    """Return the function that mounts for one test; what the test leaves mounted is taken away."""
+    mounts = Mounts(tmp_path)
+    try:
+        yield mounts.make
+    finally:
+        mounts.discard()
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A log directory that nobody changes: what the file operations are tried on."""
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    before = take_manifest(made.root)
+    yield made
+    assert compare(before, take_manifest(made.root)) == []
+
+
+@pytest.fixture(scope="session")
+def shop_mounts(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mounts]:
+    """The mounts of it that live as long as the tests."""
+    mounts = Mounts(tmp_path_factory.mktemp("shops"))
+    try:
+        yield mounts
+        mounts.stop()
+    finally:
+        mounts.discard()
+
+
+@pytest.fixture
+def open_shop(shop: Shop, shop_mounts: Mounts) -> KafkaMount:
+    """The log directory, mounted by the default front."""
+    return shop_mounts.get(shop.root)

@@ -1,0 +1,101 @@
+"""Runs the installed ``kfs`` command, and mounts Kafka's files with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from kfs.mount import is_mounted
+from tests.mount.toy_mount import is_running
+
+#: The console script that belongs to the Python that runs the tests.
+KFS: Final = str(Path(sys.executable).with_name("kfs"))
+
+_PEAK: Final = re.compile(r"^VmHWM:\s+([0-9]+) kB$", re.MULTILINE)
+
+
+def kfs(*arguments: str | Path, timeout: float = 60, **options: str | int | Path) -> subprocess.CompletedProcess[bytes]:
+    """Run ``kfs`` to its end."""
+    command = [KFS, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=timeout, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+class KafkaMount:
+    """A mount point of its own, and at times a daemon that shows ``sources`` there."""
+
+    def __init__(self, point: Path, *sources: str | Path, front: str = "auto", options: Sequence[str] = ()) -> None:
+        self.point = point
+        self.point.mkdir(parents=True)
+        self.log_file = point.with_name(f"{point.name}.log")
+        self.arguments = ["--front", front, "--log-file", str(self.log_file), *options, *map(str, sources), str(point)]
+        self._pid: int | None = None
+
+    def start(self) -> None:
+        """Mount; when this returns, the mount answers."""
+        done = kfs("mount", *self.arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        self._pid = None
+
+    def stop(self) -> None:
+        """Take the mount away as a user would; a daemon that died meanwhile fails the test."""
+        alive = self.is_alive()
+        done = kfs("umount", self.point)
+        assert alive, self.log()
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    def discard(self) -> None:
+        """Take away what a test left mounted, in whatever state it is."""
+        if is_mounted(self.point) and kfs("umount", self.point).returncode != 0:
+            kfs("umount", "--lazy", self.point)
+
+    @property
+    def pid(self) -> int:
+        """The daemon: the one process that was started with this mount point and is still there."""
+        if self._pid is None:
+            (self._pid,) = processes_of(self.point)
+        return self._pid
+
+    def is_alive(self) -> bool:
+        """Whether the daemon runs and what it mounted is there."""
+        return is_mounted(self.point) and is_running(self.pid)
+
+    def peak_memory(self) -> int:
+        """The most memory that the daemon ever had resident, in bytes."""
+        match = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
+        assert match is not None
+        return int(match[1]) * 1024
+
+    def log(self) -> str:
+        """What the daemon has logged."""
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def path(self, name: str) -> Path:
+        """The absolute path of ``name`` in the mount."""
+        return self.point / name
+
+    def offsets(self, partition: str) -> list[int]:
+        """The offsets listed in ``<topic>/<partition>``, as they come."""
+        return [int(name.removesuffix(".json")) for name in os.listdir(self.path(partition) / "offset")]
+
+    def lines(self, partition: str) -> dict[int, bytes]:
+        """The content of every file in the partition's ``offset``, by offset, in ascending order."""
+        directory = self.path(partition) / "offset"
+        return {offset: (directory / f"{offset}.json").read_bytes() for offset in sorted(self.offsets(partition))}
+
+
+def processes_of(point: Path) -> list[int]:
+    """Return the processes whose last argument is ``point``."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(point) in words[-2:] and is_running(int(pid)):
+            found.append(int(pid))
+    return found

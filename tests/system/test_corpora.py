@@ -1,0 +1,157 @@
+"""Each corpus, mounted: every record that Kafka has, and no other."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kfs.mount import FRONTS
+from tests.corpus import corpus_names
+from tests.system.expectation import Expectation, assert_is_line_of
+from tests.system.kafka_mount import KafkaMount
+
+pytestmark = pytest.mark.fuse
+
+MountedCorpus = Callable[..., KafkaMount]
+Expect = Callable[[str], Expectation]
+
+#: All of them through the front that everybody gets; through each of the others some of every format.
+CASES: Final = [(name, "auto") for name in corpus_names()] + [
+    (name, front) for front in FRONTS[2:] for name in ("a_v2", "c_clean", "f_mixed", "g_damage")
+]
+by_corpus: Final = pytest.mark.parametrize(("name", "front"), CASES)
+
+
+@by_corpus
+def test_the_offset_files_hold_exactly_the_expected_records(
+    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name, front=front)
+    expected = expectation(name)
+    assert listed_partitions(mounted) == sorted(expected.partitions)
+    for partition, records in expected.partitions.items():
+        lines = mounted.lines(partition)
+        assert list(lines) == sorted(records), partition
+        for offset, line in lines.items():
+            assert_is_line_of(line, records[offset])
+
+
+def listed_partitions(mounted: KafkaMount) -> list[str]:
+    return sorted(
+        f"{topic}/{partition}" for topic in os.listdir(mounted.point) for partition in os.listdir(mounted.path(topic))
+    )
+
+
+@pytest.mark.parametrize("name", ["c_clean", "g_running"])
+def test_what_is_deleted_but_still_on_the_disk_lies_below_deleted(
+    name: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name)
+    deleted = expectation(name).deleted
+    top = mounted.path(".kfs/deleted")
+    assert deleted
+    assert {str(path.relative_to(mounted.point)) for path in top.glob("*/*")} == set(deleted)
+    for partition, records in deleted.items():
+        lines = mounted.lines(partition)
+        assert list(lines) == sorted(records), partition
+        for offset, line in lines.items():
+            assert_is_line_of(line, records[offset])
+
+
+@by_corpus
+def test_offsets_are_listed_in_ascending_order(
+    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name, front=front)
+    for partition, records in expectation(name).partitions.items():
+        assert mounted.offsets(partition) == sorted(records), partition
+
+
+@by_corpus
+def test_segments_equal_their_records_in_offset_order(
+    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    # Where a segment has damage something stands for it: what, is a matter of its own (test_damage.py).
+    options = ("--on-damage", "skip") if name == "g_damage" else ()
+    mounted = mounted_corpus(name, front=front, options=options)
+    for partition in expectation(name).partitions:
+        lines = mounted.lines(partition)
+        directory = mounted.path(partition) / "segment"
+        segments = sorted(os.listdir(directory))
+        bases = [int(segment.removesuffix(".jsonl")) for segment in segments]
+        assert segments == [f"{base:020d}.jsonl" for base in bases]
+        shown = 0
+        for base, end in zip(bases, [*bases[1:], 2**63], strict=True):
+            own = [line for offset, line in lines.items() if base <= offset < end]
+            assert (directory / f"{base:020d}.jsonl").read_bytes() == b"".join(own), (partition, base)
+            shown += len(own)
+        assert shown == len(lines), partition
+        assert (mounted.path(partition) / "records.jsonl").read_bytes() == b"".join(lines.values())
+
+
+@by_corpus
+def test_the_size_of_every_file_is_what_is_read(
+    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name, front=front)
+    unreadable = {path for path in files_below(mounted.point) if not size_is_exact(path)}
+    assert unreadable == damaged_segments(mounted, expectation(name))
+
+
+def files_below(top: Path) -> list[Path]:
+    return [Path(directory, file) for directory, _, files in os.walk(top) for file in files]
+
+
+def size_is_exact(path: Path) -> bool:
+    """Fail where the size isn't exact, return False where damage keeps the file from being read."""
+    status = path.stat()
+    assert stat.S_ISREG(status.st_mode)
+    try:
+        assert status.st_size == len(path.read_bytes()), path
+    except OSError as error:
+        assert error.errno == errno.EIO
+        return False
+    return True
+
+
+def damaged_segments(mounted: KafkaMount, expected: Expectation) -> set[Path]:
+    """The segments with something in them that can't be shown."""
+    files = {batch.file: batch.partition for batch in expected.lost if batch.error == errno.EIO}
+    if expected.lost:
+        files["broken-9/00000000000000000092.log"] = "broken/9"  # ends with what never was a batch
+    return {
+        mounted.path(partition) / "segment" / Path(file).with_suffix(".jsonl").name for file, partition in files.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["b_txn", "c_clean", "f_mixed"])
+def test_the_size_of_every_file_is_exact_with_all_views(name: str, mounted_corpus: MountedCorpus) -> None:
+    mounted = mounted_corpus(name, options=("--views",))
+    assert ".kfs" in os.listdir(mounted.point)
+    paths = files_below(mounted.point)
+    assert {"offset", "segment", "meta", "value", "key", "raw"} <= {path.parent.name for path in paths}
+    for path in paths:
+        assert size_is_exact(path)
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_first_and_last_lead_to_the_first_and_the_last_record(
+    name: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name)
+    for partition, records in expectation(name).partitions.items():
+        directory = mounted.path(partition)
+        names = set(os.listdir(directory))
+        if not records:
+            assert names == {"offset", "segment", "meta"}, partition
+            continue
+        assert names == {"offset", "segment", "meta", "first.json", "last.json"}, partition
+        for link, offset in (("first.json", min(records)), ("last.json", max(records))):
+            assert os.readlink(directory / link) == f"offset/{offset}.json", partition
+            assert_is_line_of((directory / link).read_bytes(), records[offset])
