@@ -15,6 +15,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.table_store import TableStore, default_directory
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
@@ -54,7 +55,8 @@ class SourceOptions:
         data_dir = DataDir(
             paths, storage, until_high_watermark=self.until == "hw", topic_filter=topic_filter(self.topics)
         )
-        return KafkaTree(data_dir, TreeOptions(self.views, OnDamage(self.on_damage), rendered))
+        options = TreeOptions(self.views, OnDamage(self.on_damage), rendered, TableStore(default_directory()))
+        return KafkaTree(data_dir, options)
 
 
 def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:

@@ -48,6 +48,11 @@ class LoadedBlock:
         """Memory held, in bytes."""
         return self.columns.nbytes + 512
 
+    def lies_within(self, after: int, before: int) -> bool:
+        """Whether all its records have offsets above ``after`` and below ``before``."""
+        offsets = self.columns.offsets
+        return not offsets or (offsets[0] > after and offsets[-1] < before)
+
 
 class Storage:
     """Opens, decodes and caches for every segment.

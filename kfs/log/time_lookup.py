@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import MAGIC_V2
 from kfs.log.block import Block
 from kfs.log.time_index import TimestampOffset
@@ -48,7 +50,7 @@ def _entry_before(segment: Segment, timestamp: int) -> TimestampOffset | None:
 
 
 def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch at the entry's offset has the entry's timestamp as its latest.
+    """Whether the batch or message at the entry's offset has the entry's timestamp as its latest.
 
     A time index that is foreign, stale or damaged in place says something else than the log.
     """
@@ -58,9 +60,12 @@ def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
         return False
     if loaded is None:
         return False
-    if loaded.header.magic == MAGIC_V2:
+    if loaded.header.magic == MAGIC_V2 or loaded.header.record_count == UNKNOWN_COUNT:
         return loaded.header.max_timestamp == entry.timestamp
-    return max(loaded.columns.timestamps, default=-1) >= entry.timestamp
+    # A run of messages: each is a batch of its own to Kafka.
+    columns = loaded.columns
+    index = bisect_left(columns.offsets, entry.offset)
+    return index < len(columns) and (columns.offsets[index], columns.timestamps[index]) == (entry.offset, entry.timestamp)
 
 
 def _first_in(loaded: LoadedBlock, timestamp: int, start: int) -> int | None:

@@ -17,6 +17,7 @@ from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import NodeIds
+from kfs.tree.table_store import TableStore
 from kfs.tree.text import TextCache
 
 if TYPE_CHECKING:
@@ -41,11 +42,15 @@ class OnDamage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """How the tree is shown: ``views`` lists what otherwise only resolves by name."""
+    """How the tree is shown: ``views`` lists what otherwise only resolves by name.
+
+    ``table_store`` keeps the tables of closed segments from one mount to the next.
+    """
 
     views: bool = False
     on_damage: OnDamage = OnDamage.ERROR
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
+    table_store: TableStore | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class TreeContext:
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
-        self.text = TextCache(_TEXT_BYTES)
+        self.text = TextCache(_TEXT_BYTES, options.table_store)
         self.hours: LRUCache[tuple[int, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}

@@ -121,9 +121,14 @@ class PartitionView:
 
     def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         """Return the lines of a decoded block, through the cache."""
+        covers = (loaded.first_offset, loaded.last_offset)
         lines = self.context.rendered.find(segment.slot, loaded.last_offset)
-        if lines is None or lines.first_offset != loaded.first_offset:
-            lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+        if (
+            lines is None
+            or (lines.first_offset, lines.last_offset) != covers
+            or lines.offsets != loaded.columns.offsets
+        ):
+            lines = self.json.lines(loaded.columns, covers)
             self.context.rendered.put(segment.slot, lines)
         return lines
 
@@ -143,6 +148,20 @@ class PartitionView:
                 loaded = segment.load(block)
                 first = bisect_left(loaded.columns.offsets, start)
                 yield segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
+
+    def records_between(
+        self, segment: Segment, position: int, end: int, seen: int
+    ) -> Iterator[tuple[LoadedBlock, range]]:
+        """Yield the decoded blocks from ``position`` to ``end`` of a segment, as :meth:`records` does."""
+        offsets = self.offsets
+        for item in segment.walk(position, seen):
+            if item.position >= end:
+                return
+            if isinstance(item, Block) and not item.header.is_control:
+                with suppress(CorruptData):
+                    loaded = segment.load(item)
+                    first = bisect_left(loaded.columns.offsets, offsets.start)
+                    yield loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
 
     def first_offset(self) -> int | None:
         """The lowest offset with a record, None in an empty partition."""
@@ -191,7 +210,19 @@ class PartitionView:
         elif self.log.until_high_watermark:
             end = offsets.end
         shown = (max(offsets.start, segment.base_offset), end)
-        return SegmentText(segment, (self.path, kind, segment.slot, shown), render, self.context.text)
+        lasting_key = self._lasting_key(segment, kind, shown)
+        return SegmentText(segment, (self.path, kind, segment.slot, shown), render, self.context.text, lasting_key)
+
+    def _lasting_key(self, segment: Segment, kind: str, shown: tuple[int, int | None]) -> str:
+        """Everything that the table of a segment's text depends on, its version aside."""
+        try:
+            status = segment.file().status()
+        except CorruptData:
+            return ""
+        log = self.log
+        file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        how = (kind, self.context.options.on_damage.value, log.storage.max_batch_bytes)
+        return repr((log.topic, log.partition, segment.base_offset, file, shown, how))
 
     def log_text(self) -> LogText:
         """Return the lines of every record."""
@@ -227,13 +258,16 @@ class PartitionView:
         first, stop = bisect_left(lines.offsets, offsets.start), bisect_left(lines.offsets, offsets.end)
         start = lines.starts[first]
         piece = Piece(lines.buffer[start : lines.starts[stop]])
+        if first < stop:
+            timestamps = lines.timestamps[first:stop]
+            piece.earliest, piece.latest = min(timestamps), max(timestamps)
         for index, error in sorted(lines.faults.items()):
             if first <= index < stop:
                 at = lines.starts[index] - start
                 piece.faults.append((at, at + 1, error.located(block.file, block.position)))
         if piece.faults and self.context.options.on_damage is OnDamage.SKIP:
             kept = [lines.line(index) for index in range(first, stop) if index not in lines.faults]
-            return Piece(b"".join(kept))
+            return Piece(b"".join(kept), [], piece.earliest, piece.latest)
         return piece
 
     def _damage(self, error: CorruptData) -> Piece:

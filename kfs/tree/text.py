@@ -8,7 +8,6 @@ there on, and keeps what it rendered.
 from __future__ import annotations
 
 import threading
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,19 +17,30 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.log.block import Block, Damage
+from kfs.tree.table_store import TableStore
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, TextTable
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
 _CHUNK_BYTES: Final = 64 * 1024
+#: Of 40 bytes each, over all tables in memory.
+_MOST_ENTRIES: Final = 512 * 1024
+#: The pass over a smaller segment, in bytes, costs less than a file.
+_WORTH_KEEPING: Final = 256 * 1024
 
 
 @dataclass(slots=True)
 class Piece:
-    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown."""
+    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown.
+
+    ``earliest`` and ``latest`` are the timestamps, in milliseconds, between which those of its records lie.
+    """
 
     text: bytes
     faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
+    earliest: int = NO_EARLIEST
+    latest: int = NO_LATEST
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
@@ -42,7 +52,7 @@ class Piece:
             faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
             parts.append(piece.text)
             size += len(piece.text)
-        return cls(b"".join(parts), faults)
+        return cls(b"".join(parts), faults)  # of no use to those who ask for text: the times are in the table
 
 
 Render = Callable[["Segment", Block | Damage], Piece]
@@ -53,18 +63,19 @@ TextKey = tuple[str, str, int, tuple[int, int | None]]
 class TextCache:
     """Tables of texts, and chunks of text rendered lately."""
 
-    def __init__(self, chunk_bytes: int) -> None:
-        self._tables: LRUCache[TextKey, _Table] = LRUCache(64 * 1024, getsizeof=len)
+    def __init__(self, chunk_bytes: int, store: TableStore | None) -> None:
+        self.store = store
+        self._tables: LRUCache[TextKey, TextTable] = LRUCache(_MOST_ENTRIES, getsizeof=len)
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
         self.lock = threading.RLock()
 
-    def table(self, key: TextKey) -> _Table | None:
+    def table(self, key: TextKey) -> TextTable | None:
         """Return the table of a text, if it is known."""
         return self._tables.get(key)
 
-    def keep_table(self, key: TextKey, table: _Table) -> None:
+    def keep_table(self, key: TextKey, table: TextTable) -> None:
         """Keep a table, or weigh it anew after it has grown."""
         if len(table) <= self._tables.maxsize:
             self._tables[key] = table
@@ -79,60 +90,62 @@ class TextCache:
         return chunk
 
 
-class _Table:
-    """Where chunks begin: in the text, in the log, and the highest offset before them."""
-
-    def __init__(self, base_offset: int) -> None:
-        self.text_starts = array("q", [0])
-        self.positions = array("q", [0])
-        self.seen = array("q", [base_offset - 1])
-        self.size = 0
-        self.log_end = 0
-        self.last_seen = base_offset - 1
-
-    def __len__(self) -> int:
-        return len(self.text_starts)
-
-    def begin_chunk(self) -> None:
-        self.text_starts.append(self.size)
-        self.positions.append(self.log_end)
-        self.seen.append(self.last_seen)
-
-
 class SegmentText:
     """What ``render`` makes of the blocks of a segment; texts of the same ``key`` are the same."""
 
-    def __init__(self, segment: Segment, key: TextKey, render: Render, cache: TextCache) -> None:
+    def __init__(self, segment: Segment, key: TextKey, render: Render, cache: TextCache, lasting_key: str) -> None:
         self.segment = segment
         self._key = key
         self._render = render
         self._cache = cache
+        self._lasting_key = lasting_key
 
     @property
     def size(self) -> int:
         """The exact length in bytes; the first time this is a pass over the segment."""
-        return self._table().size
+        return self.table().size
 
-    def _table(self) -> _Table:
+    def table(self) -> TextTable:
+        """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock:
             table = self._cache.table(self._key)
             log_end = self.segment.tail()[0] if self.segment.is_last else None
             if table is None:
-                table = _Table(self.segment.base_offset)
-            elif log_end is None or table.log_end >= log_end:
+                table = self._stored() or TextTable(self.segment.base_offset)
+            if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
+                self._cache.keep_table(self._key, table)
                 return table
             self._extend(table)
             if log_end is not None:
                 table.log_end = max(table.log_end, log_end)
             self._cache.keep_table(self._key, table)
+            self._store(table)
             return table
 
-    def _extend(self, table: _Table) -> None:
+    def _stored(self) -> TextTable | None:
+        if self._cache.store is None or self.segment.is_last:
+            return None
+        table = self._cache.store.load(self._lasting_key)
+        if table is not None:
+            for problem in table.problems:
+                self.segment.problems.add(problem)
+        return table
+
+    def _store(self, table: TextTable) -> None:
+        if self._cache.store is None or self.segment.is_last or table.log_end < _WORTH_KEEPING:
+            return
+        path = self.segment.files.log.path
+        table.problems = [problem for problem in self.segment.problems if problem.file == path]
+        self._cache.store.save(self._lasting_key, table)
+
+    def _extend(self, table: TextTable) -> None:
         """Go on from where the table ends to the end of the segment."""
         for item in self.segment.walk(table.log_end, table.last_seen):
             if table.size - table.text_starts[-1] >= _CHUNK_BYTES:
                 table.begin_chunk()
-            table.size += len(self._render(self.segment, item).text)
+            piece = self._render(self.segment, item)
+            table.size += len(piece.text)
+            table.note_times(piece.earliest, piece.latest)
             table.log_end = item.end
             if isinstance(item, Block):
                 table.last_seen = max(table.last_seen, item.header.last_offset)
@@ -144,7 +157,7 @@ class SegmentText:
             CorruptData: the range touches what stands for damage.
         """
         with self._cache.lock:
-            table = self._table()
+            table = self.table()
             end = min(offset + size, table.size)
             parts = []
             while offset < end:
@@ -162,13 +175,13 @@ class SegmentText:
                 offset += len(part)
             return b"".join(parts)
 
-    def _chunk(self, table: _Table, index: int) -> Piece:
+    def _chunk(self, table: TextTable, index: int) -> Piece:
         is_open = index + 1 == len(table) and self.segment.is_last
         if is_open:  # still growing: what is rendered now is not the whole of it later
             return self._rendered(table, index)
         return self._cache.chunk(self._key, index, lambda: self._rendered(table, index))
 
-    def _rendered(self, table: _Table, index: int) -> Piece:
+    def _rendered(self, table: TextTable, index: int) -> Piece:
         end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
         pieces = []
         for item in self.segment.walk(table.positions[index], table.seen[index]):

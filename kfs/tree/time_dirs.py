@@ -16,6 +16,7 @@ from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
+from kfs.tree.text_table import TextTable
 
 NO_TIME: Final = "none"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -82,19 +83,33 @@ def hours_of(partition: PartitionView) -> frozenset[int | None]:
 
 def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int | None]:
     known = partition.context.hours
-    key = (segment.slot, segment.tail()[0])
+    text = partition.segment_text(segment)
+    table = text.table()
+    key = (segment.slot, table.log_end)
     hours = known.get(key)
     if hours is None:
         found: set[int | None] = set()
-        for owner, loaded, indexes in partition.records(segment.base_offset):
-            if owner is not segment:
-                break
-            timestamps = loaded.columns.timestamps
-            found.update(hour_of(timestamps[index]) for index in indexes)
+        for index in range(len(table)):
+            found |= _chunk_hours(partition, segment, table, index)
         hours = frozenset(found)
         if len(hours) <= known.maxsize:
             known[key] = hours
     return hours
+
+
+def _chunk_hours(partition: PartitionView, segment: Segment, table: TextTable, index: int) -> set[int | None]:
+    """Return the hours of one chunk of a segment's text; its records are looked at only if there may be several."""
+    earliest, latest = table.earliest[index], table.latest[index]
+    if earliest > latest:
+        return set()
+    if hour_of(earliest) == hour_of(latest) is not None:
+        return {hour_of(earliest)}
+    end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
+    found: set[int | None] = set()
+    for loaded, indexes in partition.records_between(segment, table.positions[index], end, table.seen[index]):
+        timestamps = loaded.columns.timestamps
+        found.update(hour_of(timestamps[at]) for at in indexes)
+    return found
 
 
 class HourDirectory(Directory):

@@ -1,0 +1,109 @@
+"""Tables of closed segments, kept in the user's cache directory from one mount to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+from platformdirs import user_cache_dir
+
+from kfs.tree.text_table import FORMAT_VERSION, TextTable
+
+_LOG = logging.getLogger("kfs")
+DEFAULT_STORE_BYTES: Final = 256 * 1024 * 1024
+_SUFFIX: Final = ".table"
+
+
+def default_directory() -> str:
+    """Return where tables are kept, such as ``~/.cache/kfs/tables``."""
+    return os.path.join(user_cache_dir("kfs", appauthor=False), "tables")
+
+
+class TableStore:
+    """A directory of tables, each in a file named by the digest of what it depends on.
+
+    The whole key stands in the file again, and a checksum, and both must match: a table that is
+    of something else, or damaged, is none. Files are written beside and renamed into place. When they take
+    more than ``capacity`` bytes together, those used longest ago go. A directory that can't be
+    written is no error: tables are then made anew each time.
+    """
+
+    def __init__(self, directory: str, capacity: int = DEFAULT_STORE_BYTES) -> None:
+        self.directory = directory
+        self.capacity = capacity
+        self._size: int | None = None
+
+    def load(self, key: str) -> TextTable | None:
+        """Return the table kept under ``key``, None where there is none."""
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                content = file.read(self.capacity)
+            os.utime(path)
+        except OSError:
+            return None
+        header = _header(key)
+        body = content[len(header) + 4 :]
+        if not content.startswith(header) or zlib.crc32(body) != int.from_bytes(
+            content[len(header) : len(header) + 4], "big"
+        ):
+            return None
+        try:
+            return TextTable.decode(body)
+        except ValueError:
+            return None
+
+    def save(self, key: str, table: TextTable) -> None:
+        """Keep a table under ``key``."""
+        body = table.encode()
+        content = _header(key) + zlib.crc32(body).to_bytes(4, "big") + body
+        if len(content) > self.capacity // 4:
+            return
+        try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            self._make_room(len(content))
+            handle, beside = tempfile.mkstemp(dir=self.directory)
+            try:
+                with open(handle, "wb") as file:
+                    file.write(content)
+                os.replace(beside, self._path(key))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(beside)
+                raise
+        except OSError as error:
+            _LOG.info("%s: can't keep a table: %s", self.directory, error.strerror)
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.directory, hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest() + _SUFFIX)
+
+    def _make_room(self, size: int) -> None:
+        if self._size is None or self._size + size > self.capacity:
+            files = sorted(self._files())
+            total = sum(length for _, length, _ in files)
+            for _, length, path in files:
+                if total + size <= self.capacity * 3 // 4:
+                    break
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                total -= length
+            self._size = total
+        self._size += size
+
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        """Yield the time of last use, the size and the path of each table, and of what a crash left behind."""
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat()
+                    yield status.st_mtime, status.st_size, entry.path
+
+
+def _header(key: str) -> bytes:
+    return f"kfs table {FORMAT_VERSION}\n{key}\n".encode(errors="surrogateescape")

@@ -1,0 +1,92 @@
+"""The table that a pass over a segment leaves: where chunks of its text begin, in the text and in the log."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from array import array
+from dataclasses import asdict
+from typing import Final
+
+from kfs.log.problem import Problem
+
+#: Changes with the bytes that rendering gives, and with the layout below.
+FORMAT_VERSION: Final = 1
+_COLUMNS: Final = ("text_starts", "positions", "seen", "earliest", "latest")
+_TOTALS: Final = struct.Struct("<qqqqq")  # chunks, size, log end, last seen, bytes of problems
+#: Timestamps of a chunk that has no records.
+NO_EARLIEST: Final = 2**63 - 1
+NO_LATEST: Final = -(2**63)
+
+
+class TextTable:
+    """Where chunks begin: in the text, in the log, and the highest offset before them.
+
+    ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
+    ``problems`` are those that the pass met.
+    """
+
+    def __init__(self, base_offset: int) -> None:
+        self.text_starts = array("q", [0])
+        self.positions = array("q", [0])
+        self.seen = array("q", [base_offset - 1])
+        self.earliest = array("q", [NO_EARLIEST])
+        self.latest = array("q", [NO_LATEST])
+        self.size = 0
+        self.log_end = 0
+        self.last_seen = base_offset - 1
+        self.problems: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self.text_starts)
+
+    def begin_chunk(self) -> None:
+        """Begin a chunk where the table ends."""
+        self.text_starts.append(self.size)
+        self.positions.append(self.log_end)
+        self.seen.append(self.last_seen)
+        self.earliest.append(NO_EARLIEST)
+        self.latest.append(NO_LATEST)
+
+    def note_times(self, earliest: int, latest: int) -> None:
+        """Count timestamps into the last chunk."""
+        self.earliest[-1] = min(self.earliest[-1], earliest)
+        self.latest[-1] = max(self.latest[-1], latest)
+
+    def encode(self) -> bytes:
+        """Return the table as bytes; :meth:`decode` reads them back."""
+        problems = json.dumps([asdict(problem) for problem in self.problems]).encode()
+        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, len(problems))
+        columns = [getattr(self, name) for name in _COLUMNS]
+        return b"".join([totals, problems, *(_little_endian(column).tobytes() for column in columns)])
+
+    @classmethod
+    def decode(cls, data: bytes) -> TextTable:
+        """Return the table that :meth:`encode` wrote.
+
+        Raises:
+            ValueError: the bytes are no such table.
+        """
+        try:
+            chunks, size, log_end, last_seen, length = _TOTALS.unpack_from(data)
+            at = _TOTALS.size + length
+            if chunks < 1 or length < 0 or len(data) != at + chunks * 8 * len(_COLUMNS):
+                raise ValueError("lengths that don't add up")
+            table = cls(0)
+            table.problems = [Problem(**fields) for fields in json.loads(data[_TOTALS.size : at])]
+        except (struct.error, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"not a table: {error}") from None
+        for name in _COLUMNS:
+            column = array("q", data[at : at + chunks * 8])
+            setattr(table, name, _little_endian(column))
+            at += chunks * 8
+        table.size, table.log_end, table.last_seen = size, log_end, last_seen
+        return table
+
+
+def _little_endian(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column
