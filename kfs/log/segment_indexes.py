@@ -21,7 +21,7 @@ from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
 from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
-from kfs.log.time_index import TimeIndex, check_time_index
+from kfs.log.time_index import TimeIndex, TimeIndexAudit, check_time_index
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -138,15 +138,21 @@ class SegmentIndexes:
         damaged: list[tuple[int, int]] = []
         starts_with_timestamps = False
         last_batch = 0
+        times = self.time_index()
+        audit = TimeIndexAudit(times) if times is not None else None
         for item in self._segment.walk():
             if isinstance(item, Damage):
                 damaged.append((item.position, item.end))
             else:
                 last_batch = item.position
+                if audit is not None:
+                    audit.add(item.header.last_offset, item.header.max_timestamp)
                 starts_with_timestamps |= item.header.magic > MAGIC_V0
         self._check_present(self._offset, self._segment.files.index, last_batch > 0 or self._segment.tail()[0] > 0)
         self._check_present(self._time, self._segment.files.timeindex, starts_with_timestamps)
-        self.time_index()
+        if audit is not None and audit.lie is not None and self._segment.files.timeindex is not None:
+            self._time.usable = False
+            self._report(self._segment.files.timeindex.path, *audit.lie)
         self._check_entries(damaged, last_batch)
 
     def _check_present(self, state: _State, found: FoundFile | None, needed: bool) -> None:

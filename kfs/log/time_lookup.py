@@ -65,7 +65,10 @@ def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
     # A run of messages: each is a batch of its own to Kafka.
     columns = loaded.columns
     index = bisect_left(columns.offsets, entry.offset)
-    return index < len(columns) and (columns.offsets[index], columns.timestamps[index]) == (entry.offset, entry.timestamp)
+    return index < len(columns) and (columns.offsets[index], columns.timestamps[index]) == (
+        entry.offset,
+        entry.timestamp,
+    )
 
 
 def _first_in(loaded: LoadedBlock, timestamp: int, start: int) -> int | None:
