@@ -11,7 +11,7 @@ import mmap
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cachetools import LRUCache
@@ -46,6 +46,10 @@ class IndexBytes:
     entries: int
     file_size: int
     identity: tuple[int, int, int]
+
+    def copied(self, layout: EntryLayout) -> IndexBytes:
+        """Return the same with the entries copied, for whoever needs them longer than a moment."""
+        return replace(self, data=self.data[: self.entries * layout.size])
 
 
 class IndexPool:

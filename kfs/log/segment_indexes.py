@@ -66,11 +66,14 @@ class SegmentIndexes:
         self._give_up("its entries point at no intact batch")
         return 0
 
-    def _offset_index(self) -> OffsetIndex | None:
+    def _offset_content(self) -> IndexBytes | None:
         found = self._segment.files.index
-        content = self._checked(
+        return self._checked(
             self._offset, found, lambda content: check_offset_index(content, self._segment.file().size())
         )
+
+    def _offset_index(self) -> OffsetIndex | None:
+        content = self._offset_content()
         return OffsetIndex(content, self._segment.base_offset) if content is not None else None
 
     def time_index(self) -> TimeIndex | None:
@@ -138,8 +141,9 @@ class SegmentIndexes:
         damaged: list[tuple[int, int]] = []
         starts_with_timestamps = False
         last_batch = 0
-        times = self.time_index()
-        audit = TimeIndexAudit(times) if times is not None else None
+        times = self._checked(self._time, self._segment.files.timeindex, check_time_index)
+        base_offset = self._segment.base_offset
+        audit = TimeIndexAudit(TimeIndex(times.copied(TIME_LAYOUT), base_offset)) if times is not None else None
         for item in self._segment.walk():
             if isinstance(item, Damage):
                 damaged.append((item.position, item.end))
@@ -175,9 +179,10 @@ class SegmentIndexes:
 
     def _check_entries(self, damaged: list[tuple[int, int]], last_batch: int) -> None:
         """Look where each entry leads: into damage is the log's fault, elsewhere than to a batch the index's."""
-        index = self._offset_index()
-        if index is None or self._segment.files.index is None:
+        content = self._offset_content()
+        if content is None or self._segment.files.index is None:
             return
+        index = OffsetIndex(content.copied(OFFSET_LAYOUT), self._segment.base_offset)
         log_end = self._segment.tail()[0]
         previous, interval = 0, _INTERVAL_BYTES
         for entry in map(index.entry, range(index.entries)):

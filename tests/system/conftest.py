@@ -74,6 +74,20 @@ def mounted_corpus(
 
 
 @pytest.fixture(scope="session")
+def shown(mounted_corpus: Callable[..., KafkaMount]) -> Callable[[str, str], dict[str, dict[int, bytes]]]:
+    """Return the function that says what a mount of a corpus shows: the lines by partition and offset, read once."""
+    read: dict[tuple[str, str], dict[str, dict[int, bytes]]] = {}
+
+    def get(name: str, front: str) -> dict[str, dict[int, bytes]]:
+        if (name, front) not in read:
+            mounted = mounted_corpus(name, front=front)
+            read[name, front] = {partition: mounted.lines(partition) for partition in mounted.partitions()}
+        return read[name, front]
+
+    return get
+
+
+@pytest.fixture(scope="session")
 def expectation(corpus: Callable[[str], Path]) -> Callable[[str], Expectation]:
     """Return the function that says what a mount of a corpus must show."""
     made: dict[str, Expectation] = {}

@@ -19,10 +19,22 @@ KFS: Final = str(Path(sys.executable).with_name("kfs"))
 _PEAK: Final = re.compile(r"^VmHWM:\s+([0-9]+) kB$", re.MULTILINE)
 
 
-def kfs(*arguments: str | Path, timeout: float = 60, **options: str | int | Path) -> subprocess.CompletedProcess[bytes]:
+def kfs(*arguments: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run ``kfs`` to its end."""
-    command = [KFS, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=timeout, check=False, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(
+        [KFS, *map(str, arguments)],
+        capture_output=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def succeed(*arguments: str | Path) -> None:
+    """Run ``kfs``, which must have nothing to say."""
+    done = kfs(*arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (done.stdout, done.stderr) == (b"", b""), f"kfs {arguments[0]} prints {done.stdout + done.stderr!r}"
 
 
 class KafkaMount:
@@ -37,16 +49,13 @@ class KafkaMount:
 
     def start(self) -> None:
         """Mount; when this returns, the mount answers."""
-        done = kfs("mount", *self.arguments)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        succeed("mount", *self.arguments)
         self._pid = None
 
     def stop(self) -> None:
         """Take the mount away as a user would; a daemon that died meanwhile fails the test."""
-        alive = self.is_alive()
-        done = kfs("umount", self.point)
-        assert alive, self.log()
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert self.is_alive(), f"the daemon died: {self.log()}"
+        succeed("umount", self.point)
 
     def discard(self) -> None:
         """Take away what a test left mounted, in whatever state it is."""
@@ -57,7 +66,9 @@ class KafkaMount:
     def pid(self) -> int:
         """The daemon: the one process that was started with this mount point and is still there."""
         if self._pid is None:
-            (self._pid,) = processes_of(self.point)
+            found = processes_of(self.point)
+            assert len(found) == 1, f"{len(found)} daemons for {self.point}"
+            self._pid = found[0]
         return self._pid
 
     def is_alive(self) -> bool:
@@ -67,7 +78,7 @@ class KafkaMount:
     def peak_memory(self) -> int:
         """The most memory that the daemon ever had resident, in bytes."""
         match = _PEAK.search(Path(f"/proc/{self.pid}/status").read_text())
-        assert match is not None
+        assert match is not None, "no peak in status"
         return int(match[1]) * 1024
 
     def log(self) -> str:
@@ -78,14 +89,18 @@ class KafkaMount:
         """The absolute path of ``name`` in the mount."""
         return self.point / name
 
+    def partitions(self) -> list[str]:
+        """The paths of all partitions, ``<topic>/<partition>``, sorted."""
+        return sorted(f"{topic}/{number}" for topic in os.listdir(self.point) for number in os.listdir(self.path(topic)))
+
     def offsets(self, partition: str) -> list[int]:
         """The offsets listed in ``<topic>/<partition>``, as they come."""
         return [int(name.removesuffix(".json")) for name in os.listdir(self.path(partition) / "offset")]
 
     def lines(self, partition: str) -> dict[int, bytes]:
-        """The content of every file in the partition's ``offset``, by offset, in ascending order."""
+        """The content of every file in the partition's ``offset``, by offset, in the order of the listing."""
         directory = self.path(partition) / "offset"
-        return {offset: (directory / f"{offset}.json").read_bytes() for offset in sorted(self.offsets(partition))}
+        return {offset: (directory / f"{offset}.json").read_bytes() for offset in self.offsets(partition)}
 
 
 def processes_of(point: Path) -> list[int]:

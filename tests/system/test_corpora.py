@@ -19,88 +19,68 @@ from tests.system.kafka_mount import KafkaMount
 pytestmark = pytest.mark.fuse
 
 MountedCorpus = Callable[..., KafkaMount]
+Shown = Callable[[str, str], dict[str, dict[int, bytes]]]
 Expect = Callable[[str], Expectation]
 
-#: All of them through the front that everybody gets; through each of the others some of every format.
-CASES: Final = [(name, "auto") for name in corpus_names()] + [
-    (name, front) for front in FRONTS[2:] for name in ("a_v2", "c_clean", "f_mixed", "g_damage")
-]
-by_corpus: Final = pytest.mark.parametrize(("name", "front"), CASES)
+#: All of them through the front that everybody gets; holes, every format and damage through each of the others.
+by_corpus: Final = pytest.mark.parametrize(
+    ("name", "front"),
+    [(name, "auto") for name in corpus_names()]
+    + [(name, front) for front in FRONTS[2:] for name in ("c_clean", "f_mixed", "g_damage")],
+)
 
 
 @by_corpus
 def test_the_offset_files_hold_exactly_the_expected_records(
-    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+    name: str, front: str, shown: Shown, expectation: Expect
 ) -> None:
-    mounted = mounted_corpus(name, front=front)
-    expected = expectation(name)
-    assert listed_partitions(mounted) == sorted(expected.partitions)
-    for partition, records in expected.partitions.items():
-        lines = mounted.lines(partition)
-        assert list(lines) == sorted(records), partition
+    expected = expectation(name).partitions
+    partitions = shown(name, front)
+    assert list(partitions) == sorted(expected)
+    for partition, lines in partitions.items():
+        assert list(lines) == sorted(expected[partition]), f"the listing of {partition}"
         for offset, line in lines.items():
-            assert_is_line_of(line, records[offset])
-
-
-def listed_partitions(mounted: KafkaMount) -> list[str]:
-    return sorted(
-        f"{topic}/{partition}" for topic in os.listdir(mounted.point) for partition in os.listdir(mounted.path(topic))
-    )
-
-
-@pytest.mark.parametrize("name", ["c_clean", "g_running"])
-def test_what_is_deleted_but_still_on_the_disk_lies_below_deleted(
-    name: str, mounted_corpus: MountedCorpus, expectation: Expect
-) -> None:
-    mounted = mounted_corpus(name)
-    deleted = expectation(name).deleted
-    top = mounted.path(".kfs/deleted")
-    assert deleted
-    assert {str(path.relative_to(mounted.point)) for path in top.glob("*/*")} == set(deleted)
-    for partition, records in deleted.items():
-        lines = mounted.lines(partition)
-        assert list(lines) == sorted(records), partition
-        for offset, line in lines.items():
-            assert_is_line_of(line, records[offset])
-
-
-@by_corpus
-def test_offsets_are_listed_in_ascending_order(
-    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
-) -> None:
-    mounted = mounted_corpus(name, front=front)
-    for partition, records in expectation(name).partitions.items():
-        assert mounted.offsets(partition) == sorted(records), partition
+            assert_is_line_of(line, expected[partition][offset])
 
 
 @by_corpus
 def test_segments_equal_their_records_in_offset_order(
-    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+    name: str, front: str, mounted_corpus: MountedCorpus, shown: Shown
 ) -> None:
     # Where a segment has damage something stands for it: what, is a matter of its own (test_damage.py).
     options = ("--on-damage", "skip") if name == "g_damage" else ()
     mounted = mounted_corpus(name, front=front, options=options)
-    for partition in expectation(name).partitions:
-        lines = mounted.lines(partition)
+    for partition, lines in shown(name, front).items():
         directory = mounted.path(partition) / "segment"
         segments = sorted(os.listdir(directory))
         bases = [int(segment.removesuffix(".jsonl")) for segment in segments]
         assert segments == [f"{base:020d}.jsonl" for base in bases]
-        shown = 0
-        for base, end in zip(bases, [*bases[1:], 2**63], strict=True):
+        in_segments = 0
+        for segment, base, end in zip(segments, bases, [*bases[1:], 2**63], strict=True):
             own = [line for offset, line in lines.items() if base <= offset < end]
-            assert (directory / f"{base:020d}.jsonl").read_bytes() == b"".join(own), (partition, base)
-            shown += len(own)
-        assert shown == len(lines), partition
-        assert (mounted.path(partition) / "records.jsonl").read_bytes() == b"".join(lines.values())
+            assert (directory / segment).read_bytes() == b"".join(own), f"{partition} {segment}"
+            in_segments += len(own)
+        assert in_segments == len(lines), partition
+
+
+@pytest.mark.parametrize("name", [name for name in corpus_names() if name != "g_damage"])
+def test_the_records_of_a_partition_are_its_segments(name: str, mounted_corpus: MountedCorpus, shown: Shown) -> None:
+    mounted = mounted_corpus(name)
+    for partition, lines in shown(name, "auto").items():
+        assert (mounted.path(partition) / "records.jsonl").read_bytes() == b"".join(lines.values()), partition
 
 
 @by_corpus
 def test_the_size_of_every_file_is_what_is_read(
-    name: str, front: str, mounted_corpus: MountedCorpus, expectation: Expect
+    name: str, front: str, mounted_corpus: MountedCorpus, shown: Shown, expectation: Expect
 ) -> None:
     mounted = mounted_corpus(name, front=front)
-    unreadable = {path for path in files_below(mounted.point) if not size_is_exact(path)}
+    for partition, lines in shown(name, front).items():
+        directory = mounted.path(partition) / "offset"
+        sizes = {offset: (directory / f"{offset}.json").stat().st_size for offset in lines}
+        assert sizes == {offset: len(line) for offset, line in lines.items()}, partition
+    others = [path for path in files_below(mounted.point) if path.parent.name != "offset"]
+    unreadable = {path for path in others if not size_is_exact(path)}
     assert unreadable == damaged_segments(mounted, expectation(name))
 
 
@@ -113,10 +93,11 @@ def size_is_exact(path: Path) -> bool:
     status = path.stat()
     assert stat.S_ISREG(status.st_mode)
     try:
-        assert status.st_size == len(path.read_bytes()), path
+        content = path.read_bytes()
     except OSError as error:
         assert error.errno == errno.EIO
         return False
+    assert status.st_size == len(content), path
     return True
 
 
@@ -135,9 +116,24 @@ def test_the_size_of_every_file_is_exact_with_all_views(name: str, mounted_corpu
     mounted = mounted_corpus(name, options=("--views",))
     assert ".kfs" in os.listdir(mounted.point)
     paths = files_below(mounted.point)
-    assert {"offset", "segment", "meta", "value", "key", "raw"} <= {path.parent.name for path in paths}
+    assert {"offset", "segment", "meta", "value", "key", "raw", ".kfs"} <= {path.parent.name for path in paths}
     for path in paths:
         assert size_is_exact(path)
+
+
+@pytest.mark.parametrize("name", ["c_clean", "g_running"])
+def test_what_is_deleted_but_still_on_the_disk_lies_below_deleted(
+    name: str, mounted_corpus: MountedCorpus, expectation: Expect
+) -> None:
+    mounted = mounted_corpus(name)
+    deleted = expectation(name).deleted
+    assert deleted
+    assert {str(path.relative_to(mounted.point)) for path in mounted.path(".kfs/deleted").glob("*/*")} == set(deleted)
+    for partition, records in deleted.items():
+        lines = mounted.lines(partition)
+        assert list(lines) == sorted(records), partition
+        for offset, line in lines.items():
+            assert_is_line_of(line, records[offset])
 
 
 @pytest.mark.parametrize("name", corpus_names())
