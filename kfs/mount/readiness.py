@@ -27,11 +27,12 @@ class Probe:
 
     def __init__(self, mountpoint: str) -> None:
         server = os.getpid()
+        before = os.stat(mountpoint).st_dev  # here: the process may first run when the mount is there already
         self._reading, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                if _answers(mountpoint, server):
+                if _answers(mountpoint, before, server):
                     os.write(writing, b"!")
             finally:
                 os._exit(0)
@@ -58,9 +59,8 @@ class Probe:
             act()
 
 
-def _answers(mountpoint: str, server: int) -> bool:
-    """Return True once the mount answers, False when the server is gone or has given up."""
-    before = os.stat(mountpoint).st_dev
+def _answers(mountpoint: str, before: int, server: int) -> bool:
+    """Return True once the mount answers: on another device than ``before``; False when the server is gone."""
     with open("/proc/self/mountinfo", "rb") as table:
         changes = select.poll()
         # The kernel reports a change of the mount table as an error condition on this file.
