@@ -30,6 +30,9 @@ READY_TIMEOUT: Final = 30.0
 #: How long to wait for the lock on the mount point, which an unmount holds while it looks around.
 _LOCK_TIMEOUT: Final = 1.0
 
+#: What the kernel answers for a mount whose daemon is gone, the second where it was cut off in the middle of a request.
+_DEAD: Final = (errno.ENOTCONN, errno.ECONNABORTED)
+
 _FUSE_CONFIGURATION: Final = Path("/etc/fuse.conf")
 
 
@@ -134,7 +137,7 @@ def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
     except NotADirectoryError:
         raise MountFailed(f"{point}: not a directory") from None
     except OSError as error:
-        if error.errno == errno.ENOTCONN and mounted is not None and mounted.is_ours:
+        if error.errno in _DEAD and mounted is not None and mounted.is_ours:
             raise MountFailed(
                 f"{point}: a daemon died here and left its mount behind; to take it away: kfs umount {point}"
             ) from None
