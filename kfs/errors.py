@@ -39,6 +39,8 @@ class CorruptData(KfsError):
         self.reason = reason
         self.position = position
         self.file = file
+        #: Whether it stands among the problems of its log, and so was logged: once is enough.
+        self.reported = False
 
     def __str__(self) -> str:
         where = self.file if self.file is not None else "<bytes>"
@@ -46,7 +48,9 @@ class CorruptData(KfsError):
 
     def located(self, file: str, base: int = 0) -> CorruptData:
         """Return the same error placed in ``file``, its position moved up by ``base`` bytes."""
-        return type(self)(self.reason, self.position + base, file)
+        error = type(self)(self.reason, self.position + base, file)
+        error.reported = self.reported
+        return error
 
 
 class LimitExceeded(CorruptData):

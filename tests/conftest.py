@@ -18,6 +18,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         need_fuse()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_directory_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what kfs keeps between mounts out of the user's own cache directory, in every process that a test starts."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> CorpusStore:
     """The corpora of this run, shared by the processes of pytest-xdist, whose own directories lie side by side."""

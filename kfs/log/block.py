@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import BatchHeader
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.layout import MAX_INT64
@@ -40,7 +40,7 @@ class Block:
 
     @property
     def is_trimmed(self) -> bool:
-        """Whether some of the batch's records aren't records of this block."""
+        """Whether some of the batch's records aren't records of this block, as far as its header tells."""
         return self.after >= self.header.base_offset or self.before <= self.header.last_offset
 
     @property
@@ -64,7 +64,7 @@ class Block:
         except CorruptData as error:
             inside = f" (at {error.position} in the batch)" if error.position else ""
             raise type(error)(error.reason + inside, self.header.position, self.file) from None
-        if not self.is_trimmed:
+        if not self.is_trimmed and self.header.record_count != UNKNOWN_COUNT:
             return columns
         start = bisect_right(columns.offsets, self.after)
         return columns.slice(start, max(start, bisect_left(columns.offsets, self.before)))

@@ -23,7 +23,9 @@ class Problem:
 
     def error(self) -> CorruptData:
         """Return the problem as the error that a reader of those bytes gets."""
-        return CorruptData(self.reason, self.position, self.file)
+        error = CorruptData(self.reason, self.position, self.file)
+        error.reported = True
+        return error
 
 
 class Problems:

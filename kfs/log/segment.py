@@ -5,13 +5,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
+from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.open_files import FileChanged, OpenFile
-from kfs.log.problem import Problems
+from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
@@ -127,7 +129,15 @@ class Segment:
                 continue
             if pending is not None and offset < header.base_offset and header.record_count != UNKNOWN_COUNT:
                 raise pending.problem.error()
-            loaded = self.load(item)
+            try:
+                loaded = self.load(item)
+            except CorruptData as error:
+                if header.record_count != UNKNOWN_COUNT:
+                    raise
+                # Where a wrapper begins is known only inside: a later one may hold the offset yet.
+                problem = Problem(item.file, item.position, header.size, error.reason)
+                pending = Damage(problem, item.after, header.last_offset)
+                continue
             if pending is not None and offset < loaded.first_offset:
                 raise pending.problem.error()
             if loaded.last_offset >= offset:
@@ -153,7 +163,8 @@ class Segment:
     def _next_offset(self, block: Block) -> int:
         header = block.header
         if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
-            return self.load(block).last_offset + 1
+            with suppress(CorruptData):  # reported
+                return self.load(block).last_offset + 1
         return min(header.last_offset + 1, block.before)
 
     def position_before(self, offset: int) -> tuple[int, int | None]:

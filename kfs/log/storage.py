@@ -91,10 +91,13 @@ class Storage:
             columns = block.decode(self.decoder, self.max_batch_bytes)
         except CorruptData as error:
             report(Problem(block.file, block.position, block.header.size, error.reason))
+            error.reported = True
             raise
-        for index, fault in columns.faults.items():
-            reason = f"offset {columns.offsets[index]}: {fault.reason}"
-            report(Problem(block.file, block.position, block.header.size, reason))
+        if columns.faults:
+            reasons = [f"offset {columns.offsets[index]}: {fault.reason}" for index, fault in columns.faults.items()]
+            report(Problem(block.file, block.position, block.header.size, "; ".join(reasons)))
+            for fault in columns.faults.values():
+                fault.reported = True
         return LoadedBlock(block.header, columns, block.file)
 
     def close(self) -> None:

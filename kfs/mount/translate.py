@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 
-from kfs.errors import KfsError
+from kfs.errors import CorruptData, KfsError
 
 logger = logging.getLogger("kfs.mount")
 
@@ -13,9 +13,9 @@ logger = logging.getLogger("kfs.mount")
 class Translator:
     """Turns exceptions into errnos and writes down those that somebody should look at.
 
-    A KfsError knows its errno; only those that mean EIO are logged, one line each, and once where
-    the kernel asks again at once (it repeats a failed read-ahead page by page). Anything else is a
-    mistake of ours: EIO, and a traceback in the log.
+    A KfsError knows its errno; only those that mean EIO are logged, unless that was done where the
+    damage was found: one line each, and once where the kernel asks again at once (it repeats a failed
+    read-ahead page by page). Anything else is a mistake of ours: EIO, and a traceback in the log.
     """
 
     __slots__ = ("_last",)
@@ -28,7 +28,7 @@ class Translator:
         if not isinstance(error, KfsError):
             logger.error("%s %s: %r", operation, _shown(path), error, exc_info=error)
             return errno.EIO
-        if error.errno == errno.EIO:
+        if error.errno == errno.EIO and not (isinstance(error, CorruptData) and error.reported):
             line = f"{operation} {_shown(path)}: {error}"
             if line != self._last:
                 self._last = line

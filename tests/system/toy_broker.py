@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +57,20 @@ class ToyPartition:
         for suffix in (".log", ".index", ".timeindex"):
             self.file(self.next_offset, suffix).touch()
 
-    def append(self, records: Sequence[Record], codec: Codec = Codec.NONE) -> None:
-        """Append one batch to the active segment, and an entry for it to each index."""
+    def append(
+        self, records: Sequence[Record], codec: Codec = Codec.NONE, *, halfway: Callable[[], None] = lambda: None
+    ) -> None:
+        """Append one batch to the active segment, and an entry for it to each index.
+
+        ``halfway`` is called when half of the batch is written.
+        """
         base = self.bases[-1]
         position = self.active.stat().st_size
         batch = encode_batch(records, codec=codec)
         last = records[-1].offset - base
-        _append(self.active, batch)
+        _append(self.active, batch[: len(batch) // 2])
+        halfway()
+        _append(self.active, batch[len(batch) // 2 :])
         if position:
             _append(self.file(base, ".index"), _OFFSET_ENTRY.pack(last, position))
         _append(self.file(base, ".timeindex"), _TIME_ENTRY.pack(records[-1].timestamp, last))

@@ -1,0 +1,177 @@
+"""Ways to damage the bytes of a segment, and what of it is then still as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from kfs.format.layout import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
+from kfs.format.record import Record
+from tests.logs import Batch
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a damaged segment, and the batch that they were; None for what was put there.
+
+    The offset and, in v2, the leader epoch lie outside of the CRC: a batch is ``intact`` if its records, size and
+    offset are there, whatever stands before them, and ``moved`` if only its offset isn't.
+    """
+
+    data: bytes
+    was: Batch | None
+
+    @property
+    def is_intact(self) -> bool:
+        return self._is_whole and self.data[: self._covered].endswith(self._overhead)
+
+    @property
+    def is_moved(self) -> bool:
+        return self._is_whole and not self.is_intact
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the bytes that matter are there, and the size before them is right."""
+        if self.was is None or self._covered < 0:
+            return False
+        return self.data[: self._covered].endswith(self._overhead[8:]) or self._covered < len(self._overhead)
+
+    @property
+    def _covered(self) -> int:
+        """Where the bytes begin from which on everything matters; -1 where they are not there any more."""
+        assert self.was is not None
+        at = self.data.find(self.was.data[_start(self.was) :])
+        return at if at < 0 else at - (_start(self.was) - LOG_OVERHEAD)
+
+    @property
+    def _overhead(self) -> bytes:
+        assert self.was is not None
+        return self.was.data[:LOG_OVERHEAD]
+
+
+def _start(batch: Batch) -> int:
+    return MAGIC_OFFSET if batch.data[MAGIC_OFFSET] == MAGIC_V2 else LOG_OVERHEAD
+
+
+Parts = list[Part]
+Damage = Callable[[Parts], Parts]
+
+
+def parts_of(content: Iterable[Batch]) -> Parts:
+    return [Part(one.data, one) for one in content]
+
+
+def joined_parts(parts: Iterable[Part]) -> bytes:
+    return b"".join(part.data for part in parts)
+
+
+def written(content: Iterable[Batch]) -> dict[int, Record]:
+    return {record.offset: record for one in content for record in one.records}
+
+
+def intact_records(parts: Sequence[Part]) -> dict[int, Record]:
+    """Return the records of the batches that are as they were."""
+    return written(part.was for part in parts if part.was is not None and part.is_intact)
+
+
+def _changed(parts: Parts, index: int, change: Callable[[bytes], bytes]) -> Parts:
+    index %= len(parts)
+    return [*parts[:index], replace(parts[index], data=change(parts[index].data)), *parts[index + 1 :]]
+
+
+def _flip(index: int, position: int, mask: int) -> Damage:
+    def change(data: bytes) -> bytes:
+        at = position % len(data) if data else 0
+        return data[:at] + bytes(byte ^ mask for byte in data[at : at + 1]) + data[at + 1 :]
+
+    return lambda parts: _changed(parts, index, change)
+
+
+def _zero(index: int, position: int, length: int) -> Damage:
+    def change(data: bytes) -> bytes:
+        at = position % len(data) if data else 0
+        return data[:at] + bytes(len(data[at : at + length])) + data[at + length :]
+
+    return lambda parts: _changed(parts, index, change)
+
+
+def _insert_inside(index: int, position: int, garbage: bytes) -> Damage:
+    def change(data: bytes) -> bytes:
+        at = position % len(data) if data else 0
+        return data[:at] + garbage + data[at:]
+
+    return lambda parts: _changed(parts, index, change)
+
+
+def _take_away(index: int, position: int, length: int) -> Damage:
+    def change(data: bytes) -> bytes:
+        at = position % len(data) if data else 0
+        return data[:at] + data[at + length :]
+
+    return lambda parts: _changed(parts, index, change)
+
+
+def _insert(index: int, garbage: bytes) -> Damage:
+    return lambda parts: [*parts[: index % (len(parts) + 1)], Part(garbage, None), *parts[index % (len(parts) + 1) :]]
+
+
+def _cut(index: int, position: int) -> Damage:
+    def apply(parts: Parts) -> Parts:
+        at = index % len(parts)
+        return [*parts[:at], replace(parts[at], data=parts[at].data[: position % (len(parts[at].data) + 1)])]
+
+    return apply
+
+
+def _drop(index: int) -> Damage:
+    return lambda parts: parts[: index % len(parts)] + parts[index % len(parts) + 1 :]
+
+
+def _repeat(index: int, to: int) -> Damage:
+    def apply(parts: Parts) -> Parts:
+        copy, at = parts[index % len(parts)], to % (len(parts) + 1)
+        return [*parts[:at], copy, *parts[at:]]
+
+    return apply
+
+
+def _swap(index: int, other: int) -> Damage:
+    def apply(parts: Parts) -> Parts:
+        one, two = index % len(parts), other % len(parts)
+        swapped = list(parts)
+        swapped[one], swapped[two] = parts[two], parts[one]
+        return swapped
+
+    return apply
+
+
+_indexes = st.integers(0, 40)
+# The header is where it hurts.
+_positions = st.integers(0, 70) | st.integers(0, 2000)
+_masks = st.integers(0, 7).map(lambda bit: 1 << bit) | st.integers(1, 255)
+_garbage = st.binary(min_size=1, max_size=80) | st.integers(1, 200).map(bytes)
+
+#: Leaves what it doesn't touch in its place and order.
+local_damage: st.SearchStrategy[Damage] = st.one_of(
+    st.builds(_flip, _indexes, _positions, _masks),
+    st.builds(_zero, _indexes, _positions, st.integers(1, 100)),
+    st.builds(_insert_inside, _indexes, _positions, _garbage),
+    st.builds(_take_away, _indexes, _positions, st.integers(1, 100)),
+    st.builds(_insert, _indexes, _garbage),
+    st.builds(_cut, _indexes, _positions),
+    st.builds(_drop, _indexes),
+)
+#: Batches that stand twice, or where they don't belong.
+disorder: st.SearchStrategy[Damage] = st.one_of(
+    st.builds(_repeat, _indexes, _indexes), st.builds(_swap, _indexes, _indexes)
+)
+
+
+def damaged(content: Iterable[Batch], damages: Iterable[Damage]) -> Parts:
+    """Return the parts of a segment after all that was done to it."""
+    parts = parts_of(content)
+    for damage in damages:
+        if parts:
+            parts = damage(parts)
+    return parts

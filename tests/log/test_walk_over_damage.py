@@ -1,0 +1,166 @@
+"""Damage of any kind: what it doesn't touch is still there, nothing is invented, and nothing else goes wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from random import Random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
+from kfs.format.record import Record
+from kfs.log.block import Block
+from kfs.log.log import Log, OffsetRange
+from tests.log.damages import Damage, Parts, damaged, disorder, intact_records, joined_parts, local_damage, written
+from tests.log.some_logs import some_batches
+from tests.logs import Batch, batch, dense, find_record, log_name, open_log, record, records_in, write_log, write_segment
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+BASE = 1000
+
+
+@contextmanager
+def log_of(
+    parts: Parts, content: Sequence[Batch], *, closed: bool, with_indexes: bool = False
+) -> Iterator[Log]:
+    """Write what became of ``content``, a segment behind it if it is ``closed``, and the indexes that it had before."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "t-0"
+        if with_indexes:
+            write_segment(directory, BASE, content, interval=0)
+        write_log(directory, BASE, joined_parts(parts))
+        if closed:
+            write_log(directory, end_of(content), batch([record(end_of(content))]).data)
+        yield open_log(directory)
+
+
+def end_of(content: Sequence[Batch]) -> int:
+    return content[-1].last_offset + 1
+
+
+def found_in(log: Log, content: Sequence[Batch]) -> list[Record]:
+    """Return what is found of the damaged segment."""
+    return [one for one in records_in(log) if one.offset < end_of(content)]
+
+
+damages = st.lists(local_damage, min_size=1, max_size=3)
+contents = some_batches(BASE)
+
+
+@settings(max_examples=200)
+@given(content=contents, done=damages, closed=st.booleans())
+def test_what_damage_does_not_touch_is_found_and_nothing_else(
+    content: list[Batch], done: list[Damage], closed: bool
+) -> None:
+    parts = damaged(content, done)
+    assume(not any(part.is_moved for part in parts))
+    expected = intact_records(parts)
+    with log_of(parts, content, closed=closed) as log:
+        found = {one.offset: one for one in found_in(log, content)}
+        assert expected.items() <= found.items()
+        # A codec may store what it can't compress as it is: then messages in a broken wrapper can be found.
+        assert found.items() <= written(content).items()
+
+
+@settings(max_examples=150)
+@given(content=contents, done=st.lists(local_damage | disorder, min_size=1, max_size=4), closed=st.booleans())
+def test_nothing_is_invented_and_no_offset_comes_twice(content: list[Batch], done: list[Damage], closed: bool) -> None:
+    parts = damaged(content, done)
+    originals = written(content)
+    moved = {one.value for part in parts if part.is_moved and part.was is not None for one in part.was.records}
+    with log_of(parts, content, closed=closed) as log:
+        found = found_in(log, content)
+        offsets = [one.offset for one in found]
+        assert offsets == sorted(set(offsets))
+        for one in found:
+            assert one == originals.get(one.offset) or one.value in moved
+
+
+@settings(max_examples=100)
+@given(content=contents, source=st.integers(0, 40), to=st.integers(0, 40), closed=st.booleans())
+def test_batches_that_stand_twice_hide_nothing(content: list[Batch], source: int, to: int, closed: bool) -> None:
+    index, at = source % len(content), to % (len(content) + 1)
+    repeated = [*content[:at], content[index], *content[at:]]
+    with log_of(damaged(repeated, []), content, closed=closed) as log:
+        assert found_in(log, content) == list(written(content).values())
+
+
+@settings(max_examples=150)
+@given(
+    content=contents,
+    done=damages,
+    closed=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
+def test_looking_up_an_offset_finds_what_walking_finds(
+    content: list[Batch], done: list[Damage], closed: bool, order: Random
+) -> None:
+    parts = damaged(content, done)
+    with log_of(parts, content, closed=closed, with_indexes=True) as indexed, log_of(parts, content, closed=closed) as plain:
+        walked = {one.offset: one for one in records_in(plain)}
+        offsets = list(range(BASE - 1, content[-1].last_offset + 3))
+        order.shuffle(offsets)
+        for log in (plain, indexed):
+            for offset in offsets:
+                found = find_record(log, offset)
+                if offset in walked:
+                    assert found == walked[offset]
+                else:
+                    assert found is None or found is CorruptData
+
+
+@settings(max_examples=150)
+@given(
+    content=contents,
+    done=damages,
+    closed=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
+def test_walking_from_any_offset_finds_the_rest(
+    content: list[Batch], done: list[Damage], closed: bool, order: Random
+) -> None:
+    parts = damaged(content, done)
+    with log_of(parts, content, closed=closed, with_indexes=True) as log, log_of(parts, content, closed=closed) as plain:
+        whole = records_in(plain)
+        starts = list(range(BASE, content[-1].last_offset + 2))
+        for start in order.sample(starts, min(5, len(starts))):
+            assert records_in(log, start) == [one for one in whole if one.offset >= start]
+
+
+@settings(max_examples=100)
+@given(content=contents, done=st.lists(local_damage | disorder, min_size=1, max_size=3), closed=st.booleans())
+def test_blocks_and_damage_cover_the_file_without_gap_or_overlap(
+    content: list[Batch], done: list[Damage], closed: bool
+) -> None:
+    with log_of(damaged(content, done), content, closed=closed) as log:
+        segment = log.segments[0]
+        position = 0
+        for item in segment.walk():
+            assert item.position == position
+            assert item.end > position
+            position = item.end
+        end, next_offset = segment.tail()
+        assert position == end <= segment.file().size()
+        assert next_offset >= BASE
+        assert closed <= (end == segment.file().size())
+
+
+@settings(max_examples=60)
+@given(content=contents, done=damages, closed=st.booleans())
+def test_everything_that_is_lost_is_a_problem(content: list[Batch], done: list[Damage], closed: bool) -> None:
+    parts = damaged(content, done)
+    with log_of(parts, content, closed=closed) as log:
+        walked = list(log.walk(OffsetRange(0, MAX_INT64)))
+        places = {(problem.position, problem.size) for problem in log.problems}
+        damaged_places = {(item.position, item.end - item.position) for _, item in walked if not isinstance(item, Block)}
+        assert damaged_places <= places
+        for problem in log.problems:
+            assert problem.file.endswith(log_name(BASE))
+            assert problem.reason
