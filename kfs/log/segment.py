@@ -40,6 +40,7 @@ class Segment:
         self.problems = problems
         self.is_stale = False
         self._largest_size = 0
+        self._closed_since_ns: int | None = None
         self._mark_offsets = array("q", [files.base_offset])
         self._mark_positions = array("q", [0])
         self.indexes = SegmentIndexes(self)
@@ -59,14 +60,21 @@ class Segment:
         """Return the ``.log``, open.
 
         Raises:
-            FileChanged: it is gone, replaced, or shorter than it was.
+            FileChanged: it is gone, replaced, or shorter than it was; or closed, and written to.
         """
         file = self.storage.files.open(self.files.log.path, self.files.log.inode)
-        size = file.size()
-        if size < self._largest_size:
+        status = file.status()
+        if status.st_size < self._largest_size:
             self.is_stale = True
-            raise FileChanged(f"file was cut from {self._largest_size} to {size} bytes", size, file.path)
-        self._largest_size = size
+            reason = f"file was cut from {self._largest_size} to {status.st_size} bytes"
+            raise FileChanged(reason, status.st_size, file.path)
+        self._largest_size = status.st_size
+        written_ns = None if self.is_last else status.st_mtime_ns
+        if written_ns != self._closed_since_ns:
+            if written_ns is not None and self._closed_since_ns is not None:
+                self.is_stale = True
+                raise FileChanged("file was written to although the segment is closed", 0, file.path)
+            self._closed_since_ns = written_ns
         return file
 
     def walk(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:

@@ -61,7 +61,7 @@ class KafkaTree(Tree):
         if view in (View.VALUE, View.KEY):
             return FieldFile(partition, offset, view)
         if view is View.SEGMENT:
-            return SegmentFile(partition, segment)
+            return SegmentFile.of(partition, segment)
         _, loaded, index = partition.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"

@@ -6,9 +6,11 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData, NotFound
+from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
@@ -198,22 +200,29 @@ class PartitionView:
     # -- text
 
     def segment_text(self, segment: Segment) -> SegmentText:
-        """Return the lines of a segment's records."""
-        return self.text_of(segment, "records", self._lines_of)
+        """Return the lines of the records of a segment that are shown now.
 
-    def text_of(self, segment: Segment, kind: str, render: Render) -> SegmentText:
-        """Return what ``render`` makes of a segment's blocks; ``kind`` names the rendering."""
+        It stays what it is when the range moves on: who has the file open reads it to its end.
+        """
+        return self.text_of(segment, "records", partial(self._lines_of, self._shown_of(segment)))
+
+    def _shown_of(self, segment: Segment) -> OffsetRange:
+        """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
         offsets = self.offsets
-        end: int | None = None  # the end of an active segment moves, and what was rendered stays as it is
+        end = MAX_INT64
         if segment.next_base_offset is not None:
             end = min(offsets.end, segment.next_base_offset)
         elif self.log.until_high_watermark:
             end = offsets.end
-        shown = (max(offsets.start, segment.base_offset), end)
+        return OffsetRange(max(offsets.start, segment.base_offset), end)
+
+    def text_of(self, segment: Segment, kind: str, render: Render) -> SegmentText:
+        """Return what ``render`` makes of a segment's blocks; ``kind`` names the rendering."""
+        shown = self._shown_of(segment)
         lasting_key = self._lasting_key(segment, kind, shown)
         return SegmentText(segment, (self.path, kind, segment.slot, shown), render, self.context.text, lasting_key)
 
-    def _lasting_key(self, segment: Segment, kind: str, shown: tuple[int, int | None]) -> str:
+    def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:
         """Everything that the table of a segment's text depends on, its version aside."""
         try:
             status = segment.file().status()
@@ -238,8 +247,7 @@ class PartitionView:
             and (segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end))
         ]
 
-    def _lines_of(self, segment: Segment, item: Block | Damage) -> Piece:
-        offsets = self.offsets
+    def _lines_of(self, offsets: OffsetRange, segment: Segment, item: Block | Damage) -> Piece:
         if isinstance(item, Damage):
             reaches = max(item.claimed_last, item.after + 1) >= offsets.start
             if item.loses_records and reaches and item.after < offsets.end:

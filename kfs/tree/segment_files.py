@@ -19,7 +19,7 @@ from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
-from kfs.tree.text import LogText, Piece
+from kfs.tree.text import LogText, Piece, SegmentText
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,12 @@ class SegmentFile(CostlyFile):
 
     partition: PartitionView
     segment: Segment
+    text: SegmentText
+
+    @classmethod
+    def of(cls, partition: PartitionView, segment: Segment) -> SegmentFile:
+        """Return the file with what is shown of the segment now."""
+        return cls(partition, segment, partition.segment_text(segment))
 
     def identity(self) -> tuple[int, int]:
         owner, _ = self.partition.owner(self.segment)
@@ -37,12 +43,12 @@ class SegmentFile(CostlyFile):
     def attributes(self) -> Attributes:
         node_id, mode = self.identity()
         owner, mtime_ns = self.partition.owner(self.segment)
-        size = self.partition.segment_text(self.segment).size
+        size = self.text.size
         lifetime = self.partition.lifetime(self.segment)
         return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
     def read(self, offset: int, size: int) -> bytes:
-        return self.partition.segment_text(self.segment).read(offset, size)
+        return self.text.read(offset, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +88,13 @@ class SegmentDirectory(Directory):
         base_offset = _parse_base(name)
         for segment in self.partition.shown_segments():
             if segment.base_offset == base_offset:
-                return SegmentFile(self.partition, segment)
+                return SegmentFile.of(self.partition, segment)
         raise NotFound(f"no segment {name!r}")
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         for segment in self.partition.shown_segments():
             if segment.base_offset >= cookie:
-                file = SegmentFile(self.partition, segment)
+                file = SegmentFile.of(self.partition, segment)
                 name = segment_name(segment.base_offset)
                 yield entry_of(name, segment.base_offset + 1, file, with_attributes=with_attributes)
 

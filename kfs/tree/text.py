@@ -17,6 +17,7 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.log.block import Block, Damage
+from kfs.log.log import OffsetRange
 from kfs.tree.table_store import TableStore
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, TextTable
 
@@ -57,7 +58,7 @@ class Piece:
 
 Render = Callable[["Segment", Block | Damage], Piece]
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
-TextKey = tuple[str, str, int, tuple[int, int | None]]
+TextKey = tuple[str, str, int, OffsetRange]
 
 
 class TextCache:
