@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from benchmarks.served import ServedMount, Usage, served
 from benchmarks.tables import aligned
 from benchmarks.tasks import TASKS, Chosen, Task, choose, list_all
 from kfs.format.codecs import Codec
+from kfs.mount import is_mounted
 
 _DEFAULT: Final = "default"
 _PLAIN: Final = "plain"
@@ -56,21 +58,27 @@ class Measurement:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure as the command line says, and print the results."""
-    options = _parse(arguments)
+    options = parse(arguments)
     if options.cpus is not None:
         os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
-    with _scratch(options.directory) as scratch:
-        measurements = [
-            *_measure_topics(scratch, options.records, options.reads, options.repeat),
-            *_measure_listing(scratch, options.listed),
-        ]
+    measurements = measure(options)
     if options.json:
         print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
     else:
-        print("\n".join(_report(measurements, options)))
+        print("\n".join([_machine(), "", *report(measurements, options)]))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def measure(options: argparse.Namespace) -> list[Measurement]:
+    """Make the logs, run every task, clean up."""
+    with _scratch(options.directory) as scratch:
+        return [
+            *_measure_topics(scratch, options.records, options.reads, options.repeat),
+            *_measure_listing(scratch, options.listed),
+        ]
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; ``arguments`` are those of the process unless given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mount", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--records", type=int, default=100_000, help="how many records a topic has")
     parser.add_argument("--reads", type=int, default=20_000, help="how many of them are read at random")
@@ -88,7 +96,8 @@ def _scratch(parent: str | None) -> Iterator[Path]:
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch)
+        if not is_mounted(scratch / "mnt"):
+            shutil.rmtree(scratch)
 
 
 # --- tasks on records -------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ def _measure_listing(scratch: Path, records: int) -> Iterator[Measurement]:
             used = mount.usage().since(before)
             yield Measurement(
                 topic.name,
-                "ls -f | wc -l",
+                "ls -f",
                 variant,
                 seconds,
                 lines,
@@ -176,7 +185,16 @@ def _measure_listing(scratch: Path, records: int) -> Iterator[Measurement]:
 # --- the results ------------------------------------------------------------------------------------------------------
 
 
-def _report(measurements: Sequence[Measurement], options: argparse.Namespace) -> Iterator[str]:
+def _machine() -> str:
+    """Say what this was measured on."""
+    cpu_info = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(": ")[2] for line in cpu_info if line.startswith("model name")), platform.machine())
+    cpus = len(os.sched_getaffinity(0))
+    return f"{cpus} CPUs ({model}), Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def report(measurements: Sequence[Measurement], options: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of the tables: of every task the best repetition of each variant."""
     best: dict[tuple[str, str], dict[str, Measurement]] = {}
     for each in measurements:
         variants = best.setdefault((each.topic, each.task), {})
@@ -186,7 +204,7 @@ def _report(measurements: Sequence[Measurement], options: argparse.Namespace) ->
     for topic in topics:
         if topic == "large":
             yield f"a directory of {options.listed} records, listed once"
-            yield from aligned(_LISTING_HEAD, [_listing_row(each) for each in best[topic, "ls -f | wc -l"].values()])
+            yield from aligned(_LISTING_HEAD, [_listing_row(each) for each in best[topic, "ls -f"].values()])
         else:
             yield f"{topic}: {options.records} records, {options.reads} of them at random, best of {options.repeat}"
             yield from aligned(_TASK_HEAD, [_task_row(best[topic, task.name]) for task in TASKS])

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kfs.mount import unmount
+from kfs.errors import MountFailed
+from kfs.mount import is_mounted, unmount
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_UNMOUNT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,15 @@ class Usage:
 class ServedMount:
     """A ``kfs mount --foreground`` in a process of its own."""
 
-    def __init__(self, log_dir: Path, mountpoint: Path, front: str) -> None:
-        """Mount, and return when the mount answers."""
+    def __init__(self, log_dir: Path, mountpoint: Path, front: str, cache: Path) -> None:
+        """Mount, and return when the mount answers; what kfs keeps from mount to mount is in ``cache``."""
         self.mountpoint = mountpoint
         command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
         self._process = subprocess.Popen(
-            [*command, "--front", front, str(log_dir), str(mountpoint)], stdout=subprocess.PIPE, text=True
+            [*command, "--front", front, str(log_dir), str(mountpoint)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         )
         assert self._process.stdout is not None
         if not self._process.stdout.readline().endswith(": mounted\n"):
@@ -62,17 +69,27 @@ class ServedMount:
         raise KeyError(name)
 
     def close(self) -> None:
-        """Unmount, and wait for the process."""
-        unmount(self.mountpoint)
+        """Unmount, and wait for the process; raise :class:`MountFailed` where the mount stays in use."""
+        deadline = time.monotonic() + _UNMOUNT_SECONDS
+        while is_mounted(self.mountpoint):
+            try:
+                unmount(self.mountpoint)
+            except MountFailed:
+                if is_mounted(self.mountpoint) and time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+        # It has ended, unless a mount namespace that was made meanwhile has a copy of the mount.
+        self._process.terminate()
         self._process.wait()
 
 
 @contextmanager
 def served(log_dir: Path, mountpoint: Path, front: str) -> Iterator[ServedMount]:
-    """Mount for the length of a block."""
+    """Mount for the length of a block, with nothing kept from earlier mounts."""
     mountpoint.mkdir(exist_ok=True)
-    mount = ServedMount(log_dir, mountpoint, front)
-    try:
-        yield mount
-    finally:
-        mount.close()
+    with tempfile.TemporaryDirectory() as cache:
+        mount = ServedMount(log_dir, mountpoint, front, Path(cache))
+        try:
+            yield mount
+        finally:
+            mount.close()

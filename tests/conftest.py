@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.corpus import CorpusStore
 from tests.requirements import need_fuse
+
+# How long an example takes says more about the machine than about kfs.
+settings.register_profile("kfs", deadline=None)
+settings.load_profile("kfs")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -65,9 +66,7 @@ def records(first: int, last: int) -> list[Record]:
     return [record(offset) for offset in range(first, last + 1)]
 
 
-def batch(
-    content: Sequence[Record], *, magic: int = MAGIC_V2, codec: Codec = Codec.NONE, **options: Any
-) -> Batch:
+def batch(content: Sequence[Record], *, magic: int = MAGIC_V2, codec: Codec = Codec.NONE, **options: Any) -> Batch:
     """Encode records as one batch (v2), or one wrapper or message (v0, v1)."""
     if magic == MAGIC_V2:
         return Batch(encode_batch(content, codec=codec, **options), tuple(content))
@@ -78,9 +77,7 @@ def batch(
 def as_read(content: Iterable[Record], magic: int) -> tuple[Record, ...]:
     """Return records as that format keeps them."""
     if magic == MAGIC_V0:
-        return tuple(
-            replace(one, timestamp=NO_TIMESTAMP, timestamp_type=TimestampType.NO_TIMESTAMP) for one in content
-        )
+        return tuple(replace(one, timestamp=NO_TIMESTAMP, timestamp_type=TimestampType.NO_TIMESTAMP) for one in content)
     return tuple(content)
 
 
@@ -187,6 +184,33 @@ def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.partition_view._RANGE_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.context.LIVE", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A ``pread`` that kfs made."""
+
+    path: str
+    position: int
+    length: int
+
+
+def watch_reads(monkeypatch: pytest.MonkeyPatch) -> list[Read]:
+    """Return a list that every read from now on is added to."""
+    reads: list[Read] = []
+    pread = os.pread
+
+    def watched(fd: int, length: int, position: int) -> bytes:
+        reads.append(Read(os.readlink(f"/proc/self/fd/{fd}"), position, length))
+        return pread(fd, length, position)
+
+    monkeypatch.setattr(os, "pread", watched)
+    return reads
+
+
+def bytes_read(reads: Iterable[Read], suffix: str = ".log") -> int:
+    """Return how much was asked for of the files of a kind."""
+    return sum(read.length for read in reads if read.path.endswith(suffix))
 
 
 # --- what is in there -----------------------------------------------------------------------------------------------

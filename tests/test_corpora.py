@@ -15,7 +15,6 @@ import pytest
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.record import Record
-from kfs.log.directory_name import DirectoryKind, parse_directory_name
 from kfs.render.record_json import parse_line
 from kfs.tree.context import OnDamage, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -48,7 +47,7 @@ def source_directory(name: str, corpus: CorpusPath) -> Path:
 
 @lru_cache
 def messages_by_directory(oracle: Path) -> dict[str, Records]:
-    """Return the messages (control records aside) of each partition directory: the first in log order of each offset."""
+    """Return the messages (control records aside) of each partition directory; of an offset twice the first."""
     found: dict[str, Records] = {}
     for expected in expected_records(oracle.parent, oracle.name):
         if not expected.is_control:
@@ -95,7 +94,8 @@ def partition_directories(tree: KafkaTree) -> Iterator[str]:
 
 def source_of(tree: KafkaTree, path: str) -> str:
     """Return the name of the directory that a partition in the tree shows."""
-    return os.path.basename(json.loads(content_of(tree, f"{path}/meta/log.json"))["directory"])
+    directory: str = json.loads(content_of(tree, f"{path}/meta/log.json"))["directory"]
+    return os.path.basename(directory)
 
 
 def log_start_offsets(data: Path) -> dict[str, int]:
@@ -390,7 +390,10 @@ def problems_of(tree: KafkaTree, path: str) -> list[dict[str, Any]]:
 def intact_records(corpus: CorpusPath, directory: str) -> Records:
     """Return the records of a damaged partition that damage didn't touch."""
     lost = {
-        offset for damage in damages(corpus(DAMAGED)) if damage.directory == directory for offset in damage.touched_offsets
+        offset
+        for damage in damages(corpus(DAMAGED))
+        if damage.directory == directory
+        for offset in damage.touched_offsets
     }
     before = messages_by_directory(corpus(DAMAGED) / "expected_before.jsonl").get(directory, {})
     return {offset: record for offset, record in before.items() if offset not in lost}

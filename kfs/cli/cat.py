@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import posixpath
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from kfs.cli.source import SourceOptions, source_options
-from kfs.errors import IsADirectory, NotFound
+from kfs.errors import CorruptData, IsADirectory, NotFound
 from kfs.tree.node import Directory, File, Node, Symlink, Tree
 
 _CHUNK: Final = 1024 * 1024
+_PAGE: Final = 4096
 _MOST_LINKS: Final = 8
 
 
@@ -27,14 +29,12 @@ def cat(log_dir: str, paths: tuple[str, ...], source: SourceOptions) -> None:
       kfs cat /var/lib/kafka/data launch_info/0/offset/368776.json
       kfs cat /var/lib/kafka/data launch_info/0/records.jsonl | jq .value
     """
-    tree = source.open([log_dir])
-    try:
-        for path in paths:
-            _print(_followed(tree, path), path)
-    except BrokenPipeError:
-        _leave_quietly()
-    finally:
-        tree.close()
+    with source.opened(log_dir) as tree:
+        try:
+            for path in paths:
+                _print(_followed(tree, path), path)
+        except BrokenPipeError:
+            _leave_quietly()
 
 
 def _followed(tree: Tree, path: str) -> Node:
@@ -51,15 +51,28 @@ def _print(node: Node, path: str) -> None:
     if isinstance(node, Directory):
         raise IsADirectory(f"{path} is a directory")
     assert isinstance(node, File)
-    out = sys.stdout.buffer
-    position, size = 0, node.attributes().size
+    try:
+        for data in _chunks(node):
+            sys.stdout.buffer.write(data)
+    finally:
+        sys.stdout.buffer.flush()
+
+
+def _chunks(file: File) -> Iterator[bytes]:
+    """Yield the bytes of a file; of a damaged one all that come before the page that can't be read, as on a mount."""
+    position, size, most = 0, file.attributes().size, _CHUNK
     while position < size:
-        data = node.read(position, min(_CHUNK, size - position))
+        try:
+            data = file.read(position, min(most, size - position))
+        except CorruptData:
+            if most == _PAGE:
+                raise
+            most = _PAGE
+            continue
         if not data:
-            break
-        out.write(data)
+            return
+        yield data
         position += len(data)
-    out.flush()
 
 
 def _leave_quietly() -> None:

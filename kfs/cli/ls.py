@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import click
 
+from kfs.cli.messages import shown
 from kfs.cli.source import SourceOptions, source_options
-from kfs.cli.stat import long_line, shown
+from kfs.cli.stat import long_line
+from kfs.errors import CorruptData, NotFound
 from kfs.tree.node import Directory, Node, Symlink
 
 
@@ -21,22 +23,28 @@ from kfs.tree.node import Directory, Node, Symlink
 )
 def ls(log_dir: str, path: str, source: SourceOptions, is_long: bool) -> None:
     """List PATH of the tree over LOG_DIR, without mounting it."""
-    tree = source.open([log_dir])
-    try:
+    with source.opened(log_dir) as tree:
         for line in _lines(path, tree.resolve(path), is_long):
             sys.stdout.write(line + "\n")
-    finally:
-        tree.close()
 
 
 def _lines(path: str, node: Node, is_long: bool) -> Iterator[str]:
     if not isinstance(node, Directory):
-        yield long_line(path, node) if is_long else shown(path)
+        yield long_line(shown(path), node) if is_long else shown(path)
         return
+    damage: CorruptData | None = None
     for entry in node.entries(with_attributes=is_long):
-        child = node.lookup(entry.name) if is_long else None
         name = shown(entry.name)
-        if child is None:
+        if not is_long:
             yield name
-        else:
+            continue
+        try:
+            child = node.lookup(entry.name)
             yield long_line(f"{name} -> {child.target()}" if isinstance(child, Symlink) else name, child)
+        except NotFound:  # gone since it was listed
+            continue
+        except CorruptData as error:  # said already; the others are listed all the same
+            damage = error
+            yield f"?????????? ? ? {'?':>12} {'?':<24} {name}"
+    if damage is not None:
+        raise damage

@@ -11,6 +11,7 @@ from kfs.cli.cat import cat
 from kfs.cli.completion import completion
 from kfs.cli.demo import demo
 from kfs.cli.ls import ls
+from kfs.cli.messages import messages
 from kfs.cli.mount import mount
 from kfs.cli.stat import stat
 from kfs.cli.umount import umount
@@ -28,7 +29,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except KfsError as error:
-            click.echo(f"kfs: {error}", err=True)
+            messages.say(str(error))
             ctx.exit(EXIT_FAILED)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 import click
 
+from kfs.cli.messages import messages
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
@@ -57,6 +60,16 @@ class SourceOptions:
         )
         options = TreeOptions(self.views, OnDamage(self.on_damage), rendered, TableStore(default_directory()))
         return KafkaTree(data_dir, options)
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[KafkaTree]:
+        """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
+        logging.getLogger("kfs").addHandler(messages)
+        tree = self.open([path])
+        try:
+            yield tree
+        finally:
+            tree.close()
 
 
 def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:

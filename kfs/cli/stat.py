@@ -18,11 +18,8 @@ from kfs.tree.node import Node
 @source_options
 def stat(log_dir: str, path: str, source: SourceOptions) -> None:
     """Show the size, times and owner of PATH of the tree over LOG_DIR, as JSON."""
-    tree = source.open([log_dir])
-    try:
+    with source.opened(log_dir) as tree:
         attributes = tree.resolve(path).attributes()
-    finally:
-        tree.close()
     fields = {
         "path": path,
         "mode": modes.filemode(attributes.mode),
@@ -40,8 +37,3 @@ def long_line(name: str, node: Node) -> str:
     attributes = node.attributes()
     time = iso_time(attributes.mtime_ns // 1_000_000) or "-"
     return f"{modes.filemode(attributes.mode)} {attributes.uid} {attributes.gid} {attributes.size:>12} {time} {name}"
-
-
-def shown(name: str) -> str:
-    """Return a name as a terminal may be shown it: what isn't printable is escaped."""
-    return name if name.isprintable() else name.encode("unicode_escape", "surrogateescape").decode("ascii")

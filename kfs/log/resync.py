@@ -35,22 +35,26 @@ def is_plausible(window: Window, bounds: SegmentBounds, position: int, seen: int
     return _plausible_header(window, bounds, position, seen) is not None
 
 
-def find_batch(window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int) -> int | None:
+def find_batch(
+    window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int, end: int | None = None
+) -> int | None:
     """Return where the next intact batch or message at or after ``position`` begins, or None.
 
     Its offsets must be ones that can follow ``seen`` in this segment, so the high half of its
-    offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes.
+    offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes;
+    it must end by ``end``, where that isn't the file's end.
     """
+    end = window.size if end is None else end
     patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
-    budget = max((window.size - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
-    while position + HEADER_SIZE_UP_TO_MAGIC <= window.size:
-        length = min(_SCAN_CHUNK, window.size - position)
+    budget = max((end - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
+    while position + HEADER_SIZE_UP_TO_MAGIC <= end:
+        length = min(_SCAN_CHUNK, end - position)
         chunk = window.file.read(position, length)
         if len(chunk) < HEADER_SIZE_UP_TO_MAGIC:
             return None
         for at in _candidates(patterns, chunk):
             header = _plausible_header(window, bounds, position + at, seen)
-            if header is None or header.size > min(limit, window.size - header.position):
+            if header is None or header.size > min(limit, end - header.position):
                 continue
             budget -= header.size
             if budget < 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 _NAME = re.compile(
@@ -64,7 +65,7 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     with os.scandir(directory) as entries:
         for entry in entries:
             match = _NAME.match(entry.name)
-            found = FoundFile(entry.path, entry.stat().st_ino if entry.is_symlink() else entry.inode())
+            found = FoundFile(entry.path, _inode(entry))
             if match is None or int(match["base"]) > _MAX_OFFSET:
                 result.others[entry.name] = found
                 continue
@@ -78,6 +79,14 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     plain = _apply_swaps(states, result, next_offset)
     _collect(plain, result)
     return result
+
+
+def _inode(entry: os.DirEntry[str]) -> int:
+    """The inode of the file; of a symlink its target's, and its own if it leads nowhere."""
+    if entry.is_symlink():
+        with suppress(OSError):
+            return entry.stat().st_ino
+    return entry.inode()
 
 
 def _apply_swaps(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
-from kfs.format.layout import MAGIC_V2
+from kfs.format.layout import MAGIC_V2, NO_TIMESTAMP
 from kfs.log.block import Block
 from kfs.log.time_index import TimestampOffset
 
@@ -24,18 +24,17 @@ def first_offset_at_or_after(segment: Segment, timestamp: int, start: int) -> in
     aren't monotone, so the records from there on are looked at one by one. Records that can't be
     read are passed over (they are reported); records without a timestamp are at no time.
     """
-    wanted = max(timestamp, 0)
     begin = start
-    entry = _entry_before(segment, wanted)
+    entry = _entry_before(segment, timestamp)
     if entry is not None and _is_true(segment, entry):
         begin = max(begin, entry.offset)
     for item in segment.walk_from(begin):
         if not isinstance(item, Block) or item.header.is_control:
             continue
-        if item.header.magic == MAGIC_V2 and item.header.max_timestamp < wanted:
+        if item.header.magic == MAGIC_V2 and item.header.max_timestamp < timestamp:
             continue
         with suppress(CorruptData):
-            found = _first_in(segment.load(item), wanted, start)
+            found = _first_in(segment.load(item), timestamp, start)
             if found is not None:
                 return found
     return None
@@ -74,6 +73,6 @@ def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
 def _first_in(loaded: LoadedBlock, timestamp: int, start: int) -> int | None:
     columns = loaded.columns
     for offset, at in zip(columns.offsets, columns.timestamps, strict=True):
-        if at >= timestamp and offset >= start:
+        if at >= timestamp and offset >= start and at != NO_TIMESTAMP:
             return offset
     return None

@@ -33,6 +33,8 @@ from kfs.log.window import Window
 
 #: Consecutive uncompressed messages share a block up to this many bytes.
 RUN_BYTES: Final = 256 * 1024
+#: Batches looked at inside of a broken one before its size is believed.
+_MOST_TRIED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,47 @@ class SegmentWalk:
         if header is not None and header.size <= self.size - position:
             after = position + header.size
             if after == self.size or is_plausible(self._window, self.bounds, after, self._seen):
-                return self._damaged(position, header.size, reason, header)
+                end = self._swallowed(header, after) or after
+                return self._damaged(position, end - position, reason, header)
         found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
         return self._damaged(position, (found or self.size) - position, reason, header)
+
+    def _swallowed(self, header: BatchHeader, after: int) -> int | None:
+        """Where, inside of a broken batch, intact ones begin that fill it to its end: then its size is the lie.
+
+        A batch in the value of a message is no such thing: it has offsets of its own, and something follows it.
+        """
+        if after < self.size and self._begin_of(after) == header.last_offset + 1:
+            return None
+        seen = max(self._seen, header.last_offset)
+        position = header.position
+        for _ in range(_MOST_TRIED):
+            found = find_batch(self._window, self.bounds, position + 1, seen, self.limit, after)
+            if found is None or self._is_chain(found, after):
+                return found
+            position = found
+        return None
+
+    def _begin_of(self, position: int) -> int | None:
+        """The offset that a batch begins with, None where that is known only inside."""
+        header = self._header(position)
+        return None if header.record_count == UNKNOWN_COUNT else header.base_offset
+
+    def _is_chain(self, position: int, end: int) -> bool:
+        """Whether intact batches, one behind another, fill the bytes from ``position`` to ``end``."""
+        while position < end:
+            try:
+                header = self._header(position)
+            except FileChanged:
+                raise
+            except CorruptData:
+                return False
+            if header.size > min(self.limit, end - position):
+                return False
+            if not is_intact(header, self._window.read(position, header.size)):
+                return False
+            position += header.size
+        return True
 
     def _damaged(self, position: int, size: int, reason: str, header: BatchHeader | None) -> Damage:
         problem = Problem(self.file.path, position, size, self.file.read_error(position, size) or reason)

@@ -33,13 +33,13 @@ def measured(options: argparse.Namespace) -> list[Measurement]:
 def test_every_task_is_measured_on_every_variant(measured: list[Measurement]) -> None:
     assert {(each.topic, each.task, each.variant) for each in measured} == {
         *product(("events-lz4", "events-none"), (task.name for task in TASKS), ("default", "plain", "files")),
-        *product(("large",), ("ls -f | wc -l",), ("default", "plain")),
+        *product(("large",), ("ls -f",), ("default", "plain")),
     }
 
 
 def test_all_records_are_listed(measured: list[Measurement]) -> None:
     dots = 2
-    assert {each.result for each in measured if each.task == "ls -f"} == {RECORDS + dots}
+    assert {each.result for each in measured if each.topic != "large" and each.task == "ls -f"} == {RECORDS + dots}
     assert {each.result for each in measured if each.topic == "large"} == {LISTED + dots}
 
 

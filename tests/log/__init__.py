@@ -1,1 +1,1 @@
-"""Tests of kfs.log: the files of a data directory as objects."""
+"""Tests of :mod:`kfs.log`."""

@@ -11,6 +11,7 @@ from kfs.format.layout import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
 from kfs.format.record import Record
 from tests.logs import Batch
 
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Bytes of a damaged segment, and the batch that they were; None for what was put there.
@@ -68,6 +69,13 @@ def joined_parts(parts: Iterable[Part]) -> bytes:
 
 def written(content: Iterable[Batch]) -> dict[int, Record]:
     return {record.offset: record for one in content for record in one.records}
+
+
+def is_ambiguous(parts: Sequence[Part]) -> bool:
+    """Whether a damaged batch is whole again with bytes of its neighbours, as where one zero was taken out of many."""
+    data = joined_parts(parts)
+    damaged = [part for part in parts if part.was is not None and not part.is_intact]
+    return any(part.was.data[0 if part.is_moved else _start(part.was) :] in data for part in damaged if part.was)
 
 
 def intact_records(parts: Sequence[Part]) -> dict[int, Record]:

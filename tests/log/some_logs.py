@@ -21,7 +21,7 @@ _requests = st.lists(
 
 
 @st.composite
-def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8, formats: list[tuple[int, Codec]] = FORMATS) -> list[Batch]:
+def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8) -> list[Batch]:
     """Draw batches with ascending offsets from ``first_offset`` on, as compaction may leave them: with holes."""
     result: list[Batch] = []
     offset = first_offset
@@ -33,7 +33,7 @@ def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8, formats:
             value = record.value if record.value is None else b"%d %d " % (number, offset) + record.value
             content.append(replace(record, offset=offset, value=value))
             offset += 1
-        magic, codec = draw(st.sampled_from(formats))
+        magic, codec = draw(st.sampled_from(FORMATS))
         result += batches(content, magic=magic, codec=codec)
     return result
 

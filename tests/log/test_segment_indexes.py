@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
-from kfs.format.layout import MAX_INT64
+from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.format.record import Record
 from kfs.log.log import Log, OffsetRange
 from tests.log.some_logs import some_segments
@@ -25,18 +24,20 @@ from tests.logs import (
     START,
     Batch,
     batch,
+    bytes_read,
     dense,
     find_record,
-    joined,
     log_name,
     open_log,
     positions,
     record,
-    records,
     records_in,
+    watch_reads,
     write_partition,
     write_segment,
 )
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 Segments = Mapping[int, Sequence[Batch]]
 EVERYTHING = OffsetRange(0, MAX_INT64)
@@ -87,7 +88,7 @@ def truth(segments: Segments, asked: Answers) -> Answers:
     in_order = [everything[offset] for offset in sorted(everything)]
 
     def at_or_after(time: int) -> int | None:
-        return next((one.offset for one in in_order if one.timestamp >= max(time, 0)), None)
+        return next((one.offset for one in in_order if one.timestamp >= time and one.timestamp != NO_TIMESTAMP), None)
 
     return Answers(
         {offset: everything.get(offset) for offset in asked.records},
@@ -164,7 +165,7 @@ def invented_offset_index(draw: st.DrawFn, base: int, content: Sequence[Batch]) 
 
 
 def is_a_lie_that_fits(content: Sequence[Batch], timestamp: int, offset: int) -> bool:
-    """Whether the batch at ``offset`` is of that time, and yet a later time came before: no index of this log says so."""
+    """Whether the batch at ``offset`` is of that time, and a later one came before: no index of this log says so."""
     before = [one.timestamp for batch in content for one in batch.records if batch.last_offset < offset]
     here = [one.timestamp for batch in content for one in batch.records if batch.holds(offset)]
     return timestamp <= max(here, default=-1) and max(before, default=-1) > timestamp
@@ -217,7 +218,7 @@ def replaced_indexes(draw: st.DrawFn, segments: Segments) -> Callable[[Path], No
 # --- properties -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(segments=some_segments(), interval=st.sampled_from([0, 100, 4096]), order=st.integers(0, 99))
 def test_every_answer_is_what_was_written(segments: Segments, interval: int, order: int) -> None:
     with partition_of(segments, interval) as directory:
@@ -225,7 +226,7 @@ def test_every_answer_is_what_was_written(segments: Segments, interval: int, ord
         assert found == truth(segments, found)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data(), segments=some_segments(), order=st.integers(0, 99))
 def test_wrong_indexes_change_no_answer(data: st.DataObject, segments: Segments, order: int) -> None:
     replace_indexes = data.draw(replaced_indexes(segments))
@@ -233,3 +234,131 @@ def test_wrong_indexes_change_no_answer(data: st.DataObject, segments: Segments,
         replace_indexes(directory)
         found = answers(open_log(directory), segments, order)
         assert found == truth(segments, found)
+
+
+# --- what is said of them -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(segments=some_segments(), interval=st.sampled_from([0, 100, 4096]))
+def test_of_sound_indexes_nothing_is_said(segments: Segments, interval: int) -> None:
+    with partition_of(segments, interval) as directory:
+        log = open_log(directory)
+        for segment in log.segments:
+            segment.indexes.check()
+        assert list(log.problems) == []
+
+
+def two_segments(tmp_path: Path) -> Path:
+    """Write a segment of ten batches of more than the index interval, and another behind it."""
+    content = [batch([record(at, bytes(1000)) for at in range(first, first + 10)]) for first in range(0, 100, 10)]
+    return write_partition(tmp_path / "t-0", {0: content, 100: dense(100, 109)})
+
+
+OFFSETS, TIMES = log_name(0, ".index"), log_name(0, ".timeindex")
+
+
+def swap_first_two(size: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[size : 2 * size] + data[:size] + data[2 * size :]
+
+
+def without_first_times(data: bytes) -> bytes:
+    """Keep one entry, and say of it that it is an hour earlier."""
+    return TIME_ENTRY.pack(START - 3_600_000, 50)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        (OFFSETS, None, "index is missing"),
+        (TIMES, None, "index is missing"),
+        (OFFSETS, lambda data: b"", "index is short"),
+        (OFFSETS, lambda data: data[:8], "index is short"),
+        (OFFSETS, lambda data: data[:-1], "not a multiple of 8"),
+        (TIMES, lambda data: data[:-1], "not a multiple of 12"),
+        (OFFSETS, lambda data: bytes(len(data)), "bytes of zeros in the index of a closed segment"),
+        (TIMES, lambda data: bytes(len(data)), "bytes of zeros in the index of a closed segment"),
+        (OFFSETS, lambda data: data + bytes(80), "80 bytes of zeros in the index of a closed segment"),
+        (OFFSETS, swap_first_two(8), "after"),
+        (TIMES, swap_first_two(12), "after"),
+        (OFFSETS, shifted(OFFSET_ENTRY, 0, 1), "at no intact batch"),
+        (OFFSETS, shifted(OFFSET_ENTRY, -10, 0), "begins above its offset"),
+        (OFFSETS, shifted(OFFSET_ENTRY, 0, 10**6), "of a log of"),
+        (TIMES, without_first_times, "before it"),
+        (OFFSETS, lambda data: b"\xff" * len(data), "negative entry"),
+    ],
+)
+def test_a_wrong_index_is_a_problem_that_names_it(
+    name: str, change: Callable[[bytes], bytes] | None, reason: str, tmp_path: Path
+) -> None:
+    directory = two_segments(tmp_path)
+    path = directory / name
+    data = path.read_bytes()
+    path.unlink()
+    if change is not None:
+        path.write_bytes(change(data))
+    log = open_log(directory)
+    for segment in log.segments:
+        segment.indexes.check()
+    found = [problem for problem in log.problems if problem.file == str(path)]
+    assert len(found) == 1
+    assert reason in found[0].reason
+    assert "rebuilt in memory" in found[0].reason
+    assert [one.offset for one in records_in(log)] == list(range(110))
+
+
+def test_what_is_at_the_end_of_an_active_index_is_no_problem(tmp_path: Path) -> None:
+    directory = write_partition(tmp_path / "t-0", {0: dense(0, 99)})
+    for name in (OFFSETS, TIMES):
+        with (directory / name).open("ab") as file:
+            file.write(bytes(960))
+    log = open_log(directory)
+    log.segments[0].indexes.check()
+    assert list(log.problems) == []
+    assert find_record(log, 57) == record(57)
+
+
+def test_a_time_index_found_to_lie_is_not_used_again(tmp_path: Path) -> None:
+    content = [batch([record(at, timestamp=START + after)]) for at, after in enumerate((100, 50, 200))]
+    directory = write_partition(tmp_path / "t-0", {0: content, 3: [batch([record(3)])]})
+    (directory / TIMES).write_bytes(TIME_ENTRY.pack(START + 50, 1))
+    log = open_log(directory)
+    log.segments[0].indexes.check()
+    assert log.offset_for_time(START + 60, EVERYTHING) == 0
+
+
+def test_an_index_that_is_replaced_is_read_again(tmp_path: Path, eager: None) -> None:
+    directory = two_segments(tmp_path)
+    good = (directory / OFFSETS).read_bytes()
+    (directory / OFFSETS).write_bytes(b"\xff" * 80)
+    log = open_log(directory)
+    assert log.segments[0].position_before(57) == (0, 0 - 1)
+    (directory / OFFSETS).unlink()
+    (directory / OFFSETS).write_bytes(good)
+    assert log.segments[0].position_before(57)[0] > 0
+    assert find_record(log, 57) == record(57, bytes(1000))
+
+
+def test_a_lookup_reads_little_of_a_large_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = [batch([record(at, bytes(3000))]) for at in range(1000)]
+    directory = write_partition(tmp_path / "t-0", {0: content, 1000: [batch([record(1000)])]}, interval=4096)
+    log = open_log(directory)
+    assert find_record(log, 10) == content[10].records[0]
+    reads = watch_reads(monkeypatch)
+    assert find_record(log, 777) == content[777].records[0]
+    assert bytes_read(reads) < 200_000
+
+
+def test_without_an_index_a_second_lookup_is_short_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = [batch([record(at, bytes(3000))]) for at in range(1000)]
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, content)
+    write_segment(directory, 1000, [batch([record(1000)])])
+    (directory / OFFSETS).unlink()
+    log = open_log(directory)
+    assert find_record(log, 990) == content[990].records[0]
+    reads = watch_reads(monkeypatch)
+    assert find_record(log, 777) == content[777].records[0]
+    assert bytes_read(reads) < 400_000

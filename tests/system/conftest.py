@@ -1,4 +1,4 @@
-"""Mounts made by the installed ``kfs`` command: of each recorded corpus, of a log directory written here, of any other."""
+"""Mounts made by the installed ``kfs`` command: of the recorded corpora, of a log directory written here, of others."""
 
 from __future__ import annotations
 

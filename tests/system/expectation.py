@@ -183,4 +183,3 @@ def _bytes_of(root: Path, batch: ExpectedBatch) -> bytes:
         if path.exists():
             return path.read_bytes()[batch.position : batch.position + batch.size]
     return b""
-

@@ -91,7 +91,9 @@ class KafkaMount:
 
     def partitions(self) -> list[str]:
         """The paths of all partitions, ``<topic>/<partition>``, sorted."""
-        return sorted(f"{topic}/{number}" for topic in os.listdir(self.point) for number in os.listdir(self.path(topic)))
+        return sorted(
+            f"{topic}/{number}" for topic in os.listdir(self.point) for number in os.listdir(self.path(topic))
+        )
 
     def offsets(self, partition: str) -> list[int]:
         """The offsets listed in ``<topic>/<partition>``, as they come."""
@@ -101,6 +103,14 @@ class KafkaMount:
         """The content of every file in the partition's ``offset``, by offset, in the order of the listing."""
         directory = self.path(partition) / "offset"
         return {offset: (directory / f"{offset}.json").read_bytes() for offset in self.offsets(partition)}
+
+
+def content(path: Path) -> bytes | int:
+    """Return the bytes of a file, or the errno with which it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return error.errno or -1
 
 
 def processes_of(point: Path) -> list[int]:

@@ -23,7 +23,7 @@ class Shop:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        (root / "meta.properties").write_text("version=1\nnode.id=1\n")
+        (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=toy\n")
         self.orders = ToyPartition(root, "orders")
         self.more_orders = ToyPartition(root, "orders", 1)
         self.photos = ToyPartition(root, "photos")

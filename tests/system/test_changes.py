@@ -23,15 +23,13 @@ from tests.corpus import compare, take_manifest
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.expectation import line_of
-from tests.system.kafka_mount import KafkaMount
+from tests.system.kafka_mount import content
 from tests.system.toy_broker import ToyPartition, message
 
 pytestmark = pytest.mark.fuse
 
 #: Within so many seconds the mount shows what is there.
 PROMISE: Final = 3.0
-
-Content = bytes | int
 
 
 class Changing:
@@ -73,11 +71,11 @@ class Changing:
     def segment(self, base_offset: int) -> Path:
         return self.mounted.path(f"changing/0/segment/{base_offset:020d}.jsonl")
 
-    def answers(self, offsets: list[int]) -> dict[int, Content]:
+    def answers(self, offsets: list[int]) -> dict[int, bytes | int]:
         return {offset: content(self.record(offset)) for offset in offsets}
 
     def settles(self, wanted: dict[int, bytes], gone: list[int], errors: tuple[int, ...] = (errno.ENOENT,)) -> bool:
-        """Whether in time the records ``wanted`` are read, those ``gone`` answer with one of ``errors``, and no other is listed."""
+        """Whether in time ``wanted`` is what is listed and read, and those ``gone`` answer with one of ``errors``."""
 
         def is_settled() -> bool:
             return (
@@ -101,18 +99,9 @@ def soon(condition: Callable[[], bool]) -> bool:
     return eventually(condition, PROMISE)
 
 
-def answers(path: Path, *contents: Content) -> bool:
+def answers(path: Path, *contents: bytes | int) -> bool:
     """Whether the file is soon one of these, contents or errnos."""
     return soon(lambda: content(path) in contents)
-
-
-def content(path: Path) -> Content:
-    """Return the bytes of a file, or the errno with which it can't be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        assert error.errno in (errno.ENOENT, errno.EIO, errno.ESTALE), error
-        return error.errno
 
 
 @pytest.fixture(params=FRONTS[1:])
@@ -344,26 +333,28 @@ def test_damage_done_while_mounted_is_an_error_for_the_batch_that_has_it(one: Ch
 
 
 def test_a_table_kept_from_an_earlier_mount_is_not_believed_of_another_file(
-    tmp_path: Path, mount_kafka: MountKafka
+    tmp_path: Path, mount_kafka: MountKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    values = [b"value of %d %s" % (offset, b"x" * 1000) for offset in range(500)]
     log = ToyPartition(tmp_path / "log-root", "kept")
-    log.append([message(offset) for offset in range(500)])
+    log.append([message(offset, value) for offset, value in enumerate(values)])
     log.roll()
-    first: KafkaMount = mount_kafka(tmp_path / "log-root")
-    text = log.segment_text(0)
-    assert first.path("kept/0/segment/00000000000000000000.jsonl").stat().st_size == len(text)
-    assert first.path("kept/0/segment/00000000000000000000.jsonl").read_bytes() == text
+    first = mount_kafka(tmp_path / "log-root")
+    path = first.path("kept/0/segment/00000000000000000000.jsonl")
+    size = len(log.segment_text(0))
+    assert (path.stat().st_size, path.read_bytes()) == (size, log.segment_text(0))
     first.stop()
-    status = log.file(0).stat()
+    assert list((tmp_path / "cache").rglob("*.table"))
     other = ToyPartition(tmp_path / "elsewhere", "kept")
-    # The same length in the log, another in JSON, where a control character takes six.
-    other.append([message(offset, (b"value of %d" % offset).replace(b" ", b"\x01")) for offset in range(500)])
+    # As long in the log, but not in JSON, where a control character takes six.
+    other.append([message(offset, value.replace(b" ", b"\x01")) for offset, value in enumerate(values)])
+    status = log.file(0).stat()
     assert other.file(0).stat().st_size == status.st_size
     log.file(0).write_bytes(other.file(0).read_bytes())
     os.utime(log.file(0), ns=(status.st_atime_ns, status.st_mtime_ns))
-    second = mount_kafka(tmp_path / "log-root")
-    path = second.path("kept/0/segment/00000000000000000000.jsonl")
-    assert path.stat().st_size == len(text) + 2 * 5 * 500
+    path = mount_kafka(tmp_path / "log-root").path("kept/0/segment/00000000000000000000.jsonl")
+    assert path.stat().st_size == size + 3 * 5 * 500
     assert path.read_bytes().count(b"\\u0001of\\u0001") == 500
 
 

@@ -14,7 +14,7 @@ import pytest
 from kfs.mount import FRONTS
 from tests.corpus import corpus_names
 from tests.system.expectation import Expectation, assert_is_line_of
-from tests.system.kafka_mount import KafkaMount
+from tests.system.kafka_mount import KafkaMount, content
 
 pytestmark = pytest.mark.fuse
 
@@ -92,12 +92,11 @@ def size_is_exact(path: Path) -> bool:
     """Fail where the size isn't exact, return False where damage keeps the file from being read."""
     status = path.stat()
     assert stat.S_ISREG(status.st_mode)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        assert error.errno == errno.EIO
+    found = content(path)
+    if found == errno.EIO:
         return False
-    assert status.st_size == len(content), path
+    assert isinstance(found, bytes), path
+    assert status.st_size == len(found), path
     return True
 
 

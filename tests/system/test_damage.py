@@ -15,7 +15,7 @@ import pytest
 from kfs.mount import FRONTS
 from tests.system.conftest import MountKafka
 from tests.system.expectation import Expectation, LostBatch
-from tests.system.kafka_mount import KafkaMount
+from tests.system.kafka_mount import KafkaMount, content
 from tests.system.toy_broker import ToyPartition
 
 pytestmark = pytest.mark.fuse
@@ -59,16 +59,6 @@ def problems(mounted: KafkaMount, partition: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def error_of(path: Path) -> int:
-    """Return the errno with which reading the file fails, 0 if it doesn't."""
-    try:
-        path.read_bytes()
-    except OSError as error:
-        assert error.errno is not None
-        return error.errno
-    return 0
-
-
 @pytest.mark.parametrize("front", FRONTS[1:])
 def test_a_lost_record_is_an_error_or_lies_behind_the_end(
     front: str, mounted_corpus: MountedCorpus, expected: Expectation
@@ -78,7 +68,7 @@ def test_a_lost_record_is_an_error_or_lies_behind_the_end(
     assert len(errors) == 13
     for partition, offsets in errors.items():
         directory = mounted.path(partition) / "offset"
-        assert {offset: error_of(directory / f"{offset}.json") for offset in offsets} == offsets, partition
+        assert {offset: content(directory / f"{offset}.json") for offset in offsets} == offsets, partition
     assert mounted.is_alive()
 
 
@@ -86,7 +76,10 @@ def test_every_damaged_batch_is_a_problem_with_file_and_position(
     mounted_corpus: MountedCorpus, expected: Expectation
 ) -> None:
     mounted = mounted_corpus("g_damage")
-    places = {partition: {(str(expected.root / place(partition, file)), position)} for partition, (file, position) in TAILS.items()}
+    places = {
+        partition: {(str(expected.root / place(partition, file)), position)}
+        for partition, (file, position) in TAILS.items()
+    }
     for batch in expected.lost:
         if batch.error == errno.EIO:
             places.setdefault(batch.partition, set()).add((str(expected.root / batch.file), batch.position))
@@ -122,7 +115,7 @@ def test_a_damaged_batch_is_one_line_in_the_log_of_the_daemon(
 ) -> None:
     mounted = mount_kafka(corpus("g_damage") / "data")
     for offset in (99, 100, 99):
-        assert error_of(mounted.path(f"broken/1/offset/{offset}.json")) == errno.EIO
+        assert content(mounted.path(f"broken/1/offset/{offset}.json")) == errno.EIO
     lines = [line for line in mounted.log().splitlines() if "broken-1/00000000000000000092.log: position 989: " in line]
     assert len(lines) == 1
     assert "CRC" in lines[0]
@@ -182,8 +175,7 @@ def read_pages(path: Path) -> dict[int, bytes | int]:
             try:
                 pages[number] = os.pread(descriptor, PAGE, number * PAGE)
             except OSError as error:
-                assert error.errno is not None
-                pages[number] = error.errno
+                pages[number] = error.errno or -1
     finally:
         os.close(descriptor)
     return pages
@@ -236,7 +228,7 @@ def test_lost_records_are_not_listed_and_fail_by_name(torn: Path, damaged: Damag
     listed = {int(name.removesuffix(".json")) for name in os.listdir(directory)}
     assert listed == {offset for offset in damaged.partition.records if not damaged.is_lost(offset)}
     lost = [offset for offset in damaged.partition.records if damaged.is_lost(offset)]
-    assert {error_of(directory / f"{offset}.json") for offset in lost} == {errno.EIO}
+    assert {content(directory / f"{offset}.json") for offset in lost} == {errno.EIO}
 
 
 def test_damage_can_be_skipped(damaged: DamagedPartition, mount_kafka: MountKafka) -> None:
@@ -246,5 +238,5 @@ def test_damage_can_be_skipped(damaged: DamagedPartition, mount_kafka: MountKafk
     assert segment.stat().st_size == len(text)
     assert segment.read_bytes() == text
     assert mounted.path("torn/0/records.jsonl").read_bytes() == text
-    assert error_of(mounted.path("torn/0/offset/405.json")) == errno.EIO
+    assert content(mounted.path("torn/0/offset/405.json")) == errno.EIO
     assert len(problems(mounted, "torn/0")) == len(damaged.BROKEN)

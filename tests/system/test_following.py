@@ -72,7 +72,9 @@ def received(process: subprocess.Popen[bytes], size: int, seconds: float = 10) -
     return data
 
 
-def test_a_new_record_appears_within_a_second(front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka) -> None:
+def test_a_new_record_appears_within_a_second(
+    front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
+) -> None:
     mounted = mount_kafka(root, front=front)
     directory = mounted.path("live/0/offset")
     assert mounted.lines("live/0") == log.lines()

@@ -48,7 +48,19 @@ def test_cat_prints_the_record(mounted: KafkaMount, shop: Shop) -> None:
     "name",
     [
         *("40.json", "56.json", "274.json", "9223372036854775807.json", "9223372036854775808.json"),
-        *("007.json", "+7.json", "-1.json", "7", "7.JSON", " 7.json", "7.json.json", "07", "0x7.json", "٧.json", ".json"),
+        *(
+            "007.json",
+            "+7.json",
+            "-1.json",
+            "7",
+            "7.JSON",
+            " 7.json",
+            "7.json.json",
+            "07",
+            "0x7.json",
+            "\u0667.json",
+            ".json",
+        ),
     ],
 )
 def test_what_is_no_record_is_not_there(mounted: KafkaMount, name: str) -> None:
@@ -127,7 +139,9 @@ def test_find_selects_records_by_their_dates(mounted: KafkaMount, shop: Shop) ->
 
 
 def test_find_understands_a_date_as_written(open_shop: KafkaMount, shop: Shop) -> None:
-    found = run("find", open_shop.path("orders/0/offset"), "-type", "f", "-newermt", "2024-03-11 12:00", "-printf", "%f\n")
+    found = run(
+        "find", open_shop.path("orders/0/offset"), "-type", "f", "-newermt", "2024-03-11 12:00", "-printf", "%f\n"
+    )
     assert set(found.split()) == names([offset for offset in shop.orders.records if offset > 10 * 24 + 12])
 
 
@@ -136,7 +150,9 @@ def test_find_selects_by_size_and_type(mounted: KafkaMount) -> None:
     assert set(found.split()) == {"0/offset/1.json", "0/segment/00000000000000000000.jsonl"}
     links = run("find", mounted.point, "-type", "l", "-printf", "%P\n")
     assert set(links.split()) == {
-        f"{partition}/{name}" for partition in ("orders/0", "orders/1", "photos/0") for name in ("first.json", "last.json")
+        f"{partition}/{name}"
+        for partition in ("orders/0", "orders/1", "photos/0")
+        for name in ("first.json", "last.json")
     }
 
 
@@ -157,7 +173,10 @@ def test_grep_finds_every_match_and_no_other(mounted: KafkaMount, shop: Shop) ->
 
 def test_grep_over_the_whole_mount_reads_all_of_it(mounted: KafkaMount, shop: Shop) -> None:
     counted = run("grep", "-rc", "", mounted.path("")).splitlines()
-    lines = {str(Path(path).relative_to(mounted.point)): int(count) for path, count in (one.rsplit(":", 1) for one in counted)}
+    lines = {
+        str(Path(path).relative_to(mounted.point)): int(count)
+        for path, count in (one.rsplit(":", 1) for one in counted)
+    }
     for partition in shop.partitions:
         for offset in partition.records:
             assert lines.pop(f"{partition.name}/offset/{offset}.json") == 1
@@ -201,11 +220,7 @@ def test_head_and_tail_print_lines(mounted: KafkaMount, shop: Shop) -> None:
 
 
 def test_wc_counts_the_bytes_that_stat_promises(mounted: KafkaMount) -> None:
-    files = [
-        Path(directory, name)
-        for directory, _, names_ in os.walk(mounted.path("orders/0"))
-        for name in names_
-    ]
+    files = [Path(directory, name) for directory, _, names_ in os.walk(mounted.path("orders/0")) for name in names_]
     counted = run("wc", "-c", *files).splitlines()[:-1]
     assert {path: int(count) for count, path in (line.split() for line in counted)} == {
         str(path): path.stat().st_size for path in files
@@ -298,7 +313,14 @@ def test_views_are_listed_only_where_asked_for(shop: Shop, open_shop: KafkaMount
     assert listed == {"offset", "segment", "meta", "first.json", "last.json"}
     assert ".kfs" not in os.listdir(open_shop.point)
     with_views = shop_mounts.get(shop.root, options=("--views",))
-    assert set(os.listdir(with_views.path("orders/0"))) == listed | {"value", "key", "records.jsonl", "time", "at", "raw"}
+    assert set(os.listdir(with_views.path("orders/0"))) == listed | {
+        "value",
+        "key",
+        "records.jsonl",
+        "time",
+        "at",
+        "raw",
+    }
     assert ".kfs" in os.listdir(with_views.point)
 
 

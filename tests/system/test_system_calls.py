@@ -87,18 +87,15 @@ def test_sendfile_sends_all_of_it(mounted: KafkaMount, line: bytes, tmp_path: Pa
 
 def test_copy_file_range_copies_or_says_that_it_cannot(mounted: KafkaMount, line: bytes, tmp_path: Path) -> None:
     with mounted.path(LARGE).open("rb") as file, (tmp_path / "copy").open("w+b") as copy:
+        number = 0
         try:
-            copied = 0
-            while count := os.copy_file_range(file.fileno(), copy.fileno(), 1 << 20):
-                copied += count
+            while os.copy_file_range(file.fileno(), copy.fileno(), 1 << 20):
+                pass
         except OSError as error:
-            # Linux copies in this way only within one type of filesystem, in most of its versions.
-            assert error.errno in (errno.EXDEV, errno.EOPNOTSUPP)
-            copied = len(line)
-            copy.write(line)
+            number = error.errno or -1
         copy.seek(0)
-        assert (copied, copy.read()) == (len(line), line)
-        assert file.read() in (line, b"")
+        # Most versions of Linux copy in this way only within one type of filesystem.
+        assert (number, copy.read()) in ((0, line), (errno.EXDEV, b""))
 
 
 def test_reading_past_the_page_cache_is_right_or_refused(mounted: KafkaMount, line: bytes) -> None:
@@ -137,7 +134,9 @@ def test_extended_attributes_are_none(mounted: KafkaMount) -> None:
 
 
 def test_locks_and_syncs_do_no_harm(mounted: KafkaMount, line: bytes) -> None:
-    done = subprocess.run(["flock", "-s", mounted.path(LARGE), "cat", mounted.path(LARGE)], capture_output=True, check=False)
+    done = subprocess.run(
+        ["flock", "-s", mounted.path(LARGE), "cat", mounted.path(LARGE)], capture_output=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, line)
     subprocess.run(["sync", "-f", mounted.path(LARGE)], check=True)
 

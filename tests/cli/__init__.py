@@ -1,0 +1,1 @@
+"""The ``kfs`` command without a mount."""
