@@ -175,7 +175,7 @@ class DataDir:
             with os.scandir(log_dir.path) as entries:
                 for entry in entries:
                     name = parse_directory_name(entry.name)
-                    if name is not None and entry.is_dir():
+                    if name is not None and _is_directory(entry):
                         names.append((entry.path, name))
         except OSError as error:
             self.problems.add(Problem(log_dir.path, 0, 0, f"can't be listed: {error.strerror}"))
@@ -208,6 +208,13 @@ class DataDir:
         """Give back descriptors and maps."""
         self._logs.clear()
         self.storage.close()
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a symlink to itself
+        return False
 
 
 def _is_log_dir(path: str, names: Sequence[str]) -> bool:

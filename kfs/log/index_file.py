@@ -20,7 +20,8 @@ from kfs.errors import CorruptData
 from kfs.log.open_files import FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
 
-_MOST_MAPS: Final = 512
+#: Each holds two descriptors (mmap keeps one of its own), of the 1,024 that a process has by default.
+_MOST_MAPS: Final = 256
 _COPIED_BYTES: Final = 8 * 1024 * 1024
 _Key = tuple[str, int]
 #: LogConfig.segment.index.bytes has no upper bound of its own, int32 positions in a segment do.

@@ -51,8 +51,9 @@ class OffsetCache(Generic[Value]):
             if value.nbytes > self._values.maxsize:
                 return
             key = (slot, value.first_offset)
-            if key not in self._values:
-                insort(self._values.firsts.setdefault(slot, []), value.first_offset)
+            if key in self._values:
+                del self._values[key]  # or it might be what is driven out to make room for itself
+            insort(self._values.firsts.setdefault(slot, []), value.first_offset)
             self._values[key] = value
 
     def clear(self) -> None:
@@ -72,6 +73,10 @@ class _Evicting(LRUCache[_Key, Value]):
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, getsizeof=lambda value: value.nbytes)
         self.firsts: dict[int, list[int]] = {}
+
+    def clear(self) -> None:
+        super().clear()
+        self.firsts.clear()
 
     def __delitem__(self, key: _Key) -> None:
         super().__delitem__(key)

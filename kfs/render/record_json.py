@@ -56,7 +56,9 @@ class RecordJson:
     """Renders the records of one partition."""
 
     def __init__(self, topic: str, partition: int) -> None:
-        self._start = f'{{"topic":{quote(topic)},"partition":{partition},"offset":'
+        # A directory may have any bytes for a name; JSON has characters.
+        name = topic.encode(errors="surrogateescape").decode(errors="replace")
+        self._start = f'{{"topic":{quote(name)},"partition":{partition},"offset":'
 
     def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
         """Render a block; ``covers`` are the first and last offset that it answers for."""

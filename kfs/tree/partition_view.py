@@ -229,7 +229,7 @@ class PartitionView:
         except CorruptData:
             return ""
         log = self.log
-        file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         how = (kind, self.context.options.on_damage.value, log.storage.max_batch_bytes)
         return repr((log.topic, log.partition, segment.base_offset, file, shown, how))
 

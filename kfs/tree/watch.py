@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 #: How long, in seconds, one look may take; the next goes on where it stopped.
 _LOOK_SECONDS: Final = 0.02
+#: In how many looks a change is told. What was found just before it may be remembered for a moment, and whoever
+#: answers from that promises again what no longer holds.
+_TIMES_TOLD: Final = 3
 
 
 class Watch:
@@ -22,10 +25,10 @@ class Watch:
     def __init__(self, context: TreeContext) -> None:
         self._context = context
         self._round: Iterator[str | None] = iter(())
+        self._to_tell: dict[str, int] = {}
 
     def outdated(self) -> frozenset[str]:
         """Return the root's names below which something changed that was promised not to."""
-        names: set[str] = set()
         until = time.monotonic() + _LOOK_SECONDS
         while True:
             try:
@@ -34,10 +37,12 @@ class Watch:
                 self._round = self._look()
                 break
             if name is not None:
-                names.add(name)
+                self._to_tell[name] = _TIMES_TOLD
             if time.monotonic() > until:
                 break
-        return frozenset(names)
+        names = frozenset(self._to_tell)
+        self._to_tell = {name: times - 1 for name, times in self._to_tell.items() if times > 1}
+        return names
 
     def _look(self) -> Iterator[str | None]:
         """Go once through all partitions that were shown; yield a name, or None to be interrupted."""

@@ -27,12 +27,6 @@ PROMISE: Final = 1.0
 DELAY: Final = 0.5
 
 
-@pytest.fixture(params=FRONTS[1:])
-def front(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "log-root"
@@ -46,6 +40,9 @@ def log(root: Path) -> ToyPartition:
     partition.roll()
     partition.append_messages(20)
     return partition
+
+
+through_every_front: Final = pytest.mark.parametrize("front", FRONTS[1:])
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -72,6 +69,7 @@ def received(process: subprocess.Popen[bytes], size: int, seconds: float = 10) -
     return data
 
 
+@through_every_front
 def test_a_new_record_appears_within_a_second(
     front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
 ) -> None:
@@ -89,6 +87,7 @@ def test_a_new_record_appears_within_a_second(
     assert mounted.lines("live/0") == log.lines()
 
 
+@through_every_front
 def test_tail_follows_the_active_segment(front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(root, front=front)
     path = mounted.path(f"live/0/segment/{log.bases[-1]:020d}.jsonl")
@@ -113,10 +112,8 @@ def test_tail_from_the_end_shows_only_what_is_new(log: ToyPartition, root: Path,
         assert received(process, len(wanted)) == wanted
 
 
-def test_the_size_of_the_active_segment_grows_with_it(
-    front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
-) -> None:
-    mounted = mount_kafka(root, front=front)
+def test_the_size_of_the_active_segment_grows_with_it(log: ToyPartition, root: Path, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(root)
     names = (f"live/0/segment/{log.bases[-1]:020d}.jsonl", "live/0/records.jsonl")
     for count in (1, 40, 9):
         log.append_messages(count)
@@ -149,9 +146,9 @@ def test_half_a_batch_is_not_yet_there(log: ToyPartition, root: Path, mount_kafk
 
 
 def test_a_segment_that_is_rolled_appears_and_the_one_before_stays(
-    front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
+    log: ToyPartition, root: Path, mount_kafka: MountKafka
 ) -> None:
-    mounted = mount_kafka(root, front=front)
+    mounted = mount_kafka(root)
     assert mounted.lines("live/0") == log.lines()
     for _ in range(3):
         log.roll()
@@ -164,10 +161,8 @@ def test_a_segment_that_is_rolled_appears_and_the_one_before_stays(
     assert mounted.lines("live/0") == log.lines()
 
 
-def test_partitions_and_topics_appear_within_a_second(
-    front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
-) -> None:
-    mounted = mount_kafka(root, front=front)
+def test_partitions_and_topics_appear_within_a_second(log: ToyPartition, root: Path, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(root)
     assert mounted.partitions() == ["live/0"]
     for topic, number in (("live", 1), ("other", 0)):
         new = ToyPartition(root, topic, number)
