@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import platform
 
 import click
 
@@ -16,10 +16,9 @@ from kfs.cli.mount import mount
 from kfs.cli.stat import stat
 from kfs.cli.umount import umount
 from kfs.errors import KfsError
-from kfs.format.decode import PlainDecoder
+from kfs.format.decoders import default_decoder
 
 EXIT_FAILED = 1
-_PYTHON = f"Python {sys.version.split()[0]}"
 
 
 class _Group(click.Group):
@@ -33,8 +32,24 @@ class _Group(click.Group):
             ctx.exit(EXIT_FAILED)
 
 
+def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not ctx.resilient_parsing:
+        try:
+            click.echo(f"kfs {__version__} (decoder: {default_decoder().name}, Python {platform.python_version()})")
+        except KfsError as error:
+            raise click.ClickException(str(error)) from None
+        ctx.exit()
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message=f"kfs %(version)s (decoder: {PlainDecoder.name}, {_PYTHON})")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Apache Kafka's log directories as a filesystem: every message a file.
 

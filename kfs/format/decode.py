@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
+from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import Codec, decompress
 from kfs.format.columns import NO_FAULTS, RecordColumns
 from kfs.format.layout import (
@@ -26,6 +27,7 @@ from kfs.format.layout import (
     NO_TIMESTAMP,
 )
 from kfs.format.record import TimestampType
+from kfs.format.scan import scan_batches, scan_messages
 from kfs.format.varint import decode_varint, decode_varlong
 
 # The shortest record of v2: its length, attributes, timestamp delta, offset delta, null key, null value, no headers.
@@ -37,7 +39,10 @@ _INT64_HALF = 1 << 63
 class BlockDecoder(Protocol):
     """What turns the bytes of a block into columns."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What ``kfs --version`` calls it."""
+        ...
 
     def decode(self, header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
         """Decode the record batch, wrapper, or run of uncompressed messages that ``data`` is.
@@ -49,6 +54,35 @@ class BlockDecoder(Protocol):
         Raises:
             CorruptData: the records are not what the header says.
             LimitExceeded: they decompress past ``limit``.
+        """
+        ...
+
+    def scan(self, buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+        """Return the record batches (v2) from ``at`` in ``buffer`` on, up to the first that isn't ordinary.
+
+        An ordinary batch is whole, no larger than ``max_size`` bytes, its CRC holds, and its offsets
+        lie above ``seen``, the highest offset before it, and below ``limit``. Where it leaves offsets
+        out, the next header must go on from there: a leap that is taken back is for others to judge.
+        ``position`` is that of ``at`` in the file.
+        """
+        ...
+
+    def scan_messages(
+        self, buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int
+    ) -> tuple[int, int, int]:
+        """Follow uncompressed messages (v0, v1) from ``at`` in ``buffer`` on, at most to ``end``.
+
+        They go on while they have the magic and the attributes of ``header``, are whole and intact, and
+        each has the offset after the one before it, the first that after ``last``, all below ``limit``.
+        Returns where they end in ``buffer``, their last offset, and their latest timestamp (-1: none).
+        """
+        ...
+
+    def decode_rows(self, table: BatchTable, first: int, limit: int) -> tuple[RecordColumns, int]:
+        """Decode the batch in row ``first`` and those after it that can share its columns.
+
+        Returns the columns and the row after the last one that is in them. Control batches share none
+        with others. Raises as :meth:`decode` does, for row ``first`` alone.
         """
         ...
 
@@ -65,6 +99,20 @@ class PlainDecoder:
         if header.codec_id:
             return _decode_wrapper(header, data, limit)
         return _MessageSet(header.magic, header.timestamp_type).columns(data)
+
+    def scan(self, buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+        """See :meth:`BlockDecoder.scan`."""
+        return scan_batches(buffer, at, position, seen, limit, max_size)
+
+    def scan_messages(
+        self, buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int
+    ) -> tuple[int, int, int]:
+        """See :meth:`BlockDecoder.scan_messages`."""
+        return scan_messages(buffer, at, end, header, last, limit)
+
+    def decode_rows(self, table: BatchTable, first: int, limit: int) -> tuple[RecordColumns, int]:
+        """See :meth:`BlockDecoder.decode_rows`."""
+        return self.decode(table.header(first), table.data(first), limit), first + 1
 
 
 def codec_of(header: BatchHeader) -> Codec:

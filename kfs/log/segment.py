@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -97,8 +97,11 @@ class Segment:
         return self.walk(*self.position_before(offset))
 
     def _new_walk(self) -> SegmentWalk:
+        return self._walk_that_tells(self.problems.add)
+
+    def _walk_that_tells(self, report: Callable[[Problem], None]) -> SegmentWalk:
         bounds = SegmentBounds(self.base_offset, self.next_base_offset)
-        return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, self.problems.add)
+        return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, report, self.storage.decoder)
 
     def _mark(self, offset: int, position: int) -> None:
         if offset > self._mark_offsets[-1]:
@@ -188,7 +191,5 @@ class Segment:
 
     def block_at(self, position: int) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
-        bounds = SegmentBounds(self.base_offset, self.next_base_offset)
-        walk = SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, lambda problem: None)
-        item = next(walk.items(position), None)
+        item = next(self._walk_that_tells(lambda problem: None).items(position), None)
         return item if isinstance(item, Block) else None

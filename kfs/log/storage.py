@@ -10,7 +10,8 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder, PlainDecoder
+from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import default_decoder
 from kfs.log.block import Block
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
@@ -69,7 +70,7 @@ class Storage:
     ) -> None:
         self.files = FilePool()
         self.indexes = IndexPool(self.files)
-        self.decoder: BlockDecoder = decoder or PlainDecoder()
+        self.decoder: BlockDecoder = decoder or default_decoder()
         self.max_batch_bytes = max_batch_bytes
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
         self._slots = itertools.count(1)

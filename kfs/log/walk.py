@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,10 +14,13 @@ from kfs.format.batch_header import (
     is_intact,
     read_header,
 )
+from kfs.format.batch_table import BatchTable
+from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import default_decoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     HEADER_SIZE_UP_TO_MAGIC,
-    LEGACY_CRC_START,
+    LOG_OVERHEAD,
     LOG_OVERHEAD_STRUCT,
     MAGIC_V1,
     MAGIC_V2,
@@ -29,7 +31,7 @@ from kfs.log.block import Block, Damage
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem
 from kfs.log.resync import find_batch, is_plausible, is_zero_to_end
-from kfs.log.window import Window
+from kfs.log.window import WINDOW_BYTES, Window
 
 #: Consecutive uncompressed messages share a block up to this many bytes.
 RUN_BYTES: Final = 256 * 1024
@@ -64,11 +66,19 @@ class SegmentWalk:
     follows is an incomplete batch or zeros.
     """
 
-    def __init__(self, file: OpenFile, bounds: SegmentBounds, limit: int, report: Callable[[Problem], None]) -> None:
+    def __init__(
+        self,
+        file: OpenFile,
+        bounds: SegmentBounds,
+        limit: int,
+        report: Callable[[Problem], None],
+        decoder: BlockDecoder | None = None,
+    ) -> None:
         self.file = file
         self.bounds = bounds
         self.limit = limit
         self.report = report
+        self.decoder = decoder or default_decoder()
         self.size = file.size()
         self.end = self.size
         self._window = Window(file, self.size)
@@ -81,11 +91,9 @@ class SegmentWalk:
         Raises:
             CorruptData: the file became shorter under the walk, or the device fails to read.
         """
-        if seen is not None:
-            self._seen = seen
-        self._seen_is_known = seen is not None or position == 0
+        self.begin(position, seen)
         while position < self.size:
-            item = self._item(position)
+            item = self.item(position)
             if item is None:
                 self.end = position
                 return
@@ -93,7 +101,29 @@ class SegmentWalk:
             position = item.end
         self.end = position
 
-    def _item(self, position: int) -> Block | Damage | None:
+    def begin(self, position: int, seen: int | None) -> None:
+        """Be ready for what is at ``position``, as :meth:`items` is; for those who go step by step."""
+        if seen is not None:
+            self._seen = seen
+        self._seen_is_known = seen is not None or position == 0
+
+    def ordinary(self, position: int) -> BatchTable:
+        """Return the record batches from ``position`` on that need no judgement, all at once: those at hand, if any.
+
+        What is to be said of the one after them, :meth:`item` knows. Batches larger than the window aren't ordinary.
+        """
+        buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
+        if len(buffer) - at >= BATCH_OVERHEAD:
+            size = _claimed_size(buffer, at)
+            if size <= WINDOW_BYTES:
+                buffer, at = self._window.at(position, min(size, self.size - position))
+        table = self.decoder.scan(buffer, at, position, self._seen, self.bounds.limit, self.limit)
+        if len(table):
+            self._seen = table.last_offsets[-1]
+            self._seen_is_known = True
+        return table
+
+    def item(self, position: int) -> Block | Damage | None:
         """Return what lies at ``position``, None where the log ends there."""
         left = self.size - position
         if left < HEADER_SIZE_UP_TO_MAGIC:
@@ -249,33 +279,32 @@ class SegmentWalk:
     def _run(self, first: BatchHeader, data: bytes) -> tuple[BatchHeader, bytes]:
         """Extend an intact uncompressed message by those that follow and are like it, intact and in order."""
         position = first.position + first.size
-        last, count, latest = first.last_offset, 1, first.max_timestamp
+        last, latest = first.last_offset, first.max_timestamp
         stop = min(self.size, first.position + RUN_BYTES)
-        if last != self._seen + 1 or last + 1 >= self.bounds.limit:
+        if last != self._seen + 1:
             stop = position  # a leap: placed, and judged, alone
         while position + HEADER_SIZE_UP_TO_MAGIC <= stop:
-            try:
-                header = self._header(position)
-            except CorruptData:
+            size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
+            if size > stop - position:
                 break
-            if (
-                header.magic != first.magic
-                or header.attributes != first.attributes
-                or header.last_offset != last + 1
-                or header.last_offset >= self.bounds.limit
-                or position + header.size > stop
-            ):
+            buffer, at = self._window.at(position, size)
+            end = min(len(buffer), at + stop - position)
+            after, last, timestamp = self.decoder.scan_messages(buffer, at, end, first, last, self.bounds.limit)
+            if after == at:
                 break
-            buffer, at = self._window.at(position, header.size)
-            if zlib.crc32(memoryview(buffer)[at + LEGACY_CRC_START : at + header.size]) != header.crc:
-                break
-            last, count, latest = header.last_offset, count + 1, max(latest, header.max_timestamp)
-            position += header.size
-        if count == 1:
+            latest = max(latest, timestamp)
+            position += after - at
+        if last == first.last_offset:
             return first, data
         size = position - first.position
+        count = last - first.last_offset + 1
         run = first._replace(size=size, last_offset=last, record_count=count, max_timestamp=latest)
         return run, self._window.read(first.position, size)
+
+
+def _claimed_size(buffer: bytes, at: int) -> int:
+    """What the batch or message at ``at`` says it has in bytes."""
+    return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
 
 
 def _has_unknown_last(header: BatchHeader) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 from kfs.log.open_files import FileChanged, OpenFile
 
 _FIRST_READ: Final = 16 * 1024  # enough for one lookup between two index entries
-_READ: Final = 256 * 1024
+#: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.
+WINDOW_BYTES: Final = 256 * 1024
 
 
 class Window:
@@ -36,14 +37,14 @@ class Window:
         at = position - self._start
         if at >= 0 and at + length <= len(self._buffer):
             return self._buffer[at : at + length]
-        if length > _READ:
+        if length > WINDOW_BYTES:
             return self._checked(position, length, self.file.read(position, length))
         self._fill(position, length)
         return self._buffer[:length]
 
     def _fill(self, position: int, length: int) -> None:
         wanted = min(max(length, self._ahead), self.size - position)
-        self._ahead = _READ
+        self._ahead = WINDOW_BYTES
         self._buffer = self._checked(position, length, self.file.read(position, wanted))
         self._start = position
 

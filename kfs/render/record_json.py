@@ -27,9 +27,9 @@ class RenderedLines:
 
     __slots__ = ("buffer", "faults", "first_offset", "last_offset", "offsets", "starts", "timestamps")
 
-    def __init__(self, lines: list[bytes], columns: RecordColumns, covers: tuple[int, int]) -> None:
-        self.buffer = b"".join(lines)
-        self.starts = array("q", accumulate(map(len, lines), initial=0))
+    def __init__(self, buffer: bytes, starts: array[int], columns: RecordColumns, covers: tuple[int, int]) -> None:
+        self.buffer = buffer
+        self.starts = starts
         self.offsets = columns.offsets
         self.timestamps = columns.timestamps
         self.faults: Mapping[int, CorruptData] = columns.faults
@@ -62,16 +62,28 @@ class RecordJson:
 
     def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
         """Render a block; ``covers`` are the first and last offset that it answers for."""
-        kind = f',"timestampType":"{columns.timestamp_type.label}","time":'
-        lines = [
-            self._line(columns, index, offset, timestamp, kind)
-            for index, (offset, timestamp) in enumerate(zip(columns.offsets, columns.timestamps, strict=True))
-        ]
+        lines = self._lines(columns)
+        return RenderedLines(b"".join(lines), _starts_of(lines), columns, covers)
+
+    def starts(self, columns: RecordColumns) -> array[int]:
+        """Return :attr:`RenderedLines.starts` without keeping the lines: their sizes, summed up."""
+        return _starts_of(self._lines(columns))
+
+    def line(self, columns: RecordColumns, index: int) -> bytes:
+        """Render one record of a block."""
+        if index in columns.faults:
+            return b"\n"
+        return self._line(columns, index, _kind_of(columns))
+
+    def _lines(self, columns: RecordColumns) -> list[bytes]:
+        kind = _kind_of(columns)
+        lines = [self._line(columns, index, kind) for index in range(len(columns))]
         for index in columns.faults:
             lines[index] = b"\n"
-        return RenderedLines(lines, columns, covers)
+        return lines
 
-    def _line(self, columns: RecordColumns, index: int, offset: int, timestamp: int, kind: str) -> bytes:
+    def _line(self, columns: RecordColumns, index: int, kind: str) -> bytes:
+        offset, timestamp = columns.offsets[index], columns.timestamps[index]
         time = iso_time(timestamp)
         key = _field("key", columns.key(index))
         value = _field("value", columns.value(index))
@@ -79,6 +91,14 @@ class RecordJson:
         when = "null" if time is None else f'"{time}"'
         start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{when}'
         return f'{start},{key},{value},"headers":[{headers}]}}\n'.encode()
+
+
+def _kind_of(columns: RecordColumns) -> str:
+    return f',"timestampType":"{columns.timestamp_type.label}","time":'
+
+
+def _starts_of(lines: list[bytes]) -> array[int]:
+    return array("q", accumulate(map(len, lines), initial=0))
 
 
 def _field(name: str, data: bytes | None) -> str:

@@ -15,7 +15,8 @@ from kfs.log.block import Block, Damage
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
-from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.render.record_json import RenderedLines
+from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE
 from kfs.tree.text import LogText, Piece, Render, SegmentText
@@ -43,7 +44,7 @@ class PartitionView:
         self.context = context
         self.log = log
         self.path = path
-        self.json = RecordJson(log.topic, log.partition)
+        self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as far as whoever is shown this partition has been told.
         self.promised = state_of(log)
         self._choose_range = choose_range

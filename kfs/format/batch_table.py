@@ -1,0 +1,70 @@
+"""Consecutive batches as a table: what a walk that meets nothing unusual finds, many batches at a time."""
+
+from __future__ import annotations
+
+from array import array
+
+from kfs.format.batch_header import BatchHeader, read_header
+
+
+class BatchTable:
+    """Record batches (v2) one after another, a row each: whole, intact, their offsets in order.
+
+    ``buffer`` holds their bytes and may hold more; its first byte is at ``buffer_position`` in the
+    file. ``positions`` are those of the batches in the file too. Timestamps are what the header
+    says: with a delete horizon that is ``base_timestamps``.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offsets",
+        "base_timestamps",
+        "buffer",
+        "buffer_position",
+        "counts",
+        "last_offsets",
+        "max_timestamps",
+        "positions",
+        "sizes",
+    )
+
+    def __init__(
+        self,
+        buffer: bytes,
+        buffer_position: int,
+        positions: array[int],
+        sizes: array[int],
+        attributes: array[int],
+        base_offsets: array[int],
+        last_offsets: array[int],
+        counts: array[int],
+        base_timestamps: array[int],
+        max_timestamps: array[int],
+    ) -> None:
+        self.buffer = buffer
+        self.buffer_position = buffer_position
+        self.positions = positions
+        self.sizes = sizes
+        self.attributes = attributes
+        self.base_offsets = base_offsets
+        self.last_offsets = last_offsets
+        self.counts = counts
+        self.base_timestamps = base_timestamps
+        self.max_timestamps = max_timestamps
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def end(self, row: int) -> int:
+        """Return the byte position in the file of what follows the batch in ``row``."""
+        return self.positions[row] + self.sizes[row]
+
+    def header(self, row: int) -> BatchHeader:
+        """Return the header of the batch in ``row``."""
+        position = self.positions[row]
+        return read_header(self.buffer, position - self.buffer_position, position)
+
+    def data(self, row: int) -> bytes:
+        """Return the bytes of the batch in ``row``."""
+        at = self.positions[row] - self.buffer_position
+        return self.buffer[at : at + self.sizes[row]]

@@ -1,0 +1,161 @@
+/* CRC-32C (record batches, Castagnoli) and CRC-32 (messages of v0 and v1, as zlib's).
+ *
+ * CRC-32C uses the processor's own instruction where there is one: SSE 4.2 on x86-64, the CRC extension on ARMv8.
+ * Everything else goes eight bytes at a time through tables ("slicing by 8"). crc_init() must have been called. */
+
+#ifndef KFS_CRC_H
+#define KFS_CRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#include <nmmintrin.h>
+#define CRC_HARDWARE __attribute__((target("sse4.2")))
+#define CRC_STEP_8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
+#define CRC_STEP_1(crc, byte) _mm_crc32_u8((crc), (byte))
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#if defined(__clang__)
+#define CRC_HARDWARE __attribute__((target("crc")))
+#else
+#define CRC_HARDWARE __attribute__((target("+crc")))
+#endif
+#include <arm_acle.h>
+#define CRC_STEP_8(crc, word) __crc32cd((crc), (word))
+#define CRC_STEP_1(crc, byte) __crc32cb((crc), (byte))
+#endif
+
+#define CRC32_POLYNOMIAL 0xEDB88320u /* both bit-reversed */
+#define CRC32C_POLYNOMIAL 0x82F63B78u
+
+/* table[k][b]: what byte b does to the CRC when k zero bytes follow it. */
+typedef uint32_t crc_tables[8][256];
+
+static crc_tables crc32_tables;
+static crc_tables crc32c_tables;
+
+static void crc_fill_tables(crc_tables tables, uint32_t polynomial) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc & 1 ? crc >> 1 ^ polynomial : crc >> 1;
+        }
+        tables[0][byte] = crc;
+    }
+    for (int k = 1; k < 8; k++) {
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint32_t crc = tables[k - 1][byte];
+            tables[k][byte] = tables[0][crc & 0xFF] ^ crc >> 8;
+        }
+    }
+}
+
+static uint32_t crc_by_tables(crc_tables tables, const uint8_t *data, size_t size) {
+    uint32_t crc = 0xFFFFFFFFu;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+                              (uint32_t)data[3] << 24);
+        crc = tables[7][low & 0xFF] ^ tables[6][low >> 8 & 0xFF] ^ tables[5][low >> 16 & 0xFF] ^ tables[4][low >> 24] ^
+              tables[3][data[4]] ^ tables[2][data[5]] ^ tables[1][data[6]] ^ tables[0][data[7]];
+    }
+    for (; size; data++, size--) {
+        crc = tables[0][(crc ^ *data) & 0xFF] ^ crc >> 8;
+    }
+    return ~crc;
+}
+
+#ifdef CRC_HARDWARE
+
+/* The instruction takes a word each cycle but gives its result three cycles later, so three lanes are run side by
+ * side: equal stretches of the data, whose CRCs are then put together. crc32c_shift[k][b] is what byte k of a lane's
+ * CRC, being b, becomes when a lane's length of zero bytes follows it. */
+#define CRC_LANE 1024
+
+static uint32_t crc32c_shift[4][256];
+static int crc32c_has_hardware;
+
+CRC_HARDWARE static void crc_fill_shift(void) {
+    for (int k = 0; k < 4; k++) {
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint32_t crc = byte << 8 * k;
+            for (int at = 0; at < CRC_LANE; at += 8) {
+                crc = CRC_STEP_8(crc, 0);
+            }
+            crc32c_shift[k][byte] = crc;
+        }
+    }
+}
+
+static uint32_t crc_shifted(uint32_t crc) {
+    return crc32c_shift[0][crc & 0xFF] ^ crc32c_shift[1][crc >> 8 & 0xFF] ^ crc32c_shift[2][crc >> 16 & 0xFF] ^
+           crc32c_shift[3][crc >> 24];
+}
+
+static inline uint64_t crc_word(const uint8_t *data) {
+    uint64_t word;
+    memcpy(&word, data, sizeof word);
+    return word;
+}
+
+CRC_HARDWARE static uint32_t crc32c_by_hardware(const uint8_t *data, size_t size) {
+    uint32_t crc = 0xFFFFFFFFu;
+    for (; size >= 3 * CRC_LANE; data += 3 * CRC_LANE, size -= 3 * CRC_LANE) {
+        uint32_t second = 0, third = 0;
+        for (size_t at = 0; at < CRC_LANE; at += 8) {
+            crc = CRC_STEP_8(crc, crc_word(data + at));
+            second = CRC_STEP_8(second, crc_word(data + CRC_LANE + at));
+            third = CRC_STEP_8(third, crc_word(data + 2 * CRC_LANE + at));
+        }
+        crc = crc_shifted(crc_shifted(crc) ^ second) ^ third;
+    }
+    for (; size >= 8; data += 8, size -= 8) {
+        crc = CRC_STEP_8(crc, crc_word(data));
+    }
+    for (; size; data++, size--) {
+        crc = CRC_STEP_1(crc, *data);
+    }
+    return ~crc;
+}
+
+static int crc_find_hardware(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__linux__)
+    return (getauxval(AT_HWCAP) & (1 << 7)) != 0; /* HWCAP_CRC32 */
+#else
+    return 1; /* every 64-bit Mac */
+#endif
+}
+
+#endif
+
+static void crc_init(void) {
+    crc_fill_tables(crc32_tables, CRC32_POLYNOMIAL);
+    crc_fill_tables(crc32c_tables, CRC32C_POLYNOMIAL);
+#ifdef CRC_HARDWARE
+    crc32c_has_hardware = crc_find_hardware();
+    if (crc32c_has_hardware) {
+        crc_fill_shift();
+    }
+#endif
+}
+
+static uint32_t crc32c_of(const uint8_t *data, size_t size) {
+#ifdef CRC_HARDWARE
+    if (crc32c_has_hardware) {
+        return crc32c_by_hardware(data, size);
+    }
+#endif
+    return crc_by_tables(crc32c_tables, data, size);
+}
+
+static uint32_t crc32_of(const uint8_t *data, size_t size) {
+    return crc_by_tables(crc32_tables, data, size);
+}
+
+#endif

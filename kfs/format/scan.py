@@ -1,0 +1,82 @@
+"""The walk over batches that need no judgement, in plain Python."""
+
+from __future__ import annotations
+
+from array import array
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader, is_intact, read_header
+from kfs.format.batch_table import BatchTable
+from kfs.format.layout import (
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
+    MIN_MESSAGE_SIZE,
+    NO_TIMESTAMP,
+)
+
+
+def scan_batches(buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+    """See :meth:`kfs.format.decode.BlockDecoder.scan`."""
+    rows: list[BatchHeader] = []
+    buffer_position = position - at
+    view = memoryview(buffer)
+    header = _header(buffer, at, buffer_position)
+    while header is not None and header.size <= min(len(buffer) - at, max_size):
+        following = _header(buffer, at + header.size, buffer_position)
+        if header.base_offset <= seen or header.last_offset >= limit:
+            break
+        if header.base_offset > seen + 1 and (following is None or following.last_offset <= header.last_offset):
+            break
+        if not is_intact(header, view[at : at + header.size]):
+            break
+        rows.append(header)
+        seen = header.last_offset
+        at += header.size
+        header = following
+    return BatchTable(
+        buffer,
+        buffer_position,
+        array("q", [row.position for row in rows]),
+        array("q", [row.size for row in rows]),
+        array("i", [row.attributes for row in rows]),
+        array("q", [row.base_offset for row in rows]),
+        array("q", [row.last_offset for row in rows]),
+        array("i", [row.record_count for row in rows]),
+        array("q", [row.base_timestamp for row in rows]),
+        array("q", [row.max_timestamp for row in rows]),
+    )
+
+
+def scan_messages(buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int) -> tuple[int, int, int]:
+    """See :meth:`kfs.format.decode.BlockDecoder.scan_messages`."""
+    view = memoryview(buffer)
+    latest = NO_TIMESTAMP
+    while end - at >= LOG_OVERHEAD + MIN_MESSAGE_SIZE[header.magic] and buffer[at + MAGIC_OFFSET] == header.magic:
+        try:
+            message = read_header(buffer, at, at)
+        except CorruptData:
+            break
+        if (
+            message.attributes != header.attributes
+            or message.last_offset != last + 1
+            or message.last_offset >= limit
+            or message.size > end - at
+            or not is_intact(message, view[at : at + message.size])
+        ):
+            break
+        last += 1
+        latest = max(latest, message.max_timestamp)
+        at += message.size
+    return at, last, latest
+
+
+def _header(buffer: bytes, at: int, buffer_position: int) -> BatchHeader | None:
+    """Return the header of a record batch at ``at``, None where there is none, or not all of it."""
+    if len(buffer) - at < BATCH_OVERHEAD or buffer[at + MAGIC_OFFSET] != MAGIC_V2:
+        return None
+    try:
+        return read_header(buffer, at, buffer_position + at)
+    except CorruptData:
+        return None

@@ -1,0 +1,580 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Records as lines of JSON, compiled: the twin of :mod:`kfs.render.record_json`.
+
+A whole block is written, or measured, with the GIL released. What the columns say is checked against their buffer
+before it is used.
+"""
+
+from cpython.array cimport array, clone
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, strlen
+
+from kfs.format.compiled_decode cimport byte, read_varint
+
+from kfs.format.columns import RecordColumns
+from kfs.render.quoting import quote
+from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
+
+cdef extern from "json_text.h" nogil:
+    enum: JSON_TEXT_SPARE
+    const char* TIMESTAMP
+    const char* KEY
+    const char* KEY_ENCODING
+    const char* VALUE
+    const char* VALUE_ENCODING
+    const char* HEADERS
+    const char* HEADER_KEY
+    const char* HEADER_ENCODING
+    const char* LINE_END
+    size_t json_copy_plain(byte* out, const byte* text, size_t size)
+    size_t json_count_plain(const byte* text, size_t size, size_t* escapes)
+
+cdef enum Status:
+    DONE
+    NO_MEMORY
+    OUTSIDE  # the columns point to where the buffer isn't
+
+cdef enum:
+    MOST_ESCAPED = 6  # bytes that one byte of text can become
+    MEASURED_BYTES = 64 * 1024  # text from this size on is measured before room is made for it
+    # Room for what a line has beside the topic, the key, the value and the headers: 4 numbers and the names of fields.
+    LINE_OVERHEAD = 256
+
+cdef long long FIRST_TIME = FIRST_MILLISECOND
+cdef long long LAST_TIME = LAST_MILLISECOND
+cdef long long NO_TIME = -1
+cdef long long DAY = 86_400_000
+
+cdef const byte* HEX = b"0123456789abcdef"
+cdef const byte* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+cdef array INT64 = array("q")
+
+
+cdef struct Source:
+    const byte* data
+    Py_ssize_t size
+    Py_ssize_t count
+    const long long* offsets
+    const long long* timestamps
+    const int* key_starts
+    const int* key_lengths
+    const int* value_starts
+    const int* value_lengths
+    const int* header_starts
+
+
+cdef struct Output:
+    byte* data
+    Py_ssize_t size
+    Py_ssize_t room
+
+
+cdef class CompiledRecordJson:
+    """Renders the records of one partition."""
+
+    cdef bytes start
+    cdef object plain
+
+    def __cinit__(self, topic, partition):
+        self.start = f'{{"topic":{quote(topic)},"partition":{partition},"offset":'.encode()
+        self.plain = RecordJson(topic, partition)
+
+    def lines(self, columns, covers):
+        """See :meth:`kfs.render.record_json.RecordJson.lines`."""
+        cdef Source source
+        cdef array starts
+        if columns.faults:
+            return self.plain.lines(columns, covers)
+        open_source(columns, &source)
+        starts = clone(INT64, source.count + 1, False)
+        text = self.text(columns, &source, 0, source.count, starts.data.as_longlongs)
+        return RenderedLines(text, starts, columns, covers)
+
+    def line(self, columns, Py_ssize_t index):
+        """See :meth:`kfs.render.record_json.RecordJson.line`."""
+        cdef Source source
+        cdef long long starts[2]
+        if columns.faults:
+            return self.plain.line(columns, index)
+        open_source(columns, &source)
+        if not 0 <= index < source.count:
+            raise IndexError("no such record")
+        return self.text(columns, &source, index, index + 1, starts)
+
+    def starts(self, columns):
+        """See :meth:`kfs.render.record_json.RecordJson.starts`."""
+        cdef Source source
+        cdef array starts
+        cdef Status status
+        cdef bytes kind
+        cdef Py_ssize_t fixed
+        if columns.faults:
+            return self.plain.starts(columns)
+        open_source(columns, &source)
+        starts = clone(INT64, source.count + 1, False)
+        kind = kind_of(columns)
+        fixed = len(self.start) + len(kind)
+        with nogil:
+            status = measure_lines(&source, fixed, starts.data.as_longlongs)
+        check(status)
+        return starts
+
+    cdef bytes text(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
+        cdef Output output
+        cdef bytes kind = kind_of(columns)
+        cdef const byte* start = self.start
+        cdef const byte* middle = kind
+        cdef Py_ssize_t start_size = len(self.start)
+        cdef Py_ssize_t middle_size = len(kind)
+        cdef Status status
+        output.data = NULL
+        output.size = output.room = 0
+        try:
+            with nogil:
+                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts)
+            check(status)
+            return PyBytes_FromStringAndSize(<char*>output.data, output.size)
+        finally:
+            free(output.data)
+
+
+cdef bytes kind_of(columns):
+    return f',"timestampType":"{columns.timestamp_type.label}","time":'.encode()
+
+
+cdef int check(Status status) except -1:
+    if status == NO_MEMORY:
+        raise MemoryError
+    if status == OUTSIDE:
+        raise ValueError("columns that point outside of their buffer")
+    return 0
+
+
+cdef int open_source(columns, Source* source) except -1:
+    """Fill ``source``, whose pointers are good for as long as the columns stay as they are."""
+    cdef bytes data = columns.buffer
+    cdef Py_ssize_t count = len(columns.offsets)
+    source.data = data
+    source.size = len(data)
+    source.count = count
+    source.offsets = int64s(columns.offsets, count)
+    source.timestamps = int64s(columns.timestamps, count)
+    source.key_starts = int32s(columns.key_starts, count)
+    source.key_lengths = int32s(columns.key_lengths, count)
+    source.value_starts = int32s(columns.value_starts, count)
+    source.value_lengths = int32s(columns.value_lengths, count)
+    source.header_starts = int32s(columns.header_starts, count)
+    return 0
+
+
+cdef const long long* int64s(array column, Py_ssize_t count) except? NULL:
+    if column.ob_descr.typecode != c"q" or len(column) != count:
+        raise ValueError("columns of different lengths")
+    return column.data.as_longlongs
+
+
+cdef const int* int32s(array column, Py_ssize_t count) except? NULL:
+    if column.ob_descr.typecode != c"i" or len(column) != count:
+        raise ValueError("columns of different lengths")
+    return column.data.as_ints
+
+
+cdef Status write_lines(
+    const Source* source,
+    Py_ssize_t first,
+    Py_ssize_t stop,
+    const byte* start,
+    Py_ssize_t start_size,
+    const byte* kind,
+    Py_ssize_t kind_size,
+    Output* output,
+    long long* starts,
+) noexcept nogil:
+    """Append the lines of the records from ``first`` to ``stop``, and where each begins and the last ends."""
+    cdef Py_ssize_t index
+    cdef Status status
+    if not reserve(output, guess_of(source, first, stop, start_size + kind_size)):
+        return NO_MEMORY
+    for index in range(first, stop):
+        starts[index - first] = output.size
+        if not reserve(output, start_size + kind_size + LINE_OVERHEAD):
+            return NO_MEMORY
+        put(output, start, start_size)
+        put_number(output, source.offsets[index])
+        put_literal(output, TIMESTAMP)
+        put_number(output, source.timestamps[index])
+        put(output, kind, kind_size)
+        put_time(output, source.timestamps[index])
+        put_literal(output, KEY)
+        status = put_field(source, source.key_starts[index], source.key_lengths[index], output, KEY_ENCODING)
+        if status != DONE:
+            return status
+        put_literal(output, VALUE)
+        status = put_field(source, source.value_starts[index], source.value_lengths[index], output, VALUE_ENCODING)
+        if status != DONE:
+            return status
+        put_literal(output, HEADERS)
+        if source.header_starts[index] >= 0:
+            status = put_headers(source, source.header_starts[index], output)
+            if status != DONE:
+                return status
+        put_literal(output, LINE_END)
+    starts[stop - first] = output.size
+    return DONE
+
+
+cdef Py_ssize_t guess_of(const Source* source, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t fixed) noexcept nogil:
+    """What room the lines probably take."""
+    cdef Py_ssize_t room = (fixed + LINE_OVERHEAD) * (stop - first)
+    if first == 0 and stop == source.count:
+        room += source.size + source.size // 4
+    return room
+
+
+cdef bint reserve(Output* output, Py_ssize_t more) noexcept nogil:
+    """Make room for ``more`` bytes, and what a copy may write past its end."""
+    cdef Py_ssize_t room
+    cdef byte* grown
+    more += output.size + JSON_TEXT_SPARE
+    if more <= output.room:
+        return True
+    room = max(more, output.room + output.room // 2)
+    grown = <byte*>realloc(output.data, room)
+    if grown == NULL:
+        return False
+    output.data = grown
+    output.room = room
+    return True
+
+
+cdef inline void put(Output* output, const byte* text, Py_ssize_t size) noexcept nogil:
+    memcpy(output.data + output.size, text, size)
+    output.size += size
+
+
+cdef inline void put_literal(Output* output, const char* text) noexcept nogil:
+    put(output, <const byte*>text, strlen(text))
+
+
+cdef inline void put_number(Output* output, long long number) noexcept nogil:
+    cdef byte digits[20]
+    cdef int at = 20
+    cdef unsigned long long rest = <unsigned long long>number
+    if number < 0:
+        output.data[output.size] = c"-"
+        output.size += 1
+        rest = 0 - rest
+    while True:
+        at -= 1
+        digits[at] = <byte>(c"0" + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    put(output, digits + at, 20 - at)
+
+
+cdef inline void put_digits(byte* out, int number, int count) noexcept nogil:
+    while count > 0:
+        count -= 1
+        out[count] = <byte>(c"0" + number % 10)
+        number //= 10
+
+
+cdef struct Date:
+    int year
+    int month
+    int day
+
+
+cdef Date civil_from_days(long long days) noexcept nogil:
+    """Days since 1970 to a date of the Gregorian calendar, counted in eras of 400 years from a first of March."""
+    cdef Date date
+    cdef long long shifted = days + 719468
+    cdef int era = <int>((shifted if shifted >= 0 else shifted - 146096) // 146097)
+    cdef int day_of_era = <int>(shifted - <long long>era * 146097)
+    cdef int year = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    cdef int day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    cdef int month = (5 * day_of_year + 2) // 153  # from March
+    date.day = day_of_year - (153 * month + 2) // 5 + 1
+    date.month = month + 3 if month < 10 else month - 9
+    date.year = year + era * 400 + (date.month <= 2)
+    return date
+
+
+cdef inline bint has_time(long long timestamp) noexcept nogil:
+    return timestamp != NO_TIME and FIRST_TIME <= timestamp <= LAST_TIME
+
+
+cdef inline void put_time(Output* output, long long timestamp) noexcept nogil:
+    cdef byte* out = output.data + output.size
+    cdef long long days
+    cdef int rest
+    cdef Date date
+    if not has_time(timestamp):
+        put_literal(output, "null")
+        return
+    days = timestamp // DAY
+    rest = <int>(timestamp - days * DAY)
+    if rest < 0:  # C rounds towards zero
+        days -= 1
+        rest += <int>DAY
+    date = civil_from_days(days)
+    memcpy(out, b'"0000-00-00T00:00:00.000Z"', 26)
+    put_digits(out + 1, date.year, 4)
+    put_digits(out + 6, date.month, 2)
+    put_digits(out + 9, date.day, 2)
+    put_digits(out + 12, rest // 3_600_000, 2)
+    put_digits(out + 15, rest // 60_000 % 60, 2)
+    put_digits(out + 18, rest // 1000 % 60, 2)
+    put_digits(out + 21, rest % 1000, 3)
+    output.size += 26
+
+
+cdef Status put_field(
+    const Source* source, Py_ssize_t start, Py_ssize_t length, Output* output, const char* encoding
+) noexcept nogil:
+    """Write bytes as a JSON string, followed by ``encoding`` where that is base64, or null; leave room for the rest."""
+    cdef const byte* text = source.data + start
+    cdef Py_ssize_t size = -1
+    cdef Py_ssize_t room
+    if length < 0:
+        put_literal(output, "null")
+        return DONE
+    if start < 0 or start > source.size or length > source.size - start:
+        return OUTSIDE
+    room = length * MOST_ESCAPED if length < MEASURED_BYTES else text_size(text, length)
+    if not reserve(output, (room if room >= 0 else base64_size(length)) + LINE_OVERHEAD):
+        return NO_MEMORY
+    put_literal(output, '"')
+    if room >= 0:
+        size = write_text(output.data + output.size, text, length)
+    if size >= 0:
+        output.size += size
+        put_literal(output, '"')
+    else:
+        write_base64(output.data + output.size, text, length)
+        output.size += base64_size(length)
+        put_literal(output, '"')
+        put_literal(output, encoding)
+    return DONE
+
+
+cdef Status put_headers(const Source* source, Py_ssize_t position, Output* output) noexcept nogil:
+    cdef int count, length
+    cdef Status status
+    cdef bint is_first = True
+    if not read_varint(source.data, &position, source.size, &count) or count < 0:
+        return OUTSIDE
+    while count > 0:
+        count -= 1
+        if not is_first:
+            put_literal(output, ",")
+        is_first = False
+        put_literal(output, HEADER_KEY)
+        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+            return OUTSIDE
+        status = put_field(source, position, length, output, KEY_ENCODING)
+        if status != DONE:
+            return status
+        position += length
+        put_literal(output, VALUE)
+        if not read_varint(source.data, &position, source.size, &length):
+            return OUTSIDE
+        status = put_field(source, position, length, output, HEADER_ENCODING)
+        if status != DONE:
+            return status
+        if length > 0:
+            position += length
+        put_literal(output, "}")
+    return DONE
+
+
+cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcept nogil:
+    """Write the inside of a JSON string; return its size, or -1 if the text isn't UTF-8."""
+    cdef byte* begin = out
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t plain
+    cdef int length
+    cdef unsigned int character
+    while True:
+        plain = json_copy_plain(out, text + at, size - at)
+        out += plain
+        at += plain
+        if at == size:
+            return out - begin
+        character = text[at]
+        if character == c'"' or character == c"\\":
+            out[0] = c"\\"
+            out[1] = <byte>character
+            out += 2
+            at += 1
+            continue
+        length = read_character(text + at, size - at, &character)
+        if length == 0:
+            return -1
+        if is_control(character):
+            out[0] = c"\\"
+            out[1] = c"u"
+            out[2] = HEX[character >> 12]
+            out[3] = HEX[character >> 8 & 15]
+            out[4] = HEX[character >> 4 & 15]
+            out[5] = HEX[character & 15]
+            out += 6
+        else:
+            memcpy(out, text + at, length)
+            out += length
+        at += length
+
+
+cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
+    """Return what :func:`write_text` would."""
+    cdef size_t escaped = 0
+    cdef Py_ssize_t at = 0
+    cdef int length
+    cdef unsigned int character
+    while True:
+        at += json_count_plain(text + at, size - at, &escaped)
+        if at == size:
+            return at + escaped
+        length = read_character(text + at, size - at, &character)
+        if length == 0:
+            return -1
+        if is_control(character):
+            escaped += 6 - length
+        at += length
+
+
+cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* character) noexcept nogil:
+    """Decode a character of UTF-8, strictly; return how many bytes it has, 0 if it is none."""
+    cdef unsigned int first = text[0]
+    if first < 0x80:
+        character[0] = first
+        return 1
+    if first < 0xE0:
+        if first < 0xC2 or size < 2 or text[1] >> 6 != 2:
+            return 0
+        character[0] = (first & 0x1F) << 6 | (text[1] & 0x3F)
+        return 2
+    if first < 0xF0:
+        if size < 3 or text[1] >> 6 != 2 or text[2] >> 6 != 2:
+            return 0
+        character[0] = (first & 0x0F) << 12 | (text[1] & 0x3F) << 6 | (text[2] & 0x3F)
+        # What two bytes can say, and the halves of UTF-16's pairs.
+        return 0 if character[0] < 0x800 or character[0] >> 11 == 0x1B else 3
+    if size < 4 or text[1] >> 6 != 2 or text[2] >> 6 != 2 or text[3] >> 6 != 2:
+        return 0
+    character[0] = (first & 0x0F) << 18 | (text[1] & 0x3F) << 12 | (text[2] & 0x3F) << 6 | (text[3] & 0x3F)
+    return 4 if first <= 0xF4 and 0x10000 <= character[0] <= 0x10FFFF else 0
+
+
+cdef inline bint is_control(unsigned int character) noexcept nogil:
+    """What is written as an escape, :mod:`kfs.render.quoting` says why."""
+    if character < 0x20 or 0x7F <= character < 0xA0 or character == 0x061C:
+        return True
+    if character < 0x200E or character > 0x2069:
+        return False
+    return character <= 0x200F or 0x2028 <= character <= 0x202E or character >= 0x2066
+
+
+cdef inline Py_ssize_t base64_size(Py_ssize_t size) noexcept nogil:
+    return (size + 2) // 3 * 4
+
+
+cdef void write_base64(byte* out, const byte* data, Py_ssize_t size) noexcept nogil:
+    cdef unsigned int bits
+    while size >= 3:
+        bits = data[0] << 16 | data[1] << 8 | data[2]
+        out[0] = BASE64[bits >> 18]
+        out[1] = BASE64[bits >> 12 & 63]
+        out[2] = BASE64[bits >> 6 & 63]
+        out[3] = BASE64[bits & 63]
+        out += 4
+        data += 3
+        size -= 3
+    if size:
+        bits = data[0] << 16 | (data[1] << 8 if size == 2 else 0)
+        out[0] = BASE64[bits >> 18]
+        out[1] = BASE64[bits >> 12 & 63]
+        out[2] = BASE64[bits >> 6 & 63] if size == 2 else c"="
+        out[3] = c"="
+
+
+cdef Status measure_lines(const Source* source, Py_ssize_t fixed, long long* starts) noexcept nogil:
+    """Like :func:`write_lines` of all records, without the lines."""
+    cdef Py_ssize_t index, size, field
+    cdef long long total = 0
+    fixed += strlen(TIMESTAMP) + strlen(KEY) + strlen(VALUE) + strlen(HEADERS) + strlen(LINE_END)
+    for index in range(source.count):
+        starts[index] = total
+        size = fixed + number_size(source.offsets[index]) + number_size(source.timestamps[index])
+        size += 26 if has_time(source.timestamps[index]) else 4
+        field = field_size(source, source.key_starts[index], source.key_lengths[index], strlen(KEY_ENCODING))
+        if field < 0:
+            return OUTSIDE
+        size += field
+        field = field_size(source, source.value_starts[index], source.value_lengths[index], strlen(VALUE_ENCODING))
+        if field < 0:
+            return OUTSIDE
+        size += field
+        if source.header_starts[index] >= 0:
+            field = headers_size(source, source.header_starts[index])
+            if field < 0:
+                return OUTSIDE
+            size += field
+        total += size
+    starts[source.count] = total
+    return DONE
+
+
+cdef inline int number_size(long long number) noexcept nogil:
+    cdef unsigned long long rest = <unsigned long long>number
+    cdef int size = 1
+    if number < 0:
+        size = 2
+        rest = 0 - rest
+    while rest >= 10:
+        rest //= 10
+        size += 1
+    return size
+
+
+cdef Py_ssize_t field_size(
+    const Source* source, Py_ssize_t start, Py_ssize_t length, Py_ssize_t encoding_size
+) noexcept nogil:
+    """Return what :func:`put_field` writes, -1 where it is outside of the buffer."""
+    cdef Py_ssize_t size
+    if length < 0:
+        return 4
+    if start < 0 or start > source.size or length > source.size - start:
+        return -1
+    size = text_size(source.data + start, length)
+    return size + 2 if size >= 0 else base64_size(length) + 2 + encoding_size
+
+
+cdef Py_ssize_t headers_size(const Source* source, Py_ssize_t position) noexcept nogil:
+    cdef int count, length
+    cdef Py_ssize_t size = 0
+    cdef Py_ssize_t field
+    if not read_varint(source.data, &position, source.size, &count) or count < 0:
+        return -1
+    size = count - 1 if count else 0  # commas
+    while count > 0:
+        count -= 1
+        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+            return -1
+        field = field_size(source, position, length, strlen(KEY_ENCODING))
+        if field < 0:
+            return -1
+        size += strlen(HEADER_KEY) + field + strlen(VALUE) + 1
+        position += length
+        if not read_varint(source.data, &position, source.size, &length):
+            return -1
+        field = field_size(source, position, length, strlen(HEADER_ENCODING))
+        if field < 0:
+            return -1
+        size += field
+        if length > 0:
+            position += length
+    return size

@@ -1,0 +1,46 @@
+"""The renderer that is used, of the two there are."""
+
+from __future__ import annotations
+
+from array import array
+from functools import cache
+from typing import Protocol
+
+from kfs.format.columns import RecordColumns
+from kfs.format.twins import choose_twin
+from kfs.render.record_json import RecordJson, RenderedLines
+
+
+class LineRenderer(Protocol):
+    """Renders the records of one partition as lines of JSON."""
+
+    def __init__(self, topic: str, partition: int) -> None: ...
+
+    def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
+        """Render a block; ``covers`` are the first and last offset that it answers for."""
+        ...
+
+    def line(self, columns: RecordColumns, index: int) -> bytes:
+        """Render one record of a block."""
+        ...
+
+    def starts(self, columns: RecordColumns) -> array[int]:
+        """Return :attr:`RenderedLines.starts` of a block without its lines: their sizes, summed up."""
+        ...
+
+
+def line_renderer(topic: str, partition: int) -> LineRenderer:
+    """Return a renderer for a partition; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    return _renderer_class()(topic, partition)
+
+
+@cache
+def _renderer_class() -> type[LineRenderer]:
+    renderer: type[LineRenderer] = choose_twin(RecordJson, _import_compiled)
+    return renderer
+
+
+def _import_compiled() -> type[LineRenderer]:
+    from kfs.render.compiled_json import CompiledRecordJson
+
+    return CompiledRecordJson

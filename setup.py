@@ -1,0 +1,25 @@
+"""The compiled twins: everything else about the package is in pyproject.toml.
+
+They are optional. Where they can't be compiled the package is installed without them, and plain Python does their work.
+"""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "kfs.format.compiled_decode",
+            ["kfs/format/compiled_decode.pyx"],
+            depends=["kfs/format/compiled_decode.pxd", "kfs/format/crc.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
+            "kfs.render.compiled_json",
+            ["kfs/render/compiled_json.pyx"],
+            depends=["kfs/format/compiled_decode.pxd", "kfs/render/json_text.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+    ]
+)
