@@ -146,14 +146,7 @@ def test_a_file_that_is_open_can_be_read_to_its_end_after_retention(changing: Ch
     changing.assert_others_unaffected()
 
 
-@pytest.mark.parametrize(
-    "changing",
-    [
-        pytest.param("mfusepy", marks=pytest.mark.xfail(reason="the kernel keeps the names below a directory in use")),
-        *FRONTS[2:],
-    ],
-    indirect=True,
-)
+@through_every_front
 def test_names_disappear_although_a_file_beside_them_is_open(changing: Changing) -> None:
     with changing.record(3).open("rb"):
         changing.log.delete_first_segment()
