@@ -19,7 +19,7 @@ _MOST_LINKS: Final = 8
 
 
 @click.command()
-@click.argument("log_dir", type=click.Path())
+@click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @source_options
 def cat(log_dir: str, paths: tuple[str, ...], source: SourceOptions) -> None:

@@ -11,7 +11,7 @@ from kfs.demo import WrittenTopic, write_demo
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path())
+@click.argument("directory", metavar="DIR", type=click.Path(readable=False))
 def demo(directory: str) -> None:
     """Write a small Kafka data directory to DIR, to try kfs on.
 

@@ -15,7 +15,7 @@ from kfs.tree.node import Directory, Node, Symlink
 
 
 @click.command()
-@click.argument("log_dir", type=click.Path())
+@click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("path", default="/")
 @source_options
 @click.option(

@@ -13,8 +13,8 @@ from kfs.mount import mount as mount_tree
 
 
 @click.command()
-@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path())
-@click.argument("mountpoint", type=click.Path())
+@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.argument("mountpoint", type=click.Path(readable=False))
 @source_options
 @click.option("-f", "--foreground", is_flag=True, help="Serve in this process; a line says when the mount answers.")
 @click.option("--allow-other", is_flag=True, help="Let other users in, as far as the files' modes let them.")
@@ -25,7 +25,7 @@ from kfs.mount import mount as mount_tree
     show_default=True,
     help="What speaks to the kernel.",
 )
-@click.option("--log-file", type=click.Path(), help="Where a daemon writes what goes wrong.")
+@click.option("--log-file", type=click.Path(readable=False), help="Where a daemon writes what goes wrong.")
 def mount(
     log_dirs: tuple[str, ...],
     mountpoint: str,

@@ -13,7 +13,7 @@ from kfs.tree.node import Node
 
 
 @click.command()
-@click.argument("log_dir", type=click.Path())
+@click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("path")
 @source_options
 def stat(log_dir: str, path: str, source: SourceOptions) -> None:

@@ -255,14 +255,20 @@ def test_whatever_the_damage_text_and_files_agree(
     assert content_of(skipping, "t/0/records.jsonl") == whole
     showing = file_at(open_tree(root), "t/0/records.jsonl")
     size = showing.attributes().size
-    pieces = b""
-    for offset in range(size):
-        try:
-            pieces += showing.read(offset, 1)
-        except CorruptData:
-            pieces += b"\n"
-    assert len(pieces) == size
-    assert [line for line in pieces.splitlines() if line] == whole.splitlines()
+    text = read_around_faults(showing, 0, size)
+    assert len(text) == size
+    assert [line for line in text.splitlines() if line] == whole.splitlines()
+
+
+def read_around_faults(file: File, offset: int, size: int) -> bytes:
+    """Read a range, with a newline for each byte that can't be read."""
+    try:
+        return file.read(offset, size)
+    except CorruptData:
+        half = size // 2
+        if half == 0:
+            return b"\n"
+        return read_around_faults(file, offset, half) + read_around_faults(file, offset + half, size - half)
 
 
 def lines_of_readable(tree: KafkaTree) -> bytes:
@@ -296,8 +302,8 @@ def test_a_broken_message_in_an_intact_wrapper_is_one_empty_line(magic: int, tmp
         file.read(fault, 1)
     skipping = open_tree(tmp_path, options=TreeOptions(on_damage=OnDamage.SKIP))
     assert content_of(skipping, "t/0/segment/0.jsonl") == b"".join(lines)
-    (problem,) = content_of(tree, "t/0/meta/problems.jsonl").splitlines()
-    assert b"offset 2" in problem
+    problems = content_of(tree, "t/0/meta/problems.jsonl").splitlines()
+    assert len([problem for problem in problems if b"offset 2: stored CRC" in problem]) == 1
 
 
 def wrapper_with_broken_message(magic: int) -> bytes:
