@@ -18,7 +18,7 @@ from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import NodeIds
 from kfs.tree.table_store import TableStore
-from kfs.tree.text import TextCache
+from kfs.tree.text import TextCache, TextKey
 
 if TYPE_CHECKING:
     from kfs.tree.partition_view import PartitionView
@@ -79,7 +79,7 @@ class TreeContext:
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
         self.text = TextCache(_TEXT_BYTES, options.table_store)
-        self.hours: LRUCache[tuple[int, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Paths of partitions that became another log, for the watch to tell.

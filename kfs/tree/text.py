@@ -96,7 +96,7 @@ class SegmentText:
 
     def __init__(self, segment: Segment, key: TextKey, render: Render, cache: TextCache, lasting_key: str) -> None:
         self.segment = segment
-        self._key = key
+        self.key = key
         self._render = render
         self._cache = cache
         self._lasting_key = lasting_key
@@ -109,17 +109,17 @@ class SegmentText:
     def table(self) -> TextTable:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock:
-            table = self._cache.table(self._key)
+            table = self._cache.table(self.key)
             log_end = self.segment.tail()[0] if self.segment.is_last else None
             if table is None:
                 table = self._stored() or TextTable(self.segment.base_offset)
             if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
-                self._cache.keep_table(self._key, table)
+                self._cache.keep_table(self.key, table)
                 return table
             self._extend(table)
             if log_end is not None:
                 table.log_end = max(table.log_end, log_end)
-            self._cache.keep_table(self._key, table)
+            self._cache.keep_table(self.key, table)
             self._store(table)
             return table
 
@@ -180,7 +180,7 @@ class SegmentText:
         is_open = index + 1 == len(table) and self.segment.is_last
         if is_open:  # still growing: what is rendered now is not the whole of it later
             return self._rendered(table, index)
-        return self._cache.chunk(self._key, index, lambda: self._rendered(table, index))
+        return self._cache.chunk(self.key, index, lambda: self._rendered(table, index))
 
     def _rendered(self, table: TextTable, index: int) -> Piece:
         end = table.positions[index + 1] if index + 1 < len(table) else table.log_end

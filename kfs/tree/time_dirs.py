@@ -85,7 +85,7 @@ def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int 
     known = partition.context.hours
     text = partition.segment_text(segment)
     table = text.table()
-    key = (segment.slot, table.log_end)
+    key = (text.key, table.log_end)
     hours = known.get(key)
     if hours is None:
         found: set[int | None] = set()

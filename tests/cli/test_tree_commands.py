@@ -154,8 +154,12 @@ def test_cat_follows_links_and_prints_several_files_in_order(shop: Shop) -> None
     ],
 )
 def test_what_is_not_there_is_refused_with_a_reason(shop: Shop, path: str, reason: str) -> None:
-    for command in ("ls", "cat", "stat"):
-        assert refused(command, shop.root, path) == f"kfs: {reason}\n"
+    assert refused("cat", shop.root, path) == f"kfs: {reason}\n"
+
+
+@pytest.mark.parametrize("command", ["ls", "stat"])
+def test_every_command_refuses_what_is_not_there(shop: Shop, command: str) -> None:
+    assert refused(command, shop.root, "orders/0/offset/40.json") == "kfs: orders/0: no record at offset 40\n"
 
 
 def test_a_directory_cannot_be_printed(shop: Shop) -> None:

@@ -46,13 +46,10 @@ class Mounts:
         mounted.start()
         return mounted
 
-    def stop(self) -> None:
-        """Take all of them away; every daemon must still be there."""
-        try:
-            for mounted in dict.fromkeys(self._mounts.values()):
-                mounted.stop()
-        finally:
-            self.discard()
+    def assert_alive(self) -> None:
+        """Fail if a daemon has died, whatever it was that was asked of it."""
+        for mounted in self._mounts.values():
+            assert mounted.is_alive(), f"{mounted.arguments}: {mounted.log()}"
 
     def discard(self) -> None:
         """Take away whatever is left."""
@@ -68,7 +65,7 @@ def mounted_corpus(
     mounts = Mounts(tmp_path_factory.mktemp("corpora"))
     try:
         yield lambda name, **given: mounts.get(corpus(name) / "data", **given)
-        mounts.stop()
+        mounts.assert_alive()
     finally:
         mounts.discard()
 
@@ -125,7 +122,7 @@ def shop_mounts(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     mounts = Mounts(tmp_path_factory.mktemp("shops"))
     try:
         yield mounts
-        mounts.stop()
+        mounts.assert_alive()
     finally:
         mounts.discard()
 

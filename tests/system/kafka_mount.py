@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kfs.mount import is_mounted
+from kfs.errors import MountFailed
+from kfs.mount import is_mounted, unmount
 from tests.mount.toy_mount import is_running
 
 #: The console script that belongs to the Python that runs the tests.
@@ -58,9 +60,13 @@ class KafkaMount:
         succeed("umount", self.point)
 
     def discard(self) -> None:
-        """Take away what a test left mounted, in whatever state it is."""
-        if is_mounted(self.point) and kfs("umount", self.point).returncode != 0:
-            kfs("umount", "--lazy", self.point)
+        """Take away what a test left mounted, in whatever state it is; quicker than a command."""
+        if is_mounted(self.point):
+            try:
+                unmount(self.point)
+            except MountFailed:
+                with contextlib.suppress(MountFailed):
+                    unmount(self.point, lazy=True)
 
     @property
     def pid(self) -> int:

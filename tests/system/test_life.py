@@ -57,7 +57,7 @@ def test_mounting_returns_when_the_mount_answers_and_unmounting_when_the_daemon_
 
 def test_mounting_again_at_the_same_place_works(shop: Shop, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(shop.root)
-    for _ in range(5):
+    for _ in range(2):
         mounted.stop()
         mounted.start()
         assert mounted.path("orders/0/offset/3.json").read_bytes() == shop.orders.line(3)
@@ -104,8 +104,7 @@ def test_a_source_that_is_not_kafkas_is_refused_with_a_reason(
     for options in ((), ("--foreground",)):
         done = kfs("mount", *options, source, point)
         assert (done.returncode, done.stdout) == (1, b"")
-        assert f"kfs: {reason}\n" in done.stderr.decode()
-        assert "Traceback" not in done.stderr.decode()
+        assert done.stderr.decode() == f"kfs: {reason}\n"
         assert not is_mounted(point)
     assert processes_of(point) == []
 
