@@ -49,10 +49,12 @@ class Reports:
         self._pipe = -1
 
     def failed(self, error: BaseException) -> None:
-        """Pass ``error`` on, or log it if nobody waits any more."""
+        """Pass ``error`` on; log it unless whoever waits is told everything there is to it."""
         expected = isinstance(error, KfsError)
-        logger.error("%s", error, exc_info=None if expected else error)
-        if self._pipe < 0:
+        waiting = self._pipe >= 0
+        if self._log_file or not (waiting and expected):
+            logger.error("%s", error, exc_info=None if expected else error)
+        if not waiting:
             return
         message = str(error) if expected else f"{type(error).__name__}: {error}"
         printed = os.pread(self._printed, 4096, 0).decode("utf-8", "replace").strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import CorruptData, NotFound
+from kfs.tree.raw_dir import RawDirectory
 from tests.corpus import corpus_names
 from tests.logs import content_of, dense, directory_at, file_at, joined, log_name, names, open_tree, write_partition
 
@@ -27,7 +28,9 @@ def test_every_file_of_a_corpus_is_there_byte_for_byte(name: str, corpus: Callab
     for topic in names(tree.root):
         for partition in names(directory_at(tree, topic)):
             path = f"{topic}/{partition}/raw"
-            source = Path(content_directory(tree.resolve(path)))
+            raw = tree.resolve(path)
+            assert isinstance(raw, RawDirectory)
+            source = Path(raw.partition.log.directory.path)
             assert names(directory_at(tree, path)) == sorted(one.name for one in source.iterdir() if one.is_file())
             for file in names(directory_at(tree, path)):
                 expected = source / file
@@ -36,13 +39,6 @@ def test_every_file_of_a_corpus_is_there_byte_for_byte(name: str, corpus: Callab
                 assert attributes.mtime_ns == expected.stat().st_mtime_ns
                 if attributes.size < 1 << 20:  # not all of the preallocated indexes
                     assert content_of(tree, f"{path}/{file}") == expected.read_bytes()
-
-
-def content_directory(node: object) -> str:
-    """Return the directory of the source that a ``raw/`` shows."""
-    partition = getattr(node, "partition")  # noqa: B009  of any directory of a partition
-    path: str = partition.log.directory.path
-    return path
 
 
 def test_links_directories_and_pipes_are_not_shown(root: Path) -> None:
