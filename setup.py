@@ -10,7 +10,13 @@ setup(
         Extension(
             "kfs.format.compiled_decode",
             ["kfs/format/compiled_decode.pyx"],
-            depends=["kfs/format/compiled_decode.pxd", "kfs/format/crc.h"],
+            depends=[
+                "kfs/format/compiled_batches.pxi",
+                "kfs/format/compiled_decode.pxd",
+                "kfs/format/compiled_layout.pxi",
+                "kfs/format/compiled_messages.pxi",
+                "kfs/format/crc.h",
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         ),

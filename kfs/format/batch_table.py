@@ -5,6 +5,9 @@ from __future__ import annotations
 from array import array
 
 from kfs.format.batch_header import BatchHeader, read_header
+from kfs.format.layout import LEGACY_ATTRIBUTES_KNOWN, MAGIC_V1, MAGIC_V2
+
+_LEGACY_ATTRIBUTES = LEGACY_ATTRIBUTES_KNOWN[MAGIC_V1]  # other bits mean nothing there
 
 
 class BatchTable:
@@ -51,6 +54,23 @@ class BatchTable:
         self.counts = counts
         self.base_timestamps = base_timestamps
         self.max_timestamps = max_timestamps
+
+    @classmethod
+    def of(cls, header: BatchHeader, data: bytes) -> BatchTable:
+        """Return the table of one batch, or of one that is made up of messages."""
+        attributes = header.attributes if header.magic == MAGIC_V2 else header.attributes & _LEGACY_ATTRIBUTES
+        return cls(
+            data,
+            header.position,
+            array("q", [header.position]),
+            array("q", [header.size]),
+            array("i", [attributes]),
+            array("q", [header.base_offset]),
+            array("q", [header.last_offset]),
+            array("i", [header.record_count]),
+            array("q", [header.base_timestamp]),
+            array("q", [header.max_timestamp]),
+        )
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -18,8 +18,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, Protocol, cast
 
+import cramjam
 import lz4.frame
-import snappy
 import zstandard
 from isal import isal_zlib
 
@@ -57,16 +57,18 @@ def decompress(codec: int, data: bytes | memoryview, *, magic: int, limit: int) 
     :class:`CorruptData` (at position 0) for a codec unknown to ``magic``, for a stream that is broken, cut off, or
     followed by something else.
     """
-    codec = Codec.of(codec)
+    decompress_codec = _DECOMPRESS.get(codec & CODEC_MASK)
+    if decompress_codec is None:
+        raise CorruptData(f"unknown codec {codec & CODEC_MASK}, expected 0 to 4")
     if codec == Codec.ZSTD and magic < MAGIC_V2:
         raise CorruptData(f"codec zstd in a message of format v{magic}, which has none")
     try:
-        return _DECOMPRESS[codec](data, magic, limit)
+        return decompress_codec(data, magic, limit)
     except _LimitPassedError:
-        raise LimitExceeded(f"{codec.label} data decompresses to more than max-batch-bytes ({limit} bytes)") from None
+        label = Codec.of(codec).label
+        raise LimitExceeded(f"{label} data decompresses to more than max-batch-bytes ({limit} bytes)") from None
     except _LIBRARY_ERRORS as error:
-        reason = str(error) or str(error.__cause__)  # python-snappy leaves the saying to the cause
-        raise CorruptData(f"cannot decompress {codec.label}: {reason}") from error
+        raise CorruptData(f"cannot decompress {Codec.of(codec).label}: {error}") from error
 
 
 def compress(codec: Codec, data: bytes, *, magic: int) -> bytes:
@@ -91,7 +93,7 @@ _GzipError = cast("type[Exception]", isal_zlib.error)  # the library's stub call
 _LIBRARY_ERRORS: Final = (
     _BrokenStreamError,
     _GzipError,
-    snappy.UncompressError,
+    cramjam.DecompressionError,
     RuntimeError,  # lz4.frame
     zstandard.ZstdError,
 )
@@ -151,18 +153,24 @@ def _unsnap(data: bytes | memoryview, magic: int, limit: int) -> bytes:
     # Raw snappy cannot begin so: after its length it would copy from output that isn't there yet.
     view = memoryview(data)
     if not _begins_with(view, _XERIAL_MAGIC):
-        return _unsnap_block(view, limit)
-    blocks: list[bytes] = []
-    size = position = 0
+        return bytes(_unsnap_block(view, limit))
+    blocks: list[cramjam.Buffer] = []
+    position = _after_xerial_header(view, 0)
     while position < len(view):
-        # A stream appended to another brings its own header (SnappyInputStream.hasNextChunk).
-        if _begins_with(view[position:], _XERIAL_MAGIC):
+        start = position + _XERIAL_BLOCK_LENGTH.size
+        length = _XERIAL_BLOCK_LENGTH.unpack_from(view, position)[0] if start <= len(view) else -1
+        if 0 <= length <= len(view) - start:
+            position = start + length
+            blocks.append(_unsnap_block(view[start:position], limit))
+            limit -= len(blocks[-1])
+        elif _begins_with(view[position:], _XERIAL_MAGIC):
+            # A stream appended to another brings its own header (SnappyInputStream.hasNextChunk).
             position = _after_xerial_header(view, position)
-            continue
-        start, position = _xerial_block(view, position)
-        blocks.append(_unsnap_block(view[start:position], limit - size))
-        size += len(blocks[-1])
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        elif start > len(view):
+            raise _BrokenStreamError(f"xerial block length at {position} cut off")
+        else:
+            raise _BrokenStreamError(f"xerial block at {position} of {length} bytes where {len(view) - start} remain")
+    return b"".join(blocks)
 
 
 def _after_xerial_header(view: memoryview, position: int) -> int:
@@ -177,29 +185,19 @@ def _after_xerial_header(view: memoryview, position: int) -> int:
     return end
 
 
-def _xerial_block(view: memoryview, position: int) -> tuple[int, int]:
-    start = position + _XERIAL_BLOCK_LENGTH.size
-    if start > len(view):
-        raise _BrokenStreamError(f"xerial block length at {position} cut off")
-    (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(view, position)
-    if not 0 <= length <= len(view) - start:
-        raise _BrokenStreamError(f"xerial block at {position} of {length} bytes where {len(view) - start} remain")
-    return start, start + length
-
-
-def _unsnap_block(block: bytes | memoryview, limit: int) -> bytes:
+def _unsnap_block(block: memoryview, limit: int) -> cramjam.Buffer:
     _check_limit(_snappy_length(block), limit)
-    decompressed: bytes = snappy.uncompress(block)
-    return decompressed
+    return cramjam.snappy.decompress_raw(block)
 
 
-def _snappy_length(block: bytes | memoryview) -> int:
+def _snappy_length(block: memoryview) -> int:
     """Read the preamble: the length of the output, which the library would allocate unasked."""
-    length = 0
-    for index, byte in enumerate(bytes(block[:5])):
-        length |= (byte & 0x7F) << 7 * index
+    length = shift = 0
+    for byte in block[:5]:
+        length |= (byte & 0x7F) << shift
         if byte < 0x80:
             return length
+        shift += 7
     raise _BrokenStreamError("no length in front of a snappy block")
 
 
@@ -207,7 +205,7 @@ def _snap(data: bytes, magic: int) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)]
     for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
-        block = snappy.compress(view[start : start + _XERIAL_BLOCK_SIZE])
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
         parts += (_XERIAL_BLOCK_LENGTH.pack(len(block)), block)
     return b"".join(parts)
 
@@ -250,6 +248,7 @@ def _decompress_frame(
 
 # The LZ4 frame format: magic, FLG, BD, optional content size, header checksum, blocks.
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_USUAL_START: Final = _LZ4_MAGIC + b"\x60"  # the flags of the Java client since 0.10: nothing to look into
 _LZ4_SHORTEST_HEADER: Final = 7
 _LZ4_CONTENT_SIZE_LENGTH: Final = 8
 _LZ4_CONTENT_CHECKSUM_LENGTH: Final = 4
@@ -262,7 +261,9 @@ _LZ4_UNSUPPORTED: Final = 0x03  # a reserved bit and the dictionary id: Kafka re
 
 def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes:
     view = memoryview(data)
-    header, blocks, checksum_length = _lz4_header(view, magic)
+    header, blocks, checksum_length = None, 0, 0
+    if magic == MAGIC_V0 or view[: len(_LZ4_USUAL_START)] != _LZ4_USUAL_START:
+        header, blocks, checksum_length = _lz4_header(view, magic)
     if header is not None:
         view = memoryview(b"".join((header, view[blocks:])))
     if len(view) * _LZ4_MAX_RATIO <= limit:

@@ -1,6 +1,7 @@
 /* CRC-32C (record batches, Castagnoli) and CRC-32 (messages of v0 and v1, as zlib's).
  *
- * CRC-32C uses the processor's own instruction where there is one: SSE 4.2 on x86-64, the CRC extension on ARMv8.
+ * CRC-32C uses the processor's own instruction where there is one: SSE 4.2 on x86-64, the CRC extension on ARMv8; and
+ * carry-less multiplication of 64 bytes at a time (AVX-512), where there is that, which is twice as fast.
  * Everything else goes eight bytes at a time through tables ("slicing by 8"). crc_init() must have been called. */
 
 #ifndef KFS_CRC_H
@@ -11,10 +12,13 @@
 #include <string.h>
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #define CRC_HARDWARE __attribute__((target("sse4.2")))
 #define CRC_STEP_8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_STEP_1(crc, byte) _mm_crc32_u8((crc), (byte))
+#if (defined(__clang__) ? __clang_major__ >= 8 : __GNUC__ >= 10)
+#define CRC_WIDE __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
+#endif
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !defined(__AARCH64EB__)
 #if defined(__linux__)
 #include <sys/auxv.h>
@@ -101,8 +105,8 @@ static inline uint64_t crc_word(const uint8_t *data) {
     return word;
 }
 
-CRC_HARDWARE static uint32_t crc32c_by_hardware(const uint8_t *data, size_t size) {
-    uint32_t crc = 0xFFFFFFFFu;
+/* Go on from `crc`, which is not inverted. */
+CRC_HARDWARE static uint32_t crc_continued(uint32_t crc, const uint8_t *data, size_t size) {
     for (; size >= 3 * CRC_LANE; data += 3 * CRC_LANE, size -= 3 * CRC_LANE) {
         uint32_t second = 0, third = 0;
         for (size_t at = 0; at < CRC_LANE; at += 8) {
@@ -118,8 +122,70 @@ CRC_HARDWARE static uint32_t crc32c_by_hardware(const uint8_t *data, size_t size
     for (; size; data++, size--) {
         crc = CRC_STEP_1(crc, *data);
     }
-    return ~crc;
+    return crc;
 }
+
+#ifdef CRC_WIDE
+
+/* Data is a polynomial, and what lies n bytes further on weighs less by x^8n: multiplied by x^8n modulo the CRC's
+ * polynomial, 16 bytes can be added to those n further on without changing the CRC of the whole ("Fast CRC Computation
+ * for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009). Four blocks of 64 bytes are kept going at once. */
+#define CRC_BLOCK 64
+#define CRC_STRIDE (4 * CRC_BLOCK)
+
+static uint64_t crc_over_stride[2]; /* for the first and the second eight bytes of 16 */
+static uint64_t crc_over_block[2];
+static int crc32c_has_wide_hardware;
+
+static uint64_t crc_power_of_x(int exponent) {
+    uint32_t power = 0x80000000u; /* bit-reversed, as all is here */
+    for (; exponent; exponent--) {
+        power = power & 1 ? power >> 1 ^ CRC32C_POLYNOMIAL : power >> 1;
+    }
+    return power;
+}
+
+static void crc_fill_powers(uint64_t powers[2], int distance) {
+    powers[0] = crc_power_of_x(8 * distance + 64 - 33); /* the product of bit-reversed factors is a bit off */
+    powers[1] = crc_power_of_x(8 * distance - 33);
+}
+
+CRC_WIDE static inline __m512i crc_load(const uint8_t *data) { return _mm512_loadu_si512((const void *)data); }
+
+CRC_WIDE static inline __m512i crc_powers(const uint64_t powers[2]) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)powers));
+}
+
+CRC_WIDE static inline __m512i crc_fold(__m512i block, __m512i powers, __m512i further_on) {
+    __m512i first = _mm512_clmulepi64_epi128(block, powers, 0x00);
+    __m512i second = _mm512_clmulepi64_epi128(block, powers, 0x11);
+    return _mm512_xor_si512(_mm512_xor_si512(first, second), further_on);
+}
+
+/* Of at least CRC_STRIDE bytes. */
+CRC_WIDE static uint32_t crc32c_by_wide_hardware(const uint8_t *data, size_t size) {
+    uint8_t rest[CRC_BLOCK];
+    __m512i a = _mm512_xor_si512(crc_load(data), _mm512_maskz_set1_epi32(1, -1)); /* the CRC begins inverted */
+    __m512i b = crc_load(data + CRC_BLOCK);
+    __m512i c = crc_load(data + 2 * CRC_BLOCK);
+    __m512i d = crc_load(data + 3 * CRC_BLOCK);
+    __m512i powers = crc_powers(crc_over_stride);
+    for (data += CRC_STRIDE, size -= CRC_STRIDE; size >= CRC_STRIDE; data += CRC_STRIDE, size -= CRC_STRIDE) {
+        a = crc_fold(a, powers, crc_load(data));
+        b = crc_fold(b, powers, crc_load(data + CRC_BLOCK));
+        c = crc_fold(c, powers, crc_load(data + 2 * CRC_BLOCK));
+        d = crc_fold(d, powers, crc_load(data + 3 * CRC_BLOCK));
+    }
+    powers = crc_powers(crc_over_block);
+    d = crc_fold(crc_fold(crc_fold(a, powers, b), powers, c), powers, d);
+    for (; size >= CRC_BLOCK; data += CRC_BLOCK, size -= CRC_BLOCK) {
+        d = crc_fold(d, powers, crc_load(data));
+    }
+    _mm512_storeu_si512((void *)rest, d);
+    return ~crc_continued(crc_continued(0, rest, CRC_BLOCK), data, size);
+}
+
+#endif
 
 static int crc_find_hardware(void) {
 #if defined(__x86_64__)
@@ -142,13 +208,23 @@ static void crc_init(void) {
     if (crc32c_has_hardware) {
         crc_fill_shift();
     }
+#ifdef CRC_WIDE
+    crc32c_has_wide_hardware = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+    crc_fill_powers(crc_over_stride, CRC_STRIDE);
+    crc_fill_powers(crc_over_block, CRC_BLOCK);
+#endif
 #endif
 }
 
 static uint32_t crc32c_of(const uint8_t *data, size_t size) {
+#ifdef CRC_WIDE
+    if (crc32c_has_wide_hardware && size >= CRC_STRIDE) {
+        return crc32c_by_wide_hardware(data, size);
+    }
+#endif
 #ifdef CRC_HARDWARE
     if (crc32c_has_hardware) {
-        return crc32c_by_hardware(data, size);
+        return ~crc_continued(0xFFFFFFFFu, data, size);
     }
 #endif
     return crc_by_tables(crc32c_tables, data, size);

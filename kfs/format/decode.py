@@ -78,11 +78,19 @@ class BlockDecoder(Protocol):
         """
         ...
 
-    def decode_rows(self, table: BatchTable, first: int, limit: int) -> tuple[RecordColumns, int]:
-        """Decode the batch in row ``first`` and those after it that can share its columns.
+    def decode_rows(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[RecordColumns, int]:
+        """Decode the batch in row ``first`` and those after it, before row ``stop``, that can share its columns.
 
         Returns the columns and the row after the last one that is in them. Control batches share none
         with others. Raises as :meth:`decode` does, for row ``first`` alone.
+        """
+        ...
+
+    def count_records(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[int, int]:
+        """Look at every record of the rows ``first`` to ``stop``, as :meth:`decode_rows` does, without keeping any.
+
+        Returns how many there are, control records aside, and the first row whose records can't be
+        had, or ``stop``.
         """
         ...
 
@@ -110,9 +118,21 @@ class PlainDecoder:
         """See :meth:`BlockDecoder.scan_messages`."""
         return scan_messages(buffer, at, end, header, last, limit)
 
-    def decode_rows(self, table: BatchTable, first: int, limit: int) -> tuple[RecordColumns, int]:
+    def decode_rows(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[RecordColumns, int]:
         """See :meth:`BlockDecoder.decode_rows`."""
         return self.decode(table.header(first), table.data(first), limit), first + 1
+
+    def count_records(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[int, int]:
+        """See :meth:`BlockDecoder.count_records`."""
+        messages = 0
+        for row in range(first, stop):
+            header = table.header(row)
+            try:
+                count = len(self.decode(header, table.data(row), limit))
+            except CorruptData:
+                return messages, row
+            messages += 0 if header.is_control else count
+        return messages, stop
 
 
 def codec_of(header: BatchHeader) -> Codec:

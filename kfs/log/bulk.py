@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.batch_table import BatchTable
@@ -26,31 +26,44 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """The records of one or several batches that follow one another, from ``position`` to ``end`` in the file.
+    """The records of batches that follow one another: rows ``first`` to ``stop`` of ``table``, decoded together.
 
-    ``base_offset`` and ``last_offset`` are what their headers say together. ``is_control`` tells
-    control records, which are no messages; the two are never mixed.
+    Control records, which are no messages, are never mixed with others.
     """
 
-    __slots__ = ("base_offset", "columns", "end", "file", "is_control", "last_offset", "position")
+    __slots__ = ("columns", "file", "first", "stop", "table")
 
-    def __init__(
-        self,
-        columns: RecordColumns,
-        file: str,
-        position: int,
-        end: int,
-        base_offset: int,
-        last_offset: int,
-        is_control: bool,
-    ) -> None:
+    def __init__(self, columns: RecordColumns, file: str, table: BatchTable, first: int, stop: int) -> None:
         self.columns = columns
         self.file = file
-        self.position = position
-        self.end = end
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.is_control = is_control
+        self.table = table
+        self.first = first
+        self.stop = stop
+
+    @property
+    def is_control(self) -> bool:
+        """Whether these are control records."""
+        return bool(self.table.attributes[self.first] & CONTROL_MASK)
+
+    @property
+    def position(self) -> int:
+        """Byte position in the segment's file."""
+        return self.table.positions[self.first]
+
+    @property
+    def end(self) -> int:
+        """Byte position of what follows."""
+        return self.table.end(self.stop - 1)
+
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the first batch."""
+        return self.table.base_offsets[self.first]
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last batch."""
+        return self.table.last_offsets[self.stop - 1]
 
 
 class Undecodable:
@@ -73,6 +86,13 @@ class Undecodable:
         return self.block.end
 
 
+class _Ordinary(NamedTuple):
+    """So many rows of a table, not decoded yet."""
+
+    table: BatchTable
+    rows: int
+
+
 class BulkReader:
     """Reads what ``walk`` walks over; ``report`` is told what is wrong with records."""
 
@@ -88,6 +108,26 @@ class BulkReader:
 
         ``seen`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
         """
+        for piece in self._pieces(position, seen, end):
+            if isinstance(piece, _Ordinary):
+                yield from self._decoded(piece.table, piece.rows)
+            else:
+                yield self._loaded(piece) if isinstance(piece, Block) else piece
+
+    def count(self, position: int = 0, seen: int | None = None, end: int | None = None) -> int:
+        """Look at every record as :meth:`items` does, and report the same; return how many there are.
+
+        Control records aren't counted, nor are records that are broken inside an intact batch.
+        """
+        messages = 0
+        for piece in self._pieces(position, seen, end):
+            if isinstance(piece, _Ordinary):
+                messages += self._counted(piece.table, piece.rows)
+            elif isinstance(piece, Block):
+                messages += self._messages_in(piece)
+        return messages
+
+    def _pieces(self, position: int, seen: int | None, end: int | None) -> Iterator[_Ordinary | Block | Damage]:
         walk = self.walk
         walk.begin(position, seen)
         stop = walk.size if end is None else min(end, walk.size)
@@ -95,13 +135,13 @@ class BulkReader:
             table = walk.ordinary(position)
             rows = len(table) if end is None else bisect_left(table.positions, stop)
             if rows:
-                yield from self._decoded(table, rows)
+                yield _Ordinary(table, rows)
                 position = table.end(rows - 1)
                 continue
             item = walk.item(position)
             if item is None:
                 break
-            yield self._loaded(item) if isinstance(item, Block) else item
+            yield item
             position = item.end
         walk.end = position
 
@@ -110,21 +150,32 @@ class BulkReader:
         row = 0
         while row < rows:
             try:
-                columns, after = decoder.decode_rows(table, row, limit)
+                columns, stop = decoder.decode_rows(table, row, rows, limit)
             except CorruptData:
-                yield self._loaded(Block(table.header(row), table.data(row), file))
+                yield self._loaded(self._block(table, row))
                 row += 1
-                continue
-            yield Records(
-                columns,
-                file,
-                table.positions[row],
-                table.end(after - 1),
-                table.base_offsets[row],
-                table.last_offsets[after - 1],
-                bool(table.attributes[row] & CONTROL_MASK),
-            )
-            row = after
+            else:
+                yield Records(columns, file, table, row, stop)
+                row = stop
+
+    def _counted(self, table: BatchTable, rows: int) -> int:
+        messages = row = 0
+        while row < rows:
+            found, row = self.storage.decoder.count_records(table, row, rows, self.storage.max_batch_bytes)
+            messages += found
+            if row < rows:
+                messages += self._messages_in(self._block(table, row))
+                row += 1
+        return messages
+
+    def _messages_in(self, block: Block) -> int:
+        item = self._loaded(block)
+        if isinstance(item, Undecodable) or item.is_control:
+            return 0
+        return len(item.columns) - len(item.columns.faults)
+
+    def _block(self, table: BatchTable, row: int) -> Block:
+        return Block(table.header(row), table.data(row), self.walk.file.path)
 
     def _loaded(self, block: Block) -> Records | Undecodable:
         """Decode a block by itself, and report what is wrong with it."""
@@ -132,13 +183,4 @@ class BulkReader:
             loaded = self.storage.load(block, self.report)
         except CorruptData as error:
             return Undecodable(block, error)
-        header = block.header
-        return Records(
-            loaded.columns,
-            block.file,
-            block.position,
-            block.end,
-            header.base_offset,
-            header.last_offset,
-            header.is_control,
-        )
+        return Records(loaded.columns, block.file, BatchTable.of(block.header, block.data), 0, 1)

@@ -28,8 +28,9 @@ cdef extern from "json_text.h" nogil:
     const char* HEADER_KEY
     const char* HEADER_ENCODING
     const char* LINE_END
-    size_t json_copy_plain(byte* out, const byte* text, size_t size)
-    size_t json_count_plain(const byte* text, size_t size, size_t* escapes)
+    void json_text_init()
+    size_t json_write_plain(byte* out, const byte* text, size_t size, size_t* written)
+    size_t json_measure_plain(const byte* text, size_t size, size_t* written)
 
 cdef enum Status:
     DONE
@@ -41,12 +42,15 @@ cdef enum:
     MEASURED_BYTES = 64 * 1024  # text from this size on is measured before room is made for it
     # Room for what a line has beside the topic, the key, the value and the headers: 4 numbers and the names of fields.
     LINE_OVERHEAD = 256
+    MOST_SPARE = 4 * 1024 * 1024
 
 cdef long long FIRST_TIME = FIRST_MILLISECOND
 cdef long long LAST_TIME = LAST_MILLISECOND
 cdef long long NO_TIME = -1
 cdef long long DAY = 86_400_000
 
+cdef bytes ALL_PAIRS = b"".join(b"%02d" % number for number in range(100))
+cdef const byte* PAIRS = ALL_PAIRS
 cdef const byte* HEX = b"0123456789abcdef"
 cdef const byte* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef array INT64 = array("q")
@@ -76,10 +80,16 @@ cdef class CompiledRecordJson:
 
     cdef bytes start
     cdef object plain
+    cdef Output spare  # room that is kept from one block to the next, while no thread uses it
 
     def __cinit__(self, topic, partition):
+        self.spare.data = NULL
+        self.spare.size = self.spare.room = 0
         self.start = f'{{"topic":{quote(topic)},"partition":{partition},"offset":'.encode()
         self.plain = RecordJson(topic, partition)
+
+    def __dealloc__(self):
+        free(self.spare.data)
 
     def lines(self, columns, covers):
         """See :meth:`kfs.render.record_json.RecordJson.lines`."""
@@ -122,22 +132,26 @@ cdef class CompiledRecordJson:
         return starts
 
     cdef bytes text(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
-        cdef Output output
+        cdef Output output = self.spare
         cdef bytes kind = kind_of(columns)
         cdef const byte* start = self.start
         cdef const byte* middle = kind
         cdef Py_ssize_t start_size = len(self.start)
         cdef Py_ssize_t middle_size = len(kind)
         cdef Status status
-        output.data = NULL
-        output.size = output.room = 0
+        self.spare.data = NULL
+        self.spare.room = 0
         try:
             with nogil:
                 status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts)
             check(status)
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
-            free(output.data)
+            output.size = 0
+            if output.room <= MOST_SPARE and self.spare.data == NULL:
+                self.spare = output
+            else:
+                free(output.data)
 
 
 cdef bytes kind_of(columns):
@@ -263,23 +277,24 @@ cdef inline void put_number(Output* output, long long number) noexcept nogil:
     cdef int at = 20
     cdef unsigned long long rest = <unsigned long long>number
     if number < 0:
-        output.data[output.size] = c"-"
-        output.size += 1
+        put_literal(output, "-")
         rest = 0 - rest
-    while True:
+    while rest >= 100:
+        at -= 2
+        put_pair(digits + at, rest % 100)
+        rest //= 100
+    if rest >= 10:
+        at -= 2
+        put_pair(digits + at, rest)
+    else:
         at -= 1
-        digits[at] = <byte>(c"0" + rest % 10)
-        rest //= 10
-        if rest == 0:
-            break
+        digits[at] = <byte>(c"0" + rest)
     put(output, digits + at, 20 - at)
 
 
-cdef inline void put_digits(byte* out, int number, int count) noexcept nogil:
-    while count > 0:
-        count -= 1
-        out[count] = <byte>(c"0" + number % 10)
-        number //= 10
+cdef inline void put_pair(byte* out, int number) noexcept nogil:
+    """Write two digits."""
+    memcpy(out, PAIRS + 2 * number, 2)
 
 
 cdef struct Date:
@@ -322,13 +337,15 @@ cdef inline void put_time(Output* output, long long timestamp) noexcept nogil:
         rest += <int>DAY
     date = civil_from_days(days)
     memcpy(out, b'"0000-00-00T00:00:00.000Z"', 26)
-    put_digits(out + 1, date.year, 4)
-    put_digits(out + 6, date.month, 2)
-    put_digits(out + 9, date.day, 2)
-    put_digits(out + 12, rest // 3_600_000, 2)
-    put_digits(out + 15, rest // 60_000 % 60, 2)
-    put_digits(out + 18, rest // 1000 % 60, 2)
-    put_digits(out + 21, rest % 1000, 3)
+    put_pair(out + 1, date.year // 100)
+    put_pair(out + 3, date.year % 100)
+    put_pair(out + 6, date.month)
+    put_pair(out + 9, date.day)
+    put_pair(out + 12, rest // 3_600_000)
+    put_pair(out + 15, rest // 60_000 % 60)
+    put_pair(out + 18, rest // 1000 % 60)
+    out[21] = <byte>(c"0" + rest % 1000 // 100)
+    put_pair(out + 22, rest % 100)
     output.size += 26
 
 
@@ -395,22 +412,14 @@ cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcep
     """Write the inside of a JSON string; return its size, or -1 if the text isn't UTF-8."""
     cdef byte* begin = out
     cdef Py_ssize_t at = 0
-    cdef Py_ssize_t plain
+    cdef size_t written
     cdef int length
     cdef unsigned int character
     while True:
-        plain = json_copy_plain(out, text + at, size - at)
-        out += plain
-        at += plain
+        at += json_write_plain(out, text + at, size - at, &written)
+        out += written
         if at == size:
             return out - begin
-        character = text[at]
-        if character == c'"' or character == c"\\":
-            out[0] = c"\\"
-            out[1] = <byte>character
-            out += 2
-            at += 1
-            continue
         length = read_character(text + at, size - at, &character)
         if length == 0:
             return -1
@@ -422,27 +431,29 @@ cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcep
             out[4] = HEX[character >> 4 & 15]
             out[5] = HEX[character & 15]
             out += 6
+            at += length
         else:
-            memcpy(out, text + at, length)
-            out += length
-        at += length
+            while length > 0:
+                length -= 1
+                out[0] = text[at]
+                out += 1
+                at += 1
 
 
 cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
     """Return what :func:`write_text` would."""
-    cdef size_t escaped = 0
+    cdef size_t written = 0
     cdef Py_ssize_t at = 0
     cdef int length
     cdef unsigned int character
     while True:
-        at += json_count_plain(text + at, size - at, &escaped)
+        at += json_measure_plain(text + at, size - at, &written)
         if at == size:
-            return at + escaped
+            return written
         length = read_character(text + at, size - at, &character)
         if length == 0:
             return -1
-        if is_control(character):
-            escaped += 6 - length
+        written += 6 if is_control(character) else length
         at += length
 
 
@@ -578,3 +589,6 @@ cdef Py_ssize_t headers_size(const Source* source, Py_ssize_t position) noexcept
         if length > 0:
             position += length
     return size
+
+
+json_text_init()

@@ -1,6 +1,4 @@
-/* Text as the inside of a JSON string: how far bytes can be taken as they are, many of them at a time.
- *
- * Everything is, but for controls, the quote, the backslash, DEL, and whatever isn't ASCII. */
+/* Text as the inside of a JSON string: what is plain ASCII, many bytes at a time. json_text_init() must have been called. */
 
 #ifndef KFS_JSON_TEXT_H
 #define KFS_JSON_TEXT_H
@@ -8,11 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#if defined(__SSE2__) || defined(_M_X64)
-#include <emmintrin.h>
-#define JSON_TEXT_SSE2 1
-#endif
 
 /* The parts of a record's line that are always the same: Cython would count their lengths anew each time. */
 #define TIMESTAMP ",\"timestamp\":"
@@ -25,80 +18,125 @@
 #define HEADER_ENCODING ",\"encoding\":\"base64\""
 #define LINE_END "]}\n"
 
-/* What a call may write past the end of what it copies. */
+/* What a call may write past the end of what it has written. */
 #define JSON_TEXT_SPARE 16
 
-static inline int json_is_plain(uint8_t byte) {
-    return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\';
-}
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#include <immintrin.h>
+#define JSON_SHUFFLE __attribute__((target("ssse3")))
 
-static inline unsigned json_lowest_bit(unsigned mask) {
-#if defined(__GNUC__) || defined(__clang__)
-    return (unsigned)__builtin_ctz(mask);
-#else
-    unsigned bit = 0;
-    while (!(mask >> bit & 1)) {
-        bit++;
+/* For eight bytes of which those in a mask need a backslash: where each byte of the output comes from (a negative
+ * number: it is a backslash), and how many there are. */
+static int8_t json_sources[256][16];
+static uint8_t json_sizes[256];
+static int json_has_shuffle;
+#endif
+
+static void json_text_init(void) {
+#ifdef JSON_SHUFFLE
+    for (int mask = 0; mask < 256; mask++) {
+        int size = 0;
+        memset(json_sources[mask], -1, sizeof json_sources[mask]);
+        for (int at = 0; at < 8; at++) {
+            size += mask >> at & 1;
+            json_sources[mask][size++] = (int8_t)at;
+        }
+        json_sizes[mask] = (uint8_t)size;
     }
-    return bit;
+    __builtin_cpu_init();
+    json_has_shuffle = __builtin_cpu_supports("ssse3") != 0;
 #endif
 }
 
-#ifdef JSON_TEXT_SSE2
-/* A bit for each of 16 bytes that can't be taken as it is. */
-static inline unsigned json_special_bits(__m128i block) {
-    __m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
-    __m128i backslash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
-    __m128i del = _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7F));
-    __m128i control = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20)); /* signed: what isn't ASCII is below too */
-    return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), _mm_or_si128(del, control)));
+static inline int json_is_escaped(uint8_t byte) { return byte == '"' || byte == '\\'; }
+
+/* Whether it is ASCII and no control, and so is written as it is, perhaps behind a backslash. */
+static inline int json_is_plain(uint8_t byte) { return byte >= 0x20 && byte < 0x7F; }
+
+#ifdef JSON_SHUFFLE
+
+/* A bit for each byte that isn't plain. Signed comparison: what isn't ASCII is below, too. */
+static inline int json_bits_not_plain(__m128i block) {
+    __m128i control = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
+    return _mm_movemask_epi8(_mm_or_si128(control, _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7F))));
 }
 
-static inline unsigned json_escaped_bits(__m128i block) {
-    __m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
-    __m128i backslash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
-    return (unsigned)_mm_movemask_epi8(_mm_or_si128(quote, backslash));
+static inline __m128i json_escaped(__m128i block) {
+    return _mm_or_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8('"')), _mm_cmpeq_epi8(block, _mm_set1_epi8('\\')));
 }
-#endif
 
-/* Copy bytes up to the first that can't be taken as it is, and return how many. */
-static inline size_t json_copy_plain(uint8_t *out, const uint8_t *text, size_t size) {
+/* Like json_write_plain, as far as it can go in steps of eight bytes. */
+JSON_SHUFFLE static inline size_t json_write_by_shuffle(
+    uint8_t *out, const uint8_t *text, size_t size, size_t *written
+) {
     size_t at = 0;
-#ifdef JSON_TEXT_SSE2
-    for (; size - at >= 16; at += 16) {
-        __m128i block = _mm_loadu_si128((const __m128i *)(text + at));
-        unsigned bits = json_special_bits(block);
-        _mm_storeu_si128((__m128i *)(out + at), block);
-        if (bits) {
-            return at + json_lowest_bit(bits);
+    uint8_t *to = out;
+    for (; size - at >= 8; at += 8) {
+        __m128i block = _mm_loadl_epi64((const __m128i *)(text + at));
+        int mask = _mm_movemask_epi8(json_escaped(block)) & 0xFF;
+        __m128i sources = _mm_loadu_si128((const __m128i *)json_sources[mask]);
+        __m128i backslashes = _mm_and_si128(_mm_cmplt_epi8(sources, _mm_setzero_si128()), _mm_set1_epi8('\\'));
+        if (json_bits_not_plain(block) & 0xFF) {
+            break;
+        }
+        _mm_storeu_si128((__m128i *)to, _mm_or_si128(_mm_shuffle_epi8(block, sources), backslashes));
+        to += json_sizes[mask];
+    }
+    *written = (size_t)(to - out);
+    return at;
+}
+
+#endif
+
+/* Write bytes up to the first that isn't plain, with backslashes where they belong; return how many of them, and in
+ * `written` how many that became. */
+static inline size_t json_write_plain(uint8_t *out, const uint8_t *text, size_t size, size_t *written) {
+    size_t at = 0;
+    uint8_t *to = out;
+#ifdef JSON_SHUFFLE
+    if (json_has_shuffle && size >= 8) {
+        at = json_write_by_shuffle(out, text, size, written);
+        to += *written;
+    }
+#endif
+    for (; at < size && json_is_plain(text[at]); at++) {
+        *to = '\\';
+        to += json_is_escaped(text[at]);
+        *to++ = text[at];
+    }
+    *written = (size_t)(to - out);
+    return at;
+}
+
+/* Return how many bytes json_write_plain would take; add what it would write to `written`. */
+static inline size_t json_measure_plain(const uint8_t *text, size_t size, size_t *written) {
+    size_t at = 0;
+    size_t backslashes = 0;
+#ifdef JSON_SHUFFLE
+    while (size - at >= 16) {
+        __m128i counts = _mm_setzero_si128();
+        /* A byte counts to 255. */
+        size_t end = size - at >= 255 * 16 ? at + 255 * 16 : at + (size - at) / 16 * 16;
+        int others = 0;
+        for (; at < end; at += 16) {
+            __m128i block = _mm_loadu_si128((const __m128i *)(text + at));
+            others = json_bits_not_plain(block);
+            if (others) {
+                break;
+            }
+            counts = _mm_sub_epi8(counts, json_escaped(block));
+        }
+        counts = _mm_sad_epu8(counts, _mm_setzero_si128());
+        backslashes += (size_t)_mm_cvtsi128_si64(counts) + (size_t)_mm_cvtsi128_si64(_mm_srli_si128(counts, 8));
+        if (others) {
+            break;
         }
     }
 #endif
     for (; at < size && json_is_plain(text[at]); at++) {
-        out[at] = text[at];
+        backslashes += json_is_escaped(text[at]);
     }
-    return at;
-}
-
-/* Return how many bytes come before the first that is neither taken as it is nor merely preceded by a backslash;
- * add the backslashes to `escapes`. */
-static inline size_t json_count_plain(const uint8_t *text, size_t size, size_t *escapes) {
-    size_t at = 0;
-#ifdef JSON_TEXT_SSE2
-    for (; size - at >= 16; at += 16) {
-        __m128i block = _mm_loadu_si128((const __m128i *)(text + at));
-        unsigned escaped = json_escaped_bits(block);
-        if (json_special_bits(block) != escaped) {
-            break;
-        }
-        for (; escaped; escaped &= escaped - 1) {
-            ++*escapes;
-        }
-    }
-#endif
-    for (; at < size && (json_is_plain(text[at]) || text[at] == '"' || text[at] == '\\'); at++) {
-        *escapes += !json_is_plain(text[at]);
-    }
+    *written += at + backslashes;
     return at;
 }
 
