@@ -121,7 +121,7 @@ class ToyDirectory(Directory):
     """A directory of given children; ``present`` says which are there at the moment."""
 
     own: Attributes
-    children: Mapping[str, Node]
+    children: Mapping[str, Own]
     present: Callable[[str], bool] = lambda _name: True
     sized: bool = True
     on_attributes: Callable[[], None] = lambda: None
@@ -182,6 +182,10 @@ class Records(Directory):
         return self.own.node_id << 40 | number + 1
 
 
+#: Every kind of node that the tree is made of.
+Own = ToyFile | ToySymlink | ToyDirectory | Records
+
+
 class ToyTree(Tree):
     """The tree; see ``_build`` for what is in it."""
 
@@ -190,8 +194,8 @@ class ToyTree(Tree):
         self._records = records
         self._stuck = stuck
         self._next_id = 1
-        self._by_id: dict[int, Node] = {}
         self._root = self._build()
+        self._paths = dict(_paths("", self._root))
         control[Slot.PID] = os.getpid()
 
     @property
@@ -199,10 +203,22 @@ class ToyTree(Tree):
         return self._root
 
     def node(self, node_id: int) -> Node:
+        return self.resolve(self.path(node_id))
+
+    def path(self, node_id: int) -> str:
+        if node_id >> 40:
+            return f"{self.path(node_id >> 40)}/{(node_id & (1 << 40) - 1) - 1}.json"
         try:
-            return self._by_id[node_id]
+            return self._paths[node_id]
         except KeyError:
             raise NotFound(f"no node {node_id}") from None
+
+    def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
+        if node_id >> 40:
+            directory = self.node(node_id >> 40)
+            assert isinstance(directory, Records)
+            for entry in directory.entries(node_id & (1 << 40) - 1, with_attributes=False):
+                yield entry.node_id, record_json(entry.cookie - 1)
 
     def resolve(self, path: str) -> Node:
         node: Node = self._root
@@ -218,9 +234,9 @@ class ToyTree(Tree):
     def close(self) -> None:
         self.control[Slot.CLOSED] = 1
 
-    def _build(self) -> Directory:
+    def _build(self) -> ToyDirectory:
         root_attributes = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
-        children: dict[str, Node] = {
+        children: dict[str, Own] = {
             "static": self._directory(self._static()),
             "live": self._directory(self._live(), lifetime=LIVE, present=self._is_present),
             "damaged": self._directory(self._damaged()),
@@ -233,15 +249,13 @@ class ToyTree(Tree):
             "link": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=12), "static/a.txt"),
             "dangling": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=10), os.fsdecode(b"nowhere/\xff\n")),
         }
-        root = ToyDirectory(root_attributes, children, on_attributes=self._on_root)
-        self._by_id[1] = root
-        return root
+        return ToyDirectory(root_attributes, children, on_attributes=self._on_root)
 
     def _on_root(self) -> None:
         if self._stuck:
             time.sleep(60)
 
-    def _static(self) -> dict[str, Node]:
+    def _static(self) -> dict[str, Own]:
         a = self._file(b"alpha\n")
         a.on_attributes = lambda: self.control.count(Slot.STATIC_ATTRIBUTES)
         return {
@@ -257,7 +271,7 @@ class ToyTree(Tree):
             "inner": self._directory({"deep": self._directory({"file": self._file(b"deep\n")})}),
         }
 
-    def _live(self) -> dict[str, Node]:
+    def _live(self) -> dict[str, Own]:
         growing = self._file(b"", lifetime=LIVE)
         growing.size = lambda: self.control[Slot.GROWTH]
         growing.contents = lambda at, size: static_bytes(self.control[Slot.GROWTH])[at : at + size]
@@ -273,7 +287,7 @@ class ToyTree(Tree):
             return not self.control[Slot.VANISHED]
         return name != "appearing" or bool(self.control[Slot.APPEARED])
 
-    def _damaged(self) -> dict[str, Node]:
+    def _damaged(self) -> dict[str, Own]:
         def corrupt(_offset: int, _size: int) -> bytes:
             raise CorruptData("the checksum is 1 and should be 2", 4711, "/data/t-0/0.log")
 
@@ -310,7 +324,7 @@ class ToyTree(Tree):
 
     def _directory(
         self,
-        children: Mapping[str, Node],
+        children: Mapping[str, Own],
         *,
         lifetime: float = FOREVER,
         present: Callable[[str], bool] = lambda _name: True,
@@ -331,3 +345,11 @@ class ToyTree(Tree):
             nlink=int(other.get("nlink", 1)),
             lifetime=lifetime,
         )
+
+
+def _paths(path: str, node: Own) -> Iterator[tuple[int, str]]:
+    """Yield id and path of a node, and of all below it but records."""
+    yield node.own.node_id, path
+    if isinstance(node, ToyDirectory):
+        for name, child in node.children.items():
+            yield from _paths(f"{path}/{name}".lstrip("/"), child)
