@@ -88,6 +88,28 @@ def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: 
     assert toy.control[Slot.CLOSED]
 
 
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [30, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
+def test_a_mount_comes_and_goes_many_times(make_mount: MakeMount, front: str, times: int) -> None:
+    need(front)
+    toy = make_mount(front=front)
+    script = (
+        "import sys; from pathlib import Path; from kfs.mount import mount, unmount\n"
+        "from tests.mount.toy_tree import Control, ToyTree\n"
+        "point, control, front, times = sys.argv[1:]\n"
+        "for _ in range(int(times)):\n"
+        "    mount(lambda: ToyTree(Control(Path(control))), point, front=front)\n"
+        "    assert Path(point, 'static', 'a.txt').read_bytes() == b'alpha\\n'\n"
+        "    unmount(point)\n"
+    )
+    command = [sys.executable, "-c", script, str(toy.point), str(toy.control_file), front, str(times)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not is_mounted(toy.point)
+    assert os.listdir(toy.point) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_daemon_cleanly(make_mount: MakeMount, number: signal.Signals) -> None:
     toy = make_mount()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,9 @@ class Slot(IntEnum):
     CLOSED = auto()
     LISTINGS = auto()
     LOOKUPS = auto()
+    STALLED = auto()
+    STALLED_RECORD = auto()
+    RECORD_READS = auto()
 
 
 class Control:
@@ -150,6 +154,7 @@ class Records(Directory):
     count: int
     deleted_below: Callable[[], int] = lambda: 0
     count_up: Callable[[Slot], None] = lambda _slot: None
+    stall: Callable[[int], None] = lambda _number: None
 
     def attributes(self) -> Attributes:
         return self.own
@@ -163,7 +168,12 @@ class Records(Directory):
         if not self.deleted_below() <= number < self.count:
             raise NotFound(name)
         content = record_json(number)
-        return ToyFile(self._record_attributes(number, len(content)), lambda at, size: content[at : at + size])
+        return ToyFile(self._record_attributes(number, len(content)), partial(self._read, number, content))
+
+    def _read(self, number: int, content: bytes, at: int, size: int) -> bytes:
+        self.count_up(Slot.RECORD_READS)
+        self.stall(number)
+        return content[at : at + size]
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         self.count_up(Slot.LISTINGS)
@@ -244,6 +254,8 @@ class ToyTree(Tree):
             "unsized": self._directory({"a": self._file(b"unsized\n")}, sized=False),
             "records": self._big(self._records),
             "shrinking": self._big(self._records, deleted_below=lambda: self.control[Slot.DELETED_BELOW]),
+            "stalling": self._stalling(),
+            "walked": replace(self._big(self._records), stall=self._stall_record),
             "million": self._big(1_000_000),
             "ten-million": self._big(10_000_000),
             "link": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=12), "static/a.txt"),
@@ -313,6 +325,26 @@ class ToyTree(Tree):
                 ("too-much", 5000, too_much),
             )
         }
+
+    def _stalling(self) -> ToyDirectory:
+        """Files on a disk that doesn't answer: one can't be read, of the other not even the size is known."""
+
+        def read(offset: int, size: int) -> bytes:
+            self._stall()
+            return b"at last\n"[offset : offset + size]
+
+        unread, unsized = self._file(b"at last\n"), self._file(b"at last\n")
+        unread.contents = read
+        unsized.on_attributes = self._stall
+        return self._directory({"unread": unread, "unsized": unsized})
+
+    def _stall(self) -> None:
+        while self.control[Slot.STALLED]:
+            time.sleep(0.01)
+
+    def _stall_record(self, number: int) -> None:
+        while number and self.control[Slot.STALLED_RECORD] == number:
+            time.sleep(0.01)
 
     def _big(self, count: int, deleted_below: Callable[[], int] = lambda: 0) -> Records:
         own = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
