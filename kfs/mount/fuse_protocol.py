@@ -83,8 +83,6 @@ class InitFlag(IntFlag):
     NO_OPEN_SUPPORT = 1 << 17
     PARALLEL_DIROPS = 1 << 18
     MAX_PAGES = 1 << 22
-    CACHE_SYMLINKS = 1 << 23
-    NO_OPENDIR_SUPPORT = 1 << 24
 
 
 class OpenFlag(IntFlag):

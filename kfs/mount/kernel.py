@@ -38,6 +38,7 @@ from kfs.tree.node import FOREVER, Symlink, Tree
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
+#: Nor is CACHE_SYMLINKS: a link that comes to lead elsewhere, without another size or time, would go unnoticed.
 _WANTED: Final = (
     InitFlag.ASYNC_READ
     | InitFlag.AUTO_INVAL_DATA
@@ -45,7 +46,6 @@ _WANTED: Final = (
     | InitFlag.NO_OPEN_SUPPORT
     | InitFlag.PARALLEL_DIROPS
     | InitFlag.MAX_PAGES
-    | InitFlag.CACHE_SYMLINKS
 )
 #: Requests that nobody waits for (read-ahead) and that the kernel sends at a time; those that wait for a slow
 #: disk count, and its default of 12 would let them hold up the others.
