@@ -20,10 +20,10 @@ from kfs.mount import mount as mount_tree
 @click.option("--allow-other", is_flag=True, help="Let other users in, as far as the files' modes let them.")
 @click.option(
     "--front",
-    type=click.Choice(["auto", *FRONTS]),
+    type=click.Choice(FRONTS),
     default="auto",
     show_default=True,
-    help="What speaks to the kernel.",
+    help="What speaks to the kernel: kfs itself (kernel; auto on Linux), or libfuse.",
 )
 @click.option("--log-file", type=click.Path(readable=False), help="Where a daemon writes what goes wrong.")
 def mount(

@@ -149,7 +149,8 @@ class DataDir:
         key = directory.path if not directory.loose else directory.loose[0]
         log = self._logs.get(key)
         if log is None:
-            log = self._logs[key] = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
+            made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
+            log = self._logs.setdefault(key, made)
         return log
 
     # -- the disk
@@ -158,10 +159,12 @@ class DataDir:
         if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
             return self._found
         with self._looking:
-            self._looked = time.monotonic()
+            if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
+                return self._found
             changed = [self._list_names(log_dir) for log_dir in self.log_dirs]
             if any(changed) or not self._found.copies:
                 self._found = self._collect()
+            self._looked = time.monotonic()
             return self._found
 
     def _list_names(self, log_dir: LogDir) -> bool:

@@ -89,8 +89,9 @@ class Log:
         now = time.monotonic()
         if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:
             with self._refreshing:
-                self._looked = now
-                self._refresh()
+                if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:  # nobody was faster
+                    self._refresh()
+                    self._looked = time.monotonic()
         return self._listing
 
     def _refresh(self) -> None:

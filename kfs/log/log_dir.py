@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import Final
 
@@ -40,7 +41,7 @@ class LogDir:
         """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
         known = self._checkpoints.get(name)
         if known is None:
-            known = self._checkpoints[name] = _Checkpoint(os.path.join(self.path, name))
+            known = self._checkpoints.setdefault(name, _Checkpoint(os.path.join(self.path, name)))
         return known.offsets(self.problems)
 
     def meta_properties(self) -> MetaProperties | None:
@@ -60,12 +61,16 @@ class _Checkpoint:
         self._offsets: dict[TopicPartition, int] = {}
         self._looked = -1.0
         self._watched = Watched()
+        self._looking = threading.Lock()
 
     def offsets(self, problems: Problems) -> dict[TopicPartition, int]:
-        now = time.monotonic()
-        if self._looked >= 0 and now - self._looked < _LOOK_AGAIN_SECONDS:
+        with self._looking:
+            if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
+                self._look(problems)
+                self._looked = time.monotonic()
             return self._offsets
-        self._looked = now
+
+    def _look(self, problems: Problems) -> None:
         if self._watched.changed(self.path):
             problems.forget_file(self.path)
             try:
@@ -73,4 +78,3 @@ class _Checkpoint:
             except CorruptData as error:
                 problems.add_error(error)
                 self._offsets = {}
-        return self._offsets

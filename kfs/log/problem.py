@@ -54,8 +54,8 @@ class Problems:
 
     def forget_file(self, file: str) -> None:
         """Drop what was said of a file that has been replaced or removed."""
-        for key in [key for key in self._problems if key[0] == file]:
-            del self._problems[key]
+        for key in [key for key in list(self._problems) if key[0] == file]:
+            self._problems.pop(key, None)
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(sorted(self._problems.values(), key=lambda problem: (problem.file, problem.position)))

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from threading import Lock
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -43,6 +44,7 @@ class Segment:
         self._closed_since_ns: int | None = None
         self._mark_offsets = array("q", [files.base_offset])
         self._mark_positions = array("q", [0])
+        self._marking = Lock()
         self.indexes = SegmentIndexes(self)
         self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # file size, end position, next offset
 
@@ -104,9 +106,10 @@ class Segment:
         return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, report, self.storage.decoder)
 
     def _mark(self, offset: int, position: int) -> None:
-        if offset > self._mark_offsets[-1]:
-            self._mark_offsets.append(offset)
-            self._mark_positions.append(position)
+        with self._marking:
+            if offset > self._mark_offsets[-1] and position > self._mark_positions[-1]:
+                self._mark_positions.append(position)  # first: a lookup goes from offsets to positions
+                self._mark_offsets.append(offset)
 
     def load(self, block: Block) -> LoadedBlock:
         """Decode a block through the cache; raise :class:`CorruptData` where its records can't be had."""

@@ -15,7 +15,8 @@ class Announcer:
     """Asks the tree now and then what is outdated and has the kernel forget it.
 
     It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
-    serving thread has answered somebody else. ``forget`` gets a name in the root.
+    serving thread has answered somebody else. ``forget`` gets the path of a directory: what was
+    promised of anything below it no longer holds.
     """
 
     def __init__(self, tree: Tree, forget: Callable[[str], None]) -> None:
@@ -37,8 +38,8 @@ class Announcer:
     def _run(self) -> None:
         while not self._stopped.wait(LIVE):
             try:
-                for name in self._tree.outdated():
-                    logger.info("/%s changed: forgetting what the kernel keeps of it", name)
-                    self._forget(name)
+                for path in self._tree.outdated():
+                    logger.info("/%s changed: forgetting what the kernel keeps of it", path)
+                    self._forget(path)
             except Exception:
                 logger.exception("looking for changes")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kfs.mount.listing import Place
+
 #: For how many entries attributes are given on trust, with nobody looking any of them up. Tools that
 #: look at every entry (find, grep -r, cp -r) read this many names before they begin.
 CREDIT: Final = 100_000
@@ -27,15 +29,19 @@ class Eagerness:
     __slots__ = ("_spent",)
 
     def __init__(self) -> None:
-        self._spent: dict[bytes, float] = {}
+        self._spent: dict[Place, float] = {}
 
-    def pays(self, directory: bytes, *, at_start: bool) -> bool:
+    def pays(self, directory: Place, *, at_start: bool) -> bool:
         """Return whether the next reply of a listing should have attributes."""
         if at_start:
             self._spent.pop(directory, None)
         return self._spent.get(directory, 0.0) < CREDIT
 
-    def spend(self, directory: bytes, entries: int, seconds: float) -> None:
+    def doubts(self, directory: Place) -> bool:
+        """Return whether credit runs out: until then, tools that read all names first need not show that they look."""
+        return self._spent.get(directory, 0.0) > CREDIT * 0.9
+
+    def spend(self, directory: Place, entries: int, seconds: float) -> None:
         """Take note of a reply with attributes, and of how long they took."""
         if len(self._spent) >= _MAX_DIRECTORIES:
             self._spent.clear()
@@ -46,4 +52,12 @@ class Eagerness:
     def looked_up(self, path: bytes) -> None:
         """Take note that the kernel asked for a node by path."""
         if self._spent:
-            self._spent.pop(path[: path.rfind(b"/")] or b"/", None)
+            self.looked_up_in(path[: path.rfind(b"/")] or b"/")
+
+    def looked_up_in(self, directory: Place) -> None:
+        """Take note that the kernel asked for a name in a directory."""
+        self._spent.pop(directory, None)
+
+    def renew(self) -> None:
+        """Take note that somebody reads what was listed, whatever directory it is in."""
+        self._spent.clear()

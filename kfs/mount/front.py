@@ -40,10 +40,15 @@ def kernel_options(options: MountOptions) -> dict[str, str | bool]:
     ``ro`` lets the kernel itself refuse whatever writes. The kernel checks permissions only where
     strangers get in: for the user who mounts, it would cost a request for each directory on a path.
     """
-    chosen: dict[str, str | bool] = {"ro": True, "fsname": _escaped(f"kfs:{options.source}"), "subtype": "kfs"}
+    chosen: dict[str, str | bool] = {"ro": True, "fsname": _escaped(source_name(options)), "subtype": "kfs"}
     if options.allow_other:
         chosen |= {"allow_other": True, "default_permissions": True}
     return chosen
+
+
+def source_name(options: MountOptions) -> str:
+    """Return what the mount table shows as the source."""
+    return f"kfs:{options.source}"
 
 
 def _escaped(value: str) -> str:

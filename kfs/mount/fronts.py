@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,16 +19,19 @@ from types import ModuleType
 from typing import Final
 
 from kfs.errors import MountFailed
+from kfs.mount import kernel_mount
 from kfs.mount.front import Front
+from kfs.mount.kernel import KernelFront
 from kfs.mount.operations import Latin1Operations, Operations, ResumableOperations
 from kfs.mount.plain import PlainFront
 
-#: The names that may be asked for; ``auto`` takes the first of the others that works.
-FRONTS: Final = ("auto", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy")
+#: The names that may be asked for: ``auto`` takes the first of the others that works, ``libfuse`` the first that
+#: uses libfuse.
+FRONTS: Final = ("auto", "kernel", "libfuse", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy")
 
 #: Both bindings take the library from here.
 _LIBRARY_VARIABLE: Final = "FUSE_LIBRARY_PATH"
-_DEVICE: Final = "/dev/fuse"
+_DEVICE: Final = kernel_mount.DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,32 @@ class _Library:
                 return str(name)
         raise MountFailed(f"libfuse {self.major} is not installed: apt install {self.package}")
 
-    def check_helper(self) -> None:
-        """Raise MountFailed where the setuid helper is needed and missing."""
-        if os.geteuid() != 0 and shutil.which(self.helper) is None:
-            raise MountFailed(f"{self.helper}, without which only root can mount, is missing: apt install fuse3")
+
+def _check_helper(helper: str) -> None:
+    """Raise MountFailed where the setuid helper is needed and missing."""
+    if os.geteuid() != 0 and shutil.which(helper) is None:
+        raise MountFailed(f"{helper}, without which only root can mount, is missing: apt install fuse3")
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnCandidate:
+    """Our own front, which needs nothing but Linux."""
+
+    name: str = "kernel"
+
+    def check(self) -> None:
+        """Raise MountFailed, saying what is missing and what installs it."""
+        if sys.platform != "linux":
+            raise MountFailed(f"the front {self.name} speaks to Linux only")
+        _check_helper(kernel_mount.HELPER)
+
+    def load(self) -> Front:
+        """Return the front; raise MountFailed."""
+        self.check()
+        return KernelFront()
+
+
+_OWN: Final = _OwnCandidate()
 _LIBFUSE_3: Final = _Library(3, ("libfuse3.so.4", "libfuse3.so.3"), "fusermount3", "fuse3")
 _LIBFUSE_2: Final = _Library(2, ("libfuse.so.2",), "fusermount", "libfuse2")
 
@@ -76,7 +100,7 @@ class _Candidate:
         if importlib.util.find_spec(self.binding) is None:
             raise MountFailed(f"the Python module {self.binding} is not installed: pip install {self.install}")
         self.library.find()
-        self.library.check_helper()
+        _check_helper(self.library.helper)
 
     def load(self) -> Front:
         """Import the binding with its library, and return the front; raise MountFailed."""
@@ -110,8 +134,10 @@ _PLAIN: Final = _Candidate(
 _FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", _plain("fusepy", Latin1Operations, auto_cache=True))
 
 #: What each name stands for, best first.
-_CHOICES: Final = {
-    "auto": (_TUNED, _FUSE_2, _FUSEPY),
+_CHOICES: Final[dict[str, tuple[_OwnCandidate | _Candidate, ...]]] = {
+    "auto": (_OWN, _TUNED, _FUSE_2, _FUSEPY),
+    "kernel": (_OWN,),
+    "libfuse": (_TUNED, _FUSE_2, _FUSEPY),
     "mfusepy": (_TUNED, _FUSE_2),
     "mfusepy-fuse2": (_FUSE_2,),
     "mfusepy-plain": (_PLAIN,),
@@ -143,9 +169,9 @@ def check(name: str) -> None:
 
 
 def available_fronts() -> list[str]:
-    """Return the names of the fronts that can work here, ``auto`` left out, best first."""
+    """Return the names of the fronts that can work here, ``auto`` and ``libfuse`` left out, best first."""
     names = []
-    for candidate in (_TUNED, _FUSE_2, _FUSEPY, _PLAIN):
+    for candidate in (_OWN, _TUNED, _FUSE_2, _FUSEPY, _PLAIN):
         try:
             check_device()
             candidate.check()
@@ -171,7 +197,7 @@ def check_device() -> None:
         ) from None
 
 
-def _candidates(name: str) -> tuple[_Candidate, ...]:
+def _candidates(name: str) -> tuple[_OwnCandidate | _Candidate, ...]:
     try:
         return _CHOICES[name]
     except KeyError:

@@ -12,6 +12,9 @@ from kfs.tree.node import LIVE, Directory, Entry
 DOT_COOKIE: Final = 2**63 - 2
 DOT_DOT_COOKIE: Final = 2**63 - 1
 
+#: What tells a front's directories apart: their paths, or their node ids.
+Place = bytes | int
+
 #: How many listings may be under way before the memory of them is emptied.
 MAX_UNDER_WAY: Final = 64
 
@@ -36,17 +39,17 @@ class Listings:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._under_way: dict[tuple[bytes, int, bool], tuple[Listing, float]] = {}
+        self._under_way: dict[tuple[Place, int, bool], tuple[Listing, float]] = {}
 
-    def after(self, path: bytes, directory: Directory, cookie: int, with_attributes: bool) -> Listing:
-        """Return what follows ``cookie`` in the listing of ``directory``, which is at ``path``."""
-        kept = self._under_way.pop((path, cookie, with_attributes), None) if cookie else None
+    def after(self, place: Place, directory: Directory, cookie: int, with_attributes: bool) -> Listing:
+        """Return what follows ``cookie`` in the listing of ``directory``, which is at ``place``."""
+        kept = self._under_way.pop((place, cookie, with_attributes), None) if cookie else None
         if kept is not None and kept[1] > self._clock():
             return kept[0]
         return Listing((), directory.entries(cookie, with_attributes=with_attributes))
 
-    def pause(self, path: bytes, cookie: int, with_attributes: bool, left_over: Entry, rest: Iterator[Entry]) -> None:
+    def pause(self, place: Place, cookie: int, with_attributes: bool, left_over: Entry, rest: Iterator[Entry]) -> None:
         """Keep a listing whose last delivered entry had ``cookie``; ``left_over`` found no room."""
         if len(self._under_way) >= MAX_UNDER_WAY:
             self._under_way.clear()
-        self._under_way[path, cookie, with_attributes] = Listing((left_over,), rest), self._clock() + LIVE
+        self._under_way[place, cookie, with_attributes] = Listing((left_over,), rest), self._clock() + LIVE

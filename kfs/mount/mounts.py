@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,8 @@ class Mounted:
     mountpoint: str
     filesystem_type: str
     source: str
+    #: Major and minor number, as in ``0:42``.
+    device: str = field(default="", compare=False)
 
     @property
     def is_ours(self) -> bool:
@@ -59,7 +61,7 @@ def mount_table(mountinfo: bytes) -> list[Mounted]:
         # Optional fields end at a lone hyphen; type and source follow it.
         separator = fields.index(b"-", 6)
         point, kind, source = (_unescaped(fields[at]) for at in (4, separator + 1, separator + 2))
-        table.append(Mounted(int(fields[0]), point, kind, source))
+        table.append(Mounted(int(fields[0]), point, kind, source, fields[2].decode()))
     return table
 
 

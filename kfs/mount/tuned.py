@@ -137,9 +137,9 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
     def destroy(self, _private_data: object) -> None:
         self._announcer.stop()  # before libfuse frees the session
 
-    def _forget(self, name: str) -> None:
-        """Have the kernel drop a name in the root and all it keeps below it."""
-        data = name.encode("utf-8", "surrogateescape")
+    def _forget(self, path: str) -> None:
+        """Have the kernel drop a name in the root and all it keeps below it: libfuse tells us no other node ids."""
+        data = path.split("/", 1)[0].encode("utf-8", "surrogateescape")
         _LIBRARY.fuse_lowlevel_notify_inval_entry(self._session, FUSE_ROOT_ID, data, len(data))
 
     def getattr_fuse_3(self, path: bytes, buffer: Pointer, file_info: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ _LAST_NS: Final = 2**63 - 1
 DEFAULT_RENDERED_BYTES: Final = 32 * 1024 * 1024
 _TEXT_BYTES: Final = 8 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
-_VERSIONS_KEPT: Final = 16 * 1024
 _MOST_HOURS_KEPT: Final = 100_000
+_VERSIONS_KEPT: Final = 16 * 1024
 
 
 class OnDamage(StrEnum):
@@ -71,7 +72,7 @@ NOBODY: Final = Owner(0o555, 0, 0)
 
 
 class TreeContext:
-    """The state of one tree."""
+    """The state of one tree. Threads share it: a server has another thread go on where one is kept waiting."""
 
     def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
         self.data_dir = data_dir
@@ -84,6 +85,8 @@ class TreeContext:
         self.views: dict[str, PartitionView] = {}
         #: Paths of partitions that became another log, for the watch to tell.
         self.replaced: set[str] = set()
+        #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
+        self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
 
@@ -93,17 +96,20 @@ class TreeContext:
         The time is ``mtime_ns`` until the content is seen to change, then that moment: tools that go by
         times (rsync, make) and the kernel's page cache both rely on it.
         """
-        content = self._generated.get(node_id)
-        if content is None:
-            made = produce()
+        with self.lock:
+            content = self._generated.get(node_id)
+        if content is not None:
+            return content
+        made = produce()
+        with self.lock:
             known = self._versions.get(node_id)
             if known is None:
                 known = (hash(made), mtime_ns)
             elif known[0] != hash(made):
                 known = (hash(made), max(mtime_ns, time.time_ns()))
             self._versions[node_id] = known
-            content = self._generated[node_id] = made, known[1]
-        return content
+            self._generated[node_id] = made, known[1]
+        return made, known[1]
 
     def directory_attributes(self, node_id: int, owner: Owner, mtime_ns: int) -> Attributes:
         """Return the attributes of a directory; any may change at any moment."""

@@ -17,8 +17,8 @@ from kfs.tree.node import Attributes, Directory, Entry, Node, Tree
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
-from kfs.tree.record_files import FieldFile, RecordFile
-from kfs.tree.segment_files import SegmentFile
+from kfs.tree.record_files import FieldFile, RecordFile, contents_from
+from kfs.tree.segment_files import SegmentFile, segment_name
 from kfs.tree.time_dirs import hour_of, record_link
 from kfs.tree.watch import Watch
 
@@ -68,6 +68,27 @@ class KafkaTree(Tree):
         if view is View.TIME_LINK:
             up = "../../" if hour_of(timestamp) is None else "../../../"
         return record_link(partition, segment, offset, timestamp, up, view)
+
+    def path(self, node_id: int) -> str:
+        """See :meth:`kfs.tree.node.Tree.path`."""
+        path = self.context.ids.path_of(node_id)
+        if path is not None:
+            return path
+        view, partition, segment, offset = self.context.ids.record_of(node_id)
+        match view:
+            case View.SEGMENT:
+                return f"{partition.path}/segment/{segment_name(segment.base_offset)}"
+            case View.VALUE | View.KEY:
+                return f"{partition.path}/{view.name.lower()}/{offset}"
+            case _:
+                return f"{partition.path}/offset/{offset}.json"
+
+    def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
+        """See :meth:`kfs.tree.node.Tree.following`."""
+        if self.context.ids.path_of(node_id) is not None:
+            return iter(())
+        view, partition, _, offset = self.context.ids.record_of(node_id)
+        return contents_from(partition, view, offset + 1)
 
     def totals(self) -> tuple[int, int]:
         """See :meth:`kfs.tree.node.Tree.totals`."""

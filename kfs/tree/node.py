@@ -77,6 +77,11 @@ class Directory(Node):
     def lookup(self, name: str) -> Node:
         """Return the child of that name, listed or not; raise :class:`~kfs.errors.NotFound`."""
 
+    def find(self, name: str) -> tuple[Node, Attributes]:
+        """Return the child of that name and its attributes: one search where :meth:`lookup` would need two."""
+        node = self.lookup(name)
+        return node, node.attributes()
+
     @abstractmethod
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         """Yield the listed entries (without ``.`` and ``..``) that follow ``cookie``; 0 is the start.
@@ -135,11 +140,22 @@ class Tree(ABC):
     def totals(self) -> tuple[int, int]:
         """Return the bytes of the source's log files, and how many partitions there are, for ``statfs``."""
 
+    @abstractmethod
+    def path(self, node_id: int) -> str:
+        """Return the path of the node of an id, as :meth:`resolve` takes it; raise :class:`~kfs.errors.NotFound`."""
+
+    def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
+        """Yield id and content of the files that one who reads a directory in order reads after this one.
+
+        Lazily, and only of those that keep what they have :data:`FOREVER`. None if the node is no such file.
+        """
+        return iter(())
+
     def outdated(self) -> frozenset[str]:
-        """Look for change, and return the names in the root below which a :data:`FOREVER` promise was broken.
+        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken, by path.
 
         "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks
-        now and then, from a thread of its own, and has the kernel forget what lies below those names.
+        now and then, from a thread of its own, and has the kernel forget what lies below those directories.
         """
         return frozenset()
 

@@ -8,6 +8,7 @@ table that grows with the log.
 from __future__ import annotations
 
 from enum import IntEnum
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -45,13 +46,16 @@ class NodeIds:
         self._paths: dict[int, str] = {ROOT_ID: ""}
         self._slots: dict[int, tuple[ref[Segment], PartitionView]] = {}
         self._second_slots: dict[tuple[int, str], int] = {}
+        self._issuing = Lock()
 
     def of_path(self, path: str) -> int:
         """Return the id of the node at ``path`` (no leading slash), the same at every call."""
         node_id = self._by_path.get(path)
         if node_id is None:
-            node_id = self._by_path[path] = len(self._by_path) + ROOT_ID
-            self._paths[node_id] = path
+            with self._issuing:
+                node_id = self._by_path.get(path, len(self._by_path) + ROOT_ID)
+                self._paths[node_id] = path
+                self._by_path[path] = node_id
         return node_id
 
     def first_of(self, view: View, segment: Segment, partition: PartitionView) -> int:
@@ -65,9 +69,10 @@ class NodeIds:
     def _second_slot(self, segment: Segment, partition: PartitionView) -> int:
         """A segment that two views share, above and below the log start offset, has a slot for each."""
         key = (segment.slot, partition.path)
-        if key not in self._second_slots:
-            self._second_slots[key] = segment.storage.new_slot()
-        slot = self._second_slots[key]
+        with self._issuing:
+            if key not in self._second_slots:
+                self._second_slots[key] = segment.storage.new_slot()
+            slot = self._second_slots[key]
         self._slots[slot] = ref(segment), partition
         return slot
 

@@ -290,11 +290,16 @@ def view_of(
 ) -> PartitionView:
     """Return the view of ``log`` that stands at ``path`` of the tree: the same one while the log is the same."""
     view = context.views.get(path)
-    if view is None or view.log is not log:
-        if view is not None:
-            context.replaced.add(path)
-        view = context.views[path] = PartitionView(context, log, path, choose_range)
-    return view
+    if view is not None and view.log is log:
+        return view
+    made = PartitionView(context, log, path, choose_range)
+    with context.lock:
+        view = context.views.get(path)
+        if view is None or view.log is not log:
+            if view is not None:
+                context.replaced.add(path)
+            view = context.views[path] = made
+        return view
 
 
 def _index_of(columns: RecordColumns, offset: int) -> int | None:

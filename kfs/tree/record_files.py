@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import stat
 from abc import abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.segment import Segment
+from kfs.log.storage import LoadedBlock
 from kfs.tree.context import clock_ns, status_of
 from kfs.tree.node import Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import View
@@ -102,12 +104,14 @@ class OffsetDirectory(Directory):
         return partition_directory_attributes(self.partition, self.node_id)
 
     def lookup(self, name: str) -> Node:
+        return self.find(name)[0]
+
+    def find(self, name: str) -> tuple[Node, Attributes]:
         offset = parse_offset(name, self.suffix)
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
         node = self._file(offset)
-        node.attributes()  # a name is there only if the record is
-        return node
+        return node, node.attributes()  # a name is there only if the record is
 
     @abstractmethod
     def _file(self, offset: int) -> File: ...
@@ -180,6 +184,33 @@ class FieldDirectory(OffsetDirectory):
             if start <= offset < end and lengths[index] >= 0 and index not in columns.faults:
                 attributes = stamp.attributes(offset, lengths[index], columns.timestamps[index])
                 yield Entry(str(offset), offset + 1, attributes.node_id, attributes.mode, attributes)
+
+
+def contents_from(partition: PartitionView, view: View, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield id and content of the files of a view, from offset ``start`` to where the active segment begins."""
+    for segment, block in partition.blocks(start):
+        if segment.is_last or view not in (View.RECORD, View.VALUE, View.KEY):
+            return
+        difference = partition.context.ids.first_of(view, segment, partition) - segment.base_offset
+        try:
+            loaded = segment.load(block)
+            contents = _contents(partition, segment, loaded, view)
+        except CorruptData:
+            continue
+        offsets = loaded.columns.offsets
+        until = bisect_left(offsets, partition.offsets.end)
+        for index in range(bisect_left(offsets, start), until):
+            content = None if index in loaded.columns.faults else contents(index)
+            if content is not None:
+                yield difference + offsets[index], content
+
+
+def _contents(
+    partition: PartitionView, segment: Segment, loaded: LoadedBlock, view: View
+) -> Callable[[int], bytes | None]:
+    if view is View.RECORD:
+        return partition.render(segment, loaded).line
+    return loaded.columns.value if view is View.VALUE else loaded.columns.key
 
 
 def parse_offset(name: str, suffix: str) -> int | None:

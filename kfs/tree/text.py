@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
@@ -62,7 +63,11 @@ TextKey = tuple[str, str, int, OffsetRange]
 
 
 class TextCache:
-    """Tables of texts, and chunks of text rendered lately."""
+    """Tables of texts, and chunks of text rendered lately.
+
+    Who makes or extends a table holds the lock of that text (:meth:`lock_of`): a pass over a large segment takes long,
+    and is worth waiting for only to those who want the same text.
+    """
 
     def __init__(self, chunk_bytes: int, store: TableStore | None) -> None:
         self.store = store
@@ -70,24 +75,34 @@ class TextCache:
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
-        self.lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._locks: WeakValueDictionary[TextKey, threading.RLock] = WeakValueDictionary()
+
+    def lock_of(self, key: TextKey) -> threading.RLock:
+        """Return the lock of a text."""
+        with self._lock:
+            return self._locks.setdefault(key, threading.RLock())
 
     def table(self, key: TextKey) -> TextTable | None:
         """Return the table of a text, if it is known."""
-        return self._tables.get(key)
+        with self._lock:
+            return self._tables.get(key)
 
     def keep_table(self, key: TextKey, table: TextTable) -> None:
         """Keep a table, or weigh it anew after it has grown."""
-        if len(table) <= self._tables.maxsize:
-            self._tables[key] = table
+        with self._lock:
+            if len(table) <= self._tables.maxsize:
+                self._tables[key] = table
 
     def chunk(self, key: TextKey, index: int, make: Callable[[], Piece]) -> Piece:
         """Return a chunk of a text, made if it isn't there."""
-        chunk = self._chunks.get((key, index))
+        with self._lock:
+            chunk = self._chunks.get((key, index))
         if chunk is None:
             chunk = make()
-            if len(chunk.text) + 256 <= self._chunks.maxsize:
-                self._chunks[key, index] = chunk
+            with self._lock:
+                if len(chunk.text) + 256 <= self._chunks.maxsize:
+                    self._chunks[key, index] = chunk
         return chunk
 
 
@@ -108,7 +123,7 @@ class SegmentText:
 
     def table(self) -> TextTable:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
-        with self._cache.lock:
+        with self._cache.lock_of(self.key):
             table = self._cache.table(self.key)
             log_end = self.segment.tail()[0] if self.segment.is_last else None
             if table is None:
@@ -157,24 +172,28 @@ class SegmentText:
         Raises:
             CorruptData: the range touches what stands for damage.
         """
-        with self._cache.lock:
-            table = self.table()
-            end = min(offset + size, table.size)
-            parts = []
-            while offset < end:
-                index = bisect_right(table.text_starts, offset) - 1
-                start = table.text_starts[index]
-                stop = min(end, table.text_starts[index + 1] if index + 1 < len(table) else table.size)
-                chunk = self._chunk(table, index)
-                for fault_start, fault_end, error in chunk.faults:
-                    if fault_start < stop - start and fault_end > offset - start:
-                        raise error
-                part = chunk.text[offset - start : stop - start]
-                if not part:
-                    break
-                parts.append(part)
-                offset += len(part)
-            return b"".join(parts)
+        if not self.segment.is_last:
+            return self._read(self.table(), offset, size)
+        with self._cache.lock_of(self.key):  # its table grows
+            return self._read(self.table(), offset, size)
+
+    def _read(self, table: TextTable, offset: int, size: int) -> bytes:
+        end = min(offset + size, table.size)
+        parts = []
+        while offset < end:
+            index = bisect_right(table.text_starts, offset) - 1
+            start = table.text_starts[index]
+            stop = min(end, table.text_starts[index + 1] if index + 1 < len(table) else table.size)
+            chunk = self._chunk(table, index)
+            for fault_start, fault_end, error in chunk.faults:
+                if fault_start < stop - start and fault_end > offset - start:
+                    raise error
+            part = chunk.text[offset - start : stop - start]
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
 
     def _chunk(self, table: TextTable, index: int) -> Piece:
         is_open = index + 1 == len(table) and self.segment.is_last

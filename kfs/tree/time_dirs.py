@@ -82,18 +82,20 @@ def hours_of(partition: PartitionView) -> frozenset[int | None]:
 
 
 def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int | None]:
-    known = partition.context.hours
+    context = partition.context
     text = partition.segment_text(segment)
     table = text.table()
     key = (text.key, table.log_end)
-    hours = known.get(key)
+    with context.lock:
+        hours = context.hours.get(key)
     if hours is None:
         found: set[int | None] = set()
         for index in range(len(table)):
             found |= _chunk_hours(partition, segment, table, index)
         hours = frozenset(found)
-        if len(hours) <= known.maxsize:
-            known[key] = hours
+        with context.lock:
+            if len(hours) <= context.hours.maxsize:
+                context.hours[key] = hours
     return hours
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kfs.log.log import Log
     from kfs.tree.context import TreeContext
 
+#: What in a partition's directory has something below it that is promised for ever.
+_PROMISING: Final = ("offset", "segment", "value", "key", "time")
 #: How long, in seconds, one look may take; the next goes on where it stopped.
 _LOOK_SECONDS: Final = 0.02
 #: In how many looks a change is told. What was found just before it may be remembered for a moment, and whoever
@@ -28,24 +30,24 @@ class Watch:
         self._to_tell: dict[str, int] = {}
 
     def outdated(self) -> frozenset[str]:
-        """Return the root's names below which something changed that was promised not to."""
+        """Return the directories, by path, below which something changed that was promised not to."""
         until = time.monotonic() + _LOOK_SECONDS
         while True:
             try:
-                name = next(self._round)
+                path = next(self._round)
             except StopIteration:
                 self._round = self._look()
                 break
-            if name is not None:
-                self._to_tell[name] = _TIMES_TOLD
+            if path is not None:
+                self._to_tell[path] = _TIMES_TOLD
             if time.monotonic() > until:
                 break
-        names = frozenset(self._to_tell)
-        self._to_tell = {name: times - 1 for name, times in self._to_tell.items() if times > 1}
-        return names
+        partitions = tuple(self._to_tell)
+        self._to_tell = {path: times - 1 for path, times in self._to_tell.items() if times > 1}
+        return frozenset(f"{path}/{name}" for path in partitions for name in _PROMISING)
 
     def _look(self) -> Iterator[str | None]:
-        """Go once through all partitions that were shown; yield a name, or None to be interrupted."""
+        """Go once through all partitions that were shown; yield the path of one, or None to be interrupted."""
         for path, view in list(self._context.views.items()):
             log = view.log
             for segment in log.segments:
@@ -60,13 +62,9 @@ class Watch:
             view.promised = state
             if not log.segments:
                 self._context.views.pop(path, None)
-            yield _root_name(path) if changed else None
+            yield path if changed else None
         while self._context.replaced:
-            yield _root_name(self._context.replaced.pop())
-
-
-def _root_name(path: str) -> str:
-    return path.split("/", 1)[0]
+            yield self._context.replaced.pop()
 
 
 def state_of(log: Log) -> tuple[int, int | None]:

@@ -14,7 +14,7 @@ from tests.mount.toy_mount import ToyMount
 from tests.mount.toy_tree import Control, ToyTree
 
 #: The fronts that must work where FUSE is required; the others need libraries that may be missing.
-REQUIRED = ("auto", "mfusepy")
+REQUIRED = ("auto", "kernel", "mfusepy")
 
 
 def need(front: str) -> None:
@@ -32,7 +32,7 @@ def need(front: str) -> None:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="module", params=FRONTS[1:])
+@pytest.fixture(scope="module", params=[name for name in FRONTS if name not in ("auto", "libfuse")])
 def front(request: pytest.FixtureRequest) -> str:
     """Each front in turn."""
     name: str = request.param

@@ -18,7 +18,7 @@ from tests.mount.toy_tree import Slot
 pytestmark = pytest.mark.fuse
 
 #: The fronts that resume a listing by cookie; the others gather it first.
-STREAMING = ("mfusepy", "mfusepy-fuse2")
+STREAMING = ("kernel", "mfusepy", "mfusepy-fuse2")
 
 
 @pytest.fixture
@@ -148,11 +148,11 @@ def test_a_listing_is_resumed_and_not_started_again(streaming: ToyMount) -> None
 
 
 def test_attributes_come_with_the_listing(mounted: ToyMount) -> None:
-    if mounted.front != "mfusepy":
+    if mounted.front not in ("kernel", "mfusepy"):
         pytest.skip("asks for the attributes of each entry")
     mounted.control[Slot.DELETED_BELOW] = 0
     mounted.control[Slot.LOOKUPS] = 0
     names = os.listdir(mounted.path("shrinking"))
     assert all(os.stat(mounted.path(f"shrinking/{name}")).st_size > 0 for name in names)
-    # One entry in each reply is left to be asked for.
-    assert 1 <= mounted.control[Slot.LOOKUPS] <= len(names) // 50
+    # One entry in each reply may be left to be asked for.
+    assert mounted.control[Slot.LOOKUPS] <= len(names) // 50

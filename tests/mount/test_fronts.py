@@ -33,7 +33,7 @@ def no_libraries(*missing: str) -> type[ctypes.CDLL]:
 def test_the_names_are_known() -> None:
     assert FRONTS[0] == "auto"
     assert set(available_fronts()) <= set(FRONTS[1:])
-    with pytest.raises(MountFailed, match="there is no front 'nfs': choose one of auto, mfusepy, "):
+    with pytest.raises(MountFailed, match="there is no front 'nfs': choose one of auto, kernel, libfuse, "):
         fronts.check("nfs")
 
 
@@ -47,20 +47,42 @@ def test_asking_imports_no_binding() -> None:
 def test_libfuse_2_takes_over_where_3_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", no_libraries("libfuse3"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
-    assert available_fronts() == ["mfusepy-fuse2", "fusepy"]
+    assert available_fronts() == ["kernel", "mfusepy-fuse2", "fusepy"]
     fronts.check("mfusepy")
     with pytest.raises(MountFailed, match="libfuse 3 is not installed: apt install fuse3"):
         fronts.check("mfusepy-plain")
 
 
 @pytest.mark.usefixtures("_device")
+def test_linux_needs_no_libfuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", no_libraries("libfuse"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert available_fronts() == ["kernel"]
+    fronts.check("auto")
+    assert fronts.load("auto").name == "kernel"
+
+
+@pytest.mark.usefixtures("_device")
+def test_other_systems_need_libfuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "freebsd14")
+    monkeypatch.setattr(ctypes, "CDLL", no_libraries("libfuse.so"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
+    assert available_fronts() == ["mfusepy", "mfusepy-plain"]
+    fronts.check("auto")
+    with pytest.raises(MountFailed, match="speaks to Linux only"):
+        fronts.check("kernel")
+
+
+@pytest.mark.usefixtures("_device")
 def test_every_reason_is_given_where_nothing_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "freebsd14")
     monkeypatch.setattr(ctypes, "CDLL", no_libraries("libfuse"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fuse" else ModuleSpec(name, None))
     assert available_fronts() == []
     with pytest.raises(MountFailed) as caught:
         fronts.check("auto")
     assert str(caught.value).splitlines()[1:] == [
+        "  - the front kernel speaks to Linux only",
         "  - libfuse 3 is not installed: apt install fuse3",
         "  - libfuse 2 is not installed: apt install libfuse2",
         "  - the Python module fuse is not installed: pip install fusepy",

@@ -66,7 +66,7 @@ def test_a_daemon_keeps_nothing_of_the_terminal(make_mount: MakeMount) -> None:
     assert os.readlink(f"/proc/{toy.pid}/fd/2") == str(toy.log_file)
     assert os.readlink(f"/proc/{toy.pid}/cwd") == "/"
     assert os.getsid(toy.pid) != os.getsid(0)
-    assert not any(name.startswith("pipe:") for name in descriptors(toy.pid))
+    assert eventually(lambda: not any(name.startswith("pipe:") for name in descriptors(toy.pid)), 1.0)
 
 
 def descriptors(pid: int) -> list[str]:
@@ -75,7 +75,7 @@ def descriptors(pid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("front", ["mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
+@pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
 def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: str, number: signal.Signals) -> None:
     need(front)
     toy = make_mount(front=front)
@@ -86,6 +86,28 @@ def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: 
     assert (process.returncode, printed) == (0, "")
     assert not is_mounted(toy.point)
     assert toy.control[Slot.CLOSED]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [30, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
+def test_a_mount_comes_and_goes_many_times(make_mount: MakeMount, front: str, times: int) -> None:
+    need(front)
+    toy = make_mount(front=front)
+    script = (
+        "import sys; from pathlib import Path; from kfs.mount import mount, unmount\n"
+        "from tests.mount.toy_tree import Control, ToyTree\n"
+        "point, control, front, times = sys.argv[1:]\n"
+        "for _ in range(int(times)):\n"
+        "    mount(lambda: ToyTree(Control(Path(control))), point, front=front)\n"
+        "    assert Path(point, 'static', 'a.txt').read_bytes() == b'alpha\\n'\n"
+        "    unmount(point)\n"
+    )
+    command = [sys.executable, "-c", script, str(toy.point), str(toy.control_file), front, str(times)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not is_mounted(toy.point)
+    assert os.listdir(toy.point) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -220,8 +242,17 @@ def test_a_mount_that_does_not_answer_is_taken_away(make_mount: MakeMount) -> No
     assert eventually(lambda: not is_running(toy.pid))
 
 
+def test_what_the_kernel_refuses_is_in_the_message(make_mount: MakeMount) -> None:
+    toy = make_mount(front="kernel")
+    failed = toy.run("--source", "x" * 5000)
+    assert failed.returncode == 1
+    assert failed.stderr == f"MountFailed: {toy.point}: could not mount: Invalid argument\n"
+    assert not is_mounted(toy.point)
+
+
 def test_what_libfuse_says_is_part_of_the_message(make_mount: MakeMount) -> None:
-    toy = make_mount()
+    need("mfusepy")
+    toy = make_mount(front="mfusepy")
     failed = toy.run("--source", "x" * 5000)
     assert failed.returncode == 1
     assert "could not mount (status" in failed.stderr
@@ -302,7 +333,7 @@ def test_problems_go_to_standard_error_in_the_foreground(make_mount: MakeMount) 
 def test_an_unknown_front_is_refused(tmp_path: Path) -> None:
     point = tmp_path / "mnt"
     point.mkdir()
-    with pytest.raises(MountFailed, match="no front 'nfs': choose one of auto, mfusepy"):
+    with pytest.raises(MountFailed, match="no front 'nfs': choose one of auto, kernel"):
         mount(lambda: ToyTree(Control(tmp_path / "control")), point, front="nfs")
 
 

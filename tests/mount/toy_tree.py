@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,9 @@ class Slot(IntEnum):
     CLOSED = auto()
     LISTINGS = auto()
     LOOKUPS = auto()
+    STALLED = auto()
+    STALLED_RECORD = auto()
+    RECORD_READS = auto()
 
 
 class Control:
@@ -121,7 +125,7 @@ class ToyDirectory(Directory):
     """A directory of given children; ``present`` says which are there at the moment."""
 
     own: Attributes
-    children: Mapping[str, Node]
+    children: Mapping[str, Own]
     present: Callable[[str], bool] = lambda _name: True
     sized: bool = True
     on_attributes: Callable[[], None] = lambda: None
@@ -150,6 +154,7 @@ class Records(Directory):
     count: int
     deleted_below: Callable[[], int] = lambda: 0
     count_up: Callable[[Slot], None] = lambda _slot: None
+    stall: Callable[[int], None] = lambda _number: None
 
     def attributes(self) -> Attributes:
         return self.own
@@ -163,7 +168,12 @@ class Records(Directory):
         if not self.deleted_below() <= number < self.count:
             raise NotFound(name)
         content = record_json(number)
-        return ToyFile(self._record_attributes(number, len(content)), lambda at, size: content[at : at + size])
+        return ToyFile(self._record_attributes(number, len(content)), partial(self._read, number, content))
+
+    def _read(self, number: int, content: bytes, at: int, size: int) -> bytes:
+        self.count_up(Slot.RECORD_READS)
+        self.stall(number)
+        return content[at : at + size]
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         self.count_up(Slot.LISTINGS)
@@ -182,6 +192,10 @@ class Records(Directory):
         return self.own.node_id << 40 | number + 1
 
 
+#: Every kind of node that the tree is made of.
+Own = ToyFile | ToySymlink | ToyDirectory | Records
+
+
 class ToyTree(Tree):
     """The tree; see ``_build`` for what is in it."""
 
@@ -190,8 +204,8 @@ class ToyTree(Tree):
         self._records = records
         self._stuck = stuck
         self._next_id = 1
-        self._by_id: dict[int, Node] = {}
         self._root = self._build()
+        self._paths = dict(_paths("", self._root))
         control[Slot.PID] = os.getpid()
 
     @property
@@ -199,10 +213,22 @@ class ToyTree(Tree):
         return self._root
 
     def node(self, node_id: int) -> Node:
+        return self.resolve(self.path(node_id))
+
+    def path(self, node_id: int) -> str:
+        if node_id >> 40:
+            return f"{self.path(node_id >> 40)}/{(node_id & (1 << 40) - 1) - 1}.json"
         try:
-            return self._by_id[node_id]
+            return self._paths[node_id]
         except KeyError:
             raise NotFound(f"no node {node_id}") from None
+
+    def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
+        if node_id >> 40:
+            directory = self.node(node_id >> 40)
+            assert isinstance(directory, Records)
+            for entry in directory.entries(node_id & (1 << 40) - 1, with_attributes=False):
+                yield entry.node_id, record_json(entry.cookie - 1)
 
     def resolve(self, path: str) -> Node:
         node: Node = self._root
@@ -218,9 +244,9 @@ class ToyTree(Tree):
     def close(self) -> None:
         self.control[Slot.CLOSED] = 1
 
-    def _build(self) -> Directory:
+    def _build(self) -> ToyDirectory:
         root_attributes = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
-        children: dict[str, Node] = {
+        children: dict[str, Own] = {
             "static": self._directory(self._static()),
             "live": self._directory(self._live(), lifetime=LIVE, present=self._is_present),
             "damaged": self._directory(self._damaged()),
@@ -228,20 +254,20 @@ class ToyTree(Tree):
             "unsized": self._directory({"a": self._file(b"unsized\n")}, sized=False),
             "records": self._big(self._records),
             "shrinking": self._big(self._records, deleted_below=lambda: self.control[Slot.DELETED_BELOW]),
+            "stalling": self._stalling(),
+            "walked": replace(self._big(self._records), stall=self._stall_record),
             "million": self._big(1_000_000),
             "ten-million": self._big(10_000_000),
             "link": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=12), "static/a.txt"),
             "dangling": ToySymlink(self._attributes(stat.S_IFLNK | 0o777, size=10), os.fsdecode(b"nowhere/\xff\n")),
         }
-        root = ToyDirectory(root_attributes, children, on_attributes=self._on_root)
-        self._by_id[1] = root
-        return root
+        return ToyDirectory(root_attributes, children, on_attributes=self._on_root)
 
     def _on_root(self) -> None:
         if self._stuck:
             time.sleep(60)
 
-    def _static(self) -> dict[str, Node]:
+    def _static(self) -> dict[str, Own]:
         a = self._file(b"alpha\n")
         a.on_attributes = lambda: self.control.count(Slot.STATIC_ATTRIBUTES)
         return {
@@ -257,7 +283,7 @@ class ToyTree(Tree):
             "inner": self._directory({"deep": self._directory({"file": self._file(b"deep\n")})}),
         }
 
-    def _live(self) -> dict[str, Node]:
+    def _live(self) -> dict[str, Own]:
         growing = self._file(b"", lifetime=LIVE)
         growing.size = lambda: self.control[Slot.GROWTH]
         growing.contents = lambda at, size: static_bytes(self.control[Slot.GROWTH])[at : at + size]
@@ -273,7 +299,7 @@ class ToyTree(Tree):
             return not self.control[Slot.VANISHED]
         return name != "appearing" or bool(self.control[Slot.APPEARED])
 
-    def _damaged(self) -> dict[str, Node]:
+    def _damaged(self) -> dict[str, Own]:
         def corrupt(_offset: int, _size: int) -> bytes:
             raise CorruptData("the checksum is 1 and should be 2", 4711, "/data/t-0/0.log")
 
@@ -300,6 +326,26 @@ class ToyTree(Tree):
             )
         }
 
+    def _stalling(self) -> ToyDirectory:
+        """Files on a disk that doesn't answer: one can't be read, of the other not even the size is known."""
+
+        def read(offset: int, size: int) -> bytes:
+            self._stall()
+            return b"at last\n"[offset : offset + size]
+
+        unread, unsized = self._file(b"at last\n"), self._file(b"at last\n")
+        unread.contents = read
+        unsized.on_attributes = self._stall
+        return self._directory({"unread": unread, "unsized": unsized})
+
+    def _stall(self) -> None:
+        while self.control[Slot.STALLED]:
+            time.sleep(0.01)
+
+    def _stall_record(self, number: int) -> None:
+        while number and self.control[Slot.STALLED_RECORD] == number:
+            time.sleep(0.01)
+
     def _big(self, count: int, deleted_below: Callable[[], int] = lambda: 0) -> Records:
         own = self._attributes(DIRECTORY_MODE, lifetime=LIVE)
         return Records(own, count, deleted_below, self.control.count)
@@ -310,7 +356,7 @@ class ToyTree(Tree):
 
     def _directory(
         self,
-        children: Mapping[str, Node],
+        children: Mapping[str, Own],
         *,
         lifetime: float = FOREVER,
         present: Callable[[str], bool] = lambda _name: True,
@@ -331,3 +377,11 @@ class ToyTree(Tree):
             nlink=int(other.get("nlink", 1)),
             lifetime=lifetime,
         )
+
+
+def _paths(path: str, node: Own) -> Iterator[tuple[int, str]]:
+    """Yield id and path of a node, and of all below it but records."""
+    yield node.own.node_id, path
+    if isinstance(node, ToyDirectory):
+        for name, child in node.children.items():
+            yield from _paths(f"{path}/{name}".lstrip("/"), child)

@@ -1,0 +1,315 @@
+"""Our own front: speaks the kernel's FUSE protocol on ``/dev/fuse``, without libfuse.
+
+Per-record files are as fast as the round trips that are avoided, and the protocol itself avoids more
+than libfuse lets Python say: a lifetime for each inode, attributes with the listing, contents put
+into the page cache ahead of the reader, no open and release. The tree's node ids are the kernel's
+node ids, so there is nothing to remember between requests, and FORGET has nothing to free.
+
+No notification is written from a thread that answers requests: the kernel waits in such a write for
+locks that it holds itself until one of those requests is answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable
+from itertools import chain
+from struct import Struct
+from typing import Final
+
+from kfs.errors import NotFound
+from kfs.mount import fuse_protocol as fuse
+from kfs.mount import kernel_mount
+from kfs.mount.ahead import Ahead
+from kfs.mount.announcer import Announcer
+from kfs.mount.eagerness import Eagerness
+from kfs.mount.front import MountOptions
+from kfs.mount.fuse_protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
+from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
+from kfs.mount.nodes import BLOCK_SIZE, read, totals_in_blocks
+from kfs.mount.recent import RecentNodes
+from kfs.mount.serving import Serving, Stopped, stopped_by_signals
+from kfs.mount.translate import Translator
+from kfs.tree.node import FOREVER, Symlink, Tree
+
+#: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
+#: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
+#: Nor is CACHE_SYMLINKS: a link that comes to lead elsewhere, without another size or time, would go unnoticed.
+_WANTED: Final = (
+    InitFlag.ASYNC_READ
+    | InitFlag.AUTO_INVAL_DATA
+    | InitFlag.DO_READDIRPLUS
+    | InitFlag.NO_OPEN_SUPPORT
+    | InitFlag.PARALLEL_DIROPS
+    | InitFlag.MAX_PAGES
+)
+#: Requests that nobody waits for (read-ahead) and that the kernel sends at a time; those that wait for a slow
+#: disk count, and its default of 12 would let them hold up the others.
+_MAX_BACKGROUND: Final = 512
+#: Pages a request may have: as many as the kernel reads ahead, which is also the most it allows by default.
+_MAX_PAGES: Final = kernel_mount.READ_AHEAD_BYTES // BLOCK_SIZE
+#: Larger data is not copied once more to be one buffer with its header.
+_GATHERED_BYTES: Final = 16 * 1024
+
+_REFUSED: Final = (
+    *(Opcode.SETATTR, Opcode.SYMLINK, Opcode.MKNOD, Opcode.MKDIR, Opcode.UNLINK, Opcode.RMDIR, Opcode.RENAME),
+    *(Opcode.LINK, Opcode.WRITE, Opcode.SETXATTR, Opcode.REMOVEXATTR, Opcode.CREATE, Opcode.FALLOCATE),
+    *(Opcode.RENAME2, Opcode.COPY_FILE_RANGE, Opcode.TMPFILE),
+)
+
+
+#: Makes an entry without attributes: name, cookie, node id, mode.
+PackName = Callable[[bytes, int, int, int], bytes]
+
+
+class KernelFront:
+    """Serves a tree on ``/dev/fuse``."""
+
+    name = "kernel"
+
+    def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
+        """Mount, and answer the kernel until unmounted or told to stop by a signal."""
+        device = kernel_mount.mount_device(mountpoint, options)
+        kernel_mount.read_further_ahead(mountpoint)
+        session = _Session(tree, device)
+        try:
+            with stopped_by_signals():
+                session.run()
+        except Stopped:
+            kernel_mount.take_away(mountpoint)
+        finally:
+            session.end()
+
+
+class _Session:
+    """One mount, from INIT to the end."""
+
+    def __init__(self, tree: Tree, device: int) -> None:
+        self._tree = tree
+        self._device = device
+        self._nodes = RecentNodes(tree)
+        self._listings = Listings()
+        self._eagerness = Eagerness()
+        self._translator = Translator()
+        self._ahead = Ahead(tree, device, self._eagerness.renew)
+        self._announcer = Announcer(tree, self._forget_below)
+        self._serving = Serving(device, self._serve)
+        self._answers = {
+            Opcode.INIT: self._init,
+            Opcode.LOOKUP: self._lookup,
+            Opcode.GETATTR: self._getattr,
+            Opcode.READLINK: self._readlink,
+            Opcode.READ: self._read,
+            Opcode.OPENDIR: self._opendir,
+            Opcode.READDIR: self._readdir,
+            Opcode.READDIRPLUS: self._readdirplus,
+            Opcode.RELEASEDIR: self._ok,
+            Opcode.STATFS: self._statfs,
+            Opcode.INTERRUPT: self._interrupt,
+            Opcode.DESTROY: self._ok,
+            Opcode.FORGET: self._nothing,
+            Opcode.BATCH_FORGET: self._nothing,
+            **dict.fromkeys(_REFUSED, self._refuse),
+        }
+
+    def run(self) -> None:
+        """Serve until the mount is gone; raise :class:`~kfs.mount.serving.Stopped` at a signal."""
+        self._ahead.start()
+        self._announcer.start()
+        self._serving.run()
+
+    def end(self) -> None:
+        """Stop all threads, as far as they can be stopped."""
+        hung_up = self._serving.wait_for_the_end()
+        self._announcer.stop()
+        self._ahead.stop()
+        if hung_up:  # else a thread still reads from it, and the number must not become another file's
+            os.close(self._device)
+
+    # -- answering
+
+    def _serve(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
+        answer = self._answers.get(opcode)  # type: ignore[call-overload]  # an int finds its IntEnum
+        if answer is None:
+            # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: having heard this once, the kernel never asks again.
+            reply = _error(unique, errno.ENOSYS)
+        else:
+            try:
+                reply = answer(unique, node_id, request)
+            except BaseException as error:
+                reply = _error(unique, self._errno_of(error, opcode, node_id))
+        if reply is not None:
+            self._send(reply)
+
+    def _send(self, reply: bytes) -> None:
+        try:
+            os.write(self._device, reply)
+        except OSError as error:
+            # ENOENT: it was answered for us, when its caller was interrupted. ENODEV: there is nobody left.
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
+
+    def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
+        if isinstance(error, NotFound) and opcode != Opcode.LOOKUP:
+            return errno.ESTALE  # makes the kernel look the path up again, where there is a path
+        path = ""
+        with contextlib.suppress(Exception):
+            path = self._tree.path(node_id)
+        return self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
+
+    def _init(self, unique: int, _node_id: int, request: bytes) -> bytes:
+        major, minor, _, offered = fuse.INIT_IN.unpack_from(request, IN_HEADER_SIZE)
+        if (major, minor) < (fuse.FUSE_KERNEL_VERSION, fuse.FUSE_KERNEL_MINOR_VERSION):
+            return _error(unique, errno.EPROTO)
+        return _reply(
+            unique,
+            fuse.INIT_OUT,
+            fuse.FUSE_KERNEL_VERSION,
+            fuse.FUSE_KERNEL_MINOR_VERSION,
+            kernel_mount.READ_AHEAD_BYTES,
+            offered & _WANTED,
+            _MAX_BACKGROUND,
+            _MAX_BACKGROUND * 3 // 4,
+            BLOCK_SIZE,  # max_write: the least it accepts
+            1,  # nanoseconds count
+            _MAX_PAGES,
+        )
+
+    def _interrupt(self, _unique: int, _node_id: int, request: bytes) -> bytes | None:
+        """Give up on a slow request whose caller has got a signal. The reply is to that request; this has none."""
+        (unique,) = fuse.INTERRUPT_IN.unpack_from(request, IN_HEADER_SIZE)
+        return _error(unique, errno.EINTR) if self._serving.is_late(unique) else None
+
+    def _nothing(self, _unique: int, _node_id: int, _request: bytes) -> None:
+        """FORGET has no reply."""
+
+    def _ok(self, unique: int, _node_id: int, _request: bytes) -> bytes:
+        return _error(unique, 0)
+
+    def _refuse(self, unique: int, _node_id: int, _request: bytes) -> bytes:
+        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
+        return _error(unique, errno.EROFS)
+
+    # -- nodes
+
+    def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
+        self._eagerness.looked_up_in(node_id)
+        name = request[IN_HEADER_SIZE : request.index(b"\0", IN_HEADER_SIZE)].decode("utf-8", "surrogateescape")
+        node, attributes = self._nodes.directory(node_id).find(name)
+        self._nodes.remember(attributes.node_id, node)
+        return fuse.entry_reply(unique, attributes)
+
+    def _getattr(self, unique: int, node_id: int, _request: bytes) -> bytes:
+        return fuse.attr_reply(unique, self._nodes.find(node_id).attributes())
+
+    def _readlink(self, unique: int, node_id: int, _request: bytes) -> bytes:
+        node = self._nodes.find(node_id)
+        if not isinstance(node, Symlink):
+            return _error(unique, errno.EINVAL)
+        return _with_header(unique, node.target().encode("utf-8", "surrogateescape"))
+
+    def _read(self, unique: int, node_id: int, request: bytes) -> bytes | None:
+        _, offset, size = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
+        data = read(self._nodes.find(node_id), offset, size)
+        length = OUT_HEADER_SIZE + len(data)
+        header = OUT_HEADER.pack(length, 0, unique)
+        if length < _GATHERED_BYTES:
+            reply = header + data
+            return None if not offset and self._ahead.takes(node_id, reply) else reply
+        with contextlib.suppress(FileNotFoundError):  # as in _send
+            os.writev(self._device, (header, data))
+        return None
+
+    def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:
+        total = totals_in_blocks(self._tree)
+        free = (total["f_bfree"], total["f_bavail"], 0, 0)
+        sizes = (total["f_bsize"], total["f_namemax"], total["f_frsize"])
+        return _reply(unique, fuse.STATFS_OUT, total["f_blocks"], *free, *sizes)
+
+    # -- listings
+
+    def _opendir(self, unique: int, node_id: int, _request: bytes) -> bytes:
+        """Let the kernel keep the listing of a directory that can't change."""
+        is_fixed = self._nodes.directory(node_id).attributes().lifetime == FOREVER
+        return _reply(unique, fuse.OPEN_OUT, 0, OpenFlag.CACHE_DIR | OpenFlag.KEEP_CACHE if is_fixed else 0)
+
+    def _readdir(self, unique: int, node_id: int, request: bytes) -> bytes:
+        return self._list(unique, node_id, request, fuse.dirent, with_attributes=False)
+
+    def _readdirplus(self, unique: int, node_id: int, request: bytes) -> bytes:
+        _, offset, _ = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
+        at_start = offset == 0 or offset >= DOT_COOKIE
+        pays = self._eagerness.pays(node_id, at_start=at_start)
+        return self._list(unique, node_id, request, fuse.direntplus_without_entry, with_attributes=pays)
+
+    def _list(self, unique: int, node_id: int, request: bytes, pack: PackName, *, with_attributes: bool) -> bytes:
+        """Fill a reply with entries until it is full; ``pack`` is for those without attributes."""
+        started = time.thread_time()  # not what other processes, or the disk, take from us
+        _, offset, size = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
+        directory = self._nodes.directory(node_id)
+        cookie = 0 if offset >= DOT_COOKIE else offset
+        parts = self._dots(node_id, offset, pack) if cookie == 0 else []
+        room = size - sum(map(len, parts))
+        # One entry is left to be looked up where it is in doubt whether any will be.
+        is_probe = with_attributes and self._eagerness.doubts(node_id)
+        head, rest = self._listings.after(node_id, directory, cookie, with_attributes)
+        for entry in chain(head, rest):
+            name = entry.name.encode("utf-8", "surrogateescape")
+            attributes = entry.attributes
+            if attributes is None or not with_attributes or is_probe:
+                packed = pack(name, entry.cookie, entry.node_id, entry.mode)
+                is_probe = False
+            else:
+                packed = fuse.direntplus(name, entry.cookie, attributes)
+            room -= len(packed)
+            if room < 0:
+                self._listings.pause(node_id, cookie, with_attributes, entry, rest)
+                break
+            parts.append(packed)
+            cookie = entry.cookie
+        if with_attributes:
+            self._eagerness.spend(node_id, len(parts), time.thread_time() - started)
+            self._ahead.was_listed()
+        return _with_header(unique, b"".join(parts))
+
+    def _dots(self, node_id: int, offset: int, pack: PackName) -> list[bytes]:
+        """Return ``.`` (unless resumed behind it) and ``..`` (unless resumed behind that)."""
+        parts = []
+        if offset == 0:
+            parts.append(pack(b".", DOT_COOKIE, node_id, stat.S_IFDIR))
+        if offset != DOT_DOT_COOKIE:
+            above = self._tree.path(node_id).rpartition("/")[0]
+            parts.append(pack(b"..", DOT_DOT_COOKIE, self._tree.resolve(above).attributes().node_id, stat.S_IFDIR))
+        return parts
+
+    # -- notifications
+
+    def _forget_below(self, path: str) -> None:
+        """Have the kernel drop a directory's name and all that it keeps below it.
+
+        It drops what nobody uses at the moment. Who has the directory open, or sits in it, stays in it: at the next
+        look at its path the name leads to the same inode again, and the kernel puts the two together.
+        """
+        above, _, name = path.rpartition("/")
+        with contextlib.suppress(NotFound):
+            parent = self._tree.resolve(above).attributes().node_id
+            data = name.encode("utf-8", "surrogateescape")
+            payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent, len(data), 0) + data + b"\0"
+            # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
+            self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
+
+
+def _with_header(unique: int, payload: bytes) -> bytes:
+    return OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), 0, unique) + payload
+
+
+def _reply(unique: int, layout: Struct, *fields: int) -> bytes:
+    return _with_header(unique, layout.pack(*fields))
+
+
+def _error(unique: int, number: int) -> bytes:
+    return OUT_HEADER.pack(OUT_HEADER_SIZE, -number, unique)

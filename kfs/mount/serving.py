@@ -1,0 +1,178 @@
+"""Who answers the kernel: one thread, and another in its place whenever it is kept waiting.
+
+Handing each request to a pool would cost every one of them a wake-up, and deciding beforehand which
+are slow is guesswork: any look at a file may hit a stalled disk. So the thread that reads requests, the
+leader, answers each of them itself. If it has been at one for too long, another thread becomes the
+leader, and the one that is late answers when it can and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+from kfs.mount.fuse_protocol import FUSE_MIN_READ_BUFFER, IN_HEADER
+
+logger = logging.getLogger("kfs.mount")
+
+#: How often, in seconds, it is looked whether the leader is late: it is when it is found at the same request twice.
+PATIENCE: Final = 0.01
+#: How many threads may be late. When all of them are, the next slow request holds up the others.
+MOST_LATE: Final = 64
+#: After so many looks at an idle leader nobody looks any more, until there is a request again.
+_QUIET_LOOKS: Final = 100
+#: How long to wait for the kernel to hang up.
+_END_SECONDS: Final = 2.0
+_STACK_BYTES: Final = 1 << 20
+
+#: Answers a request, given its opcode, unique number, node id and bytes.
+Answer = Callable[[int, int, int, bytes], None]
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: What a read of the device says when a request was withdrawn before it was read, or for no reason at all.
+_TRY_AGAIN: Final = (errno.ENOENT, errno.EINTR, errno.EAGAIN)
+
+
+class _Server:
+    """What a thread is at: the unique number of the request that it answers, 0 while it waits for one."""
+
+    __slots__ = ("unique",)
+
+    def __init__(self) -> None:
+        self.unique = 0
+
+
+class Serving:
+    """Reads requests from ``device`` and has ``answer`` answer them, until the kernel hangs up."""
+
+    def __init__(self, device: int, answer: Answer) -> None:
+        self._device = device
+        self._answer = answer
+        self._leader = _Server()
+        self._late: set[_Server] = set()
+        self._is_watched = True
+        self._ended = False
+        self._alarm = threading.Event()
+        self._warned = False
+
+    def run(self) -> None:
+        """Serve from threads; return when the kernel has hung up, or raise :class:`Stopped`."""
+        self._start(self._leader)
+        seen = quiet = 0
+        while not self._ended:
+            if quiet > _QUIET_LOOKS:
+                self._sleep()
+                quiet = 0
+            if self._alarm.wait(PATIENCE):
+                self._alarm.clear()
+                continue
+            unique = self._leader.unique
+            quiet = 0 if unique else quiet + 1
+            if unique and unique == seen:
+                self._replace_leader()
+            seen = unique
+
+    def wait_for_the_end(self) -> bool:
+        """Wait a moment for the kernel to hang up; return whether it did."""
+        with contextlib.suppress(Stopped):
+            self._is_watched = True
+            self._alarm.clear()
+            if not self._ended:
+                self._alarm.wait(_END_SECONDS)
+        return self._ended
+
+    def is_late(self, unique: int) -> bool:
+        """Return whether that request is being answered by a thread that is late."""
+        return any(server.unique == unique for server in self._late)
+
+    def _sleep(self) -> None:
+        """Wait for the next request without looking."""
+        self._alarm.clear()
+        self._is_watched = False
+        # A request that came in between has seen the flag as it was, and nobody will ring.
+        if not self._leader.unique and not self._ended:
+            self._alarm.wait()
+        self._is_watched = True
+        self._alarm.clear()
+
+    def _replace_leader(self) -> None:
+        if len(self._late) >= MOST_LATE:
+            if not self._warned:
+                self._warned = True
+                logger.warning("%d requests wait for the disk, or for long computations; others wait too", MOST_LATE)
+            return
+        late, self._leader = self._leader, _Server()
+        self._late.add(late)
+        self._start(self._leader)
+
+    def _start(self, server: _Server) -> None:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            threading.Thread(target=self._serve, args=(server,), name="kfs-server", daemon=True).start()
+        finally:
+            threading.stack_size(before)
+
+    def _serve(self, server: _Server) -> None:
+        """Answer requests for as long as this is the leader."""
+        try:
+            self._lead(server)
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # the mount is gone
+                logger.exception("reading /dev/fuse")
+            self._ended = True
+            self._alarm.set()
+        finally:
+            self._late.discard(server)
+
+    def _lead(self, server: _Server) -> None:
+        device, answer = self._device, self._answer
+        read, unpack = os.read, IN_HEADER.unpack_from
+        while self._leader is server:
+            try:
+                request = read(device, FUSE_MIN_READ_BUFFER)
+            except OSError as error:
+                if error.errno in _TRY_AGAIN:
+                    continue
+                raise
+            _, opcode, unique, node_id = unpack(request)
+            server.unique = unique
+            if not self._is_watched:
+                self._alarm.set()
+            answer(opcode, unique, node_id, request)
+            server.unique = 0
+
+
+class Stopped(BaseException):
+    """A signal asked us to end."""
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Raise :class:`Stopped` in the block, in the main thread, at a signal that asks for an end.
+
+    A signal that is ignored (SIGHUP, under nohup or in a daemon) stays so, as with libfuse.
+    """
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    # The next one finds us ending already.
+    for other in _SIGNALS:
+        if signal.getsignal(other) is _stop:
+            signal.signal(other, signal.SIG_IGN)
+    raise Stopped(number)
