@@ -1,0 +1,26 @@
+"""The plain twins and, where they were built, the compiled ones: held to the same tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfs.errors import KfsError
+from kfs.format.decode import BlockDecoder, PlainDecoder
+from kfs.render.record_json import RecordJson
+from kfs.render.renderers import LineRenderer
+
+DECODERS: list[type[BlockDecoder]] = [PlainDecoder]
+RENDERERS: list[type[LineRenderer]] = [RecordJson]
+try:
+    from kfs.format.compiled_decode import CompiledDecoder
+    from kfs.render.compiled_json import CompiledRecordJson
+except (ImportError, KfsError):
+    pass
+else:
+    DECODERS.append(CompiledDecoder)
+    RENDERERS.append(CompiledRecordJson)
+
+EVERY_DECODER = pytest.mark.parametrize(
+    "decoder", [twin() for twin in DECODERS], ids=[twin.__name__ for twin in DECODERS]
+)
+EVERY_RENDERER = pytest.mark.parametrize("renderer", RENDERERS, ids=[twin.__name__ for twin in RENDERERS])
