@@ -13,6 +13,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
+from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
@@ -93,6 +94,12 @@ class Segment:
                     self._mark(highest + 1, item.position)
                 highest = max(highest, item.header.last_offset)
             yield item
+
+    def bulk(
+        self, position: int = 0, seen: int | None = None, end: int | None = None
+    ) -> Iterator[Records | Undecodable | Damage]:
+        """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
+        return BulkReader(self._new_walk(), self.storage, self.problems.add).items(position, seen, end)
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
@@ -191,6 +198,10 @@ class Segment:
         if self._mark_positions[mark] >= indexed:
             return self._mark_positions[mark], self._mark_offsets[mark] - 1
         return indexed, None
+
+    def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
+        """Yield positions where the segment can be cut; see :meth:`SegmentIndexes.boundaries`."""
+        return self.indexes.boundaries(start, every)
 
     def block_at(self, position: int) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""

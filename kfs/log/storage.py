@@ -16,7 +16,7 @@ from kfs.log.block import Block
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
 from kfs.log.open_files import FilePool
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, faulty_records
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 48 * 1024 * 1024
@@ -95,8 +95,7 @@ class Storage:
             error.reported = True
             raise
         if columns.faults:
-            reasons = [f"offset {columns.offsets[index]}: {fault.reason}" for index, fault in columns.faults.items()]
-            report(Problem(block.file, block.position, block.header.size, "; ".join(reasons)))
+            report(faulty_records(columns, block.file, block.position, block.header.size))
             for fault in columns.faults.values():
                 fault.reported = True
         return LoadedBlock(block.header, columns, block.file)

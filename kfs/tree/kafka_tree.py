@@ -35,6 +35,11 @@ class KafkaTree(Tree):
         self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
+    def data_dir(self) -> DataDir:
+        """What the tree shows."""
+        return self.context.data_dir
+
+    @property
     def root(self) -> Directory:
         """See :class:`~kfs.tree.node.Tree`."""
         return self._root
