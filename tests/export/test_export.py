@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import NotFound, WorkerDied
-from kfs.export import piece, workers
+from kfs.export import workers
 from kfs.export.output import Field, OutputFormat
-from kfs.export.piece import Chosen, Worker
+from kfs.export.piece import Chosen, Done, Worker
+from kfs.export.plan import Work
 from kfs.export.records import Export
 from kfs.export.selection import Selection
 from kfs.format.codecs import Codec
@@ -197,7 +198,7 @@ def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
 def test_a_process_that_dies_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Worker.render
 
-    def die(self: Worker, work: piece.Work, chosen: Chosen) -> piece.Done:
+    def die(self: Worker, work: Work, chosen: Chosen) -> Done:
         if chosen.columns is not None and chosen.columns.offsets[0] >= 20:
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(self, work, chosen)
@@ -209,7 +210,7 @@ def test_a_process_that_dies_is_an_error(root: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("small_pieces")
 def test_what_a_process_does_not_expect_is_raised_here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Worker, work: piece.Work, chosen: Chosen) -> piece.Done:
+    def fail(self: Worker, work: Work, chosen: Chosen) -> Done:
         raise ZeroDivisionError("unexpected")
 
     monkeypatch.setattr(Worker, "render", fail)
