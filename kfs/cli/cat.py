@@ -14,11 +14,11 @@ from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
 from kfs.errors import CorruptData, IsADirectory, NotFound
 from kfs.export.output import Field, OutputFormat
-from kfs.export.piece import Done
 from kfs.export.records import Export
 from kfs.export.selection import Selection
 from kfs.export.workers import cores
 from kfs.format.layout import MAX_INT64
+from kfs.log.problem import Problem
 from kfs.render.timestamps import parse_time
 from kfs.tree.names import ABOUT, topic_name
 from kfs.tree.node import Directory, File, Node, Symlink, Tree
@@ -26,7 +26,7 @@ from kfs.tree.node import Directory, File, Node, Symlink, Tree
 _CHUNK: Final = 1024 * 1024
 _PAGE: Final = 4096
 _MOST_LINKS: Final = 8
-_DAMAGED: Final = 1
+_FAILED: Final = 1
 
 
 class _Time(click.ParamType[int]):
@@ -130,7 +130,7 @@ def cat(
         raise click.UsageError("--first and --last exclude each other")
     selection = _selection(offsets, since, before, key, grep, headers)
     output_format = OutputFormat(Field(output), None if length_prefix else _unescaped(delimiter))
-    damaged = False
+    failed = False
     with source.opened(log_dir) as tree:
         export = Export(tree.data_dir, selection, output_format, first, last, jobs or cores())
         try:
@@ -139,11 +139,15 @@ def cat(
                 if records is None:
                     _print(_followed(tree, path), path)
                 else:
-                    damaged |= _print_records(export.run(*records))
+                    failed |= _print_records(export.write(sys.stdout.fileno(), *records))
         except BrokenPipeError:
             _leave_quietly()
-    if damaged:
-        raise click.exceptions.Exit(_DAMAGED)
+        except OSError as error:
+            sys.stdout = None  # what it still holds can't be written either
+            messages.say(f"can't write: {error.strerror}")
+            failed = True
+    if failed:
+        raise click.exceptions.Exit(_FAILED)
 
 
 def _selection(
@@ -192,17 +196,12 @@ def _records_at(path: str) -> tuple[str, int | None] | None:
     return (topic, int(names[1])) if re.fullmatch(r"0|[1-9][0-9]{0,9}", names[1]) else None
 
 
-def _print_records(output: Iterator[Done]) -> bool:
-    """Write records; return whether some could not be read, which is said on standard error."""
+def _print_records(problems: Iterator[Problem]) -> bool:
+    """Say what could not be read while the rest is written; return whether there was anything."""
     damaged = False
-    try:
-        for done in output:
-            sys.stdout.buffer.write(done.data)
-            for problem in done.problems:
-                damaged = True
-                messages.say(str(problem.error()))
-    finally:
-        sys.stdout.buffer.flush()
+    for problem in problems:
+        damaged = True
+        messages.say(str(problem.error()))
     return damaged
 
 

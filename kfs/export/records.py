@@ -1,4 +1,4 @@
-"""The records of topics and partitions that are wanted, put out in order."""
+"""The records of topics and partitions that are wanted, written in order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kfs.export.output import OutputFormat
 from kfs.export.piece import Chosen, Done, Left, Worker
 from kfs.export.plan import Work, pieces_of
 from kfs.export.selection import Selection
-from kfs.export.workers import do_all
+from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,13 @@ class Export:
     last: int | None = None
     jobs: int = 1
 
-    def run(self, topic: str, partition: int | None = None) -> Iterator[Done]:
-        """Yield the output of a topic, one partition after another, each in offset order.
+    def write(self, out: int, topic: str, partition: int | None = None) -> Iterator[Problem]:
+        """Write a topic to the descriptor ``out``, one partition after another, each in offset order; yield problems.
 
         Raises:
             NotFound: there is no such topic or partition.
-            WorkerDiedError: the output is not complete.
+            OSError: ``out`` can't be written to.
+            WorkerDied: the output is not complete.
         """
         partitions = self.data_dir.partitions(topic) if partition is None else [partition]
         logs = [self.data_dir.log(topic, number) for number in partitions]
@@ -41,11 +43,13 @@ class Export:
         worker = Worker(self.data_dir, self.selection, self.output)
         if self.first is None and self.last is None:
             work = ((piece, offsets) for log in logs if log for piece, offsets in self._work(log))
-            yield from do_all(worker, work, self.jobs)
+            yield from write_all(worker, work, self.jobs, out)
             return
         for log in logs:
             if log is not None:
-                yield from self._some_of(log, worker)
+                for done in self._some_of(log, worker):
+                    write(out, done.data)
+                    yield from done.problems
 
     def _offsets(self, log: Log) -> OffsetRange:
         """The offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""

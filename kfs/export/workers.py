@@ -1,8 +1,8 @@
 """Pieces of work done by several processes, their output in the order of the work.
 
-Each process gets the pieces round robin and sends their output through a pipe of its own, which is
-read in that same order. What a process has ready and nobody has asked for yet is bounded, and so is
-memory.
+Each process gets the pieces round robin, renders ahead, and writes to the output itself when it is
+told that it is its turn: the output goes through no other process. What it has ready before is
+bounded, and so is memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from kfs.export.plan import Work
 from kfs.log.log import OffsetRange
 from kfs.log.problem import Problem
 
-#: Output is handed over in portions of about this many bytes.
+#: What is written at once, in bytes or so.
 _PORTION_BYTES: Final = 1024 * 1024
 #: What all processes together may have ready, in bytes.
 _READY_BYTES: Final = 96 * 1024 * 1024
-#: Pieces that a process may have been given ahead of the one it is at.
-_AHEAD: Final = 2
+#: Pieces that a process may have been given, the one it is at included.
+_GIVEN: Final = 2
 
 _LOG = logging.getLogger("kfs")
 
@@ -43,26 +43,40 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def do_all(worker: Worker, work: Iterator[Assignment], jobs: int) -> Iterator[Done]:
-    """Do all pieces, by ``jobs`` processes, and yield the output in order.
+def write_all(worker: Worker, work: Iterator[Assignment], jobs: int, out: int) -> Iterator[Problem]:
+    """Do all pieces, by ``jobs`` processes, write their output to the descriptor ``out``, and yield their problems.
 
     A piece whose segment vanished gives a problem.
 
     Raises:
+        OSError: ``out`` can't be written to.
         WorkerDied: a process ended early.
     """
     if jobs > 1:
-        with _Team(worker, jobs) as team:
+        with _Team(worker, jobs, out) as team:
             yield from team.do_all(work)
         return
     left: Left | None = None
     for piece, offsets in work:
-        yield from _portions(worker, left.next(piece) if left else piece, offsets)
+        yield from _write_here(worker, left.next(piece) if left else piece, offsets, out)
         left = worker.left
 
 
+def write(out: int, data: bytes) -> None:
+    """Write all of ``data``; raise OSError where that fails."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(out, rest) :]
+
+
+def _write_here(worker: Worker, work: Work, offsets: OffsetRange, out: int) -> Iterator[Problem]:
+    for done in _portions(worker, work, offsets):
+        write(out, done.data)
+        yield from done.problems
+
+
 def _portions(worker: Worker, work: Work, offsets: OffsetRange) -> Iterator[Done]:
-    """Yield the output of a piece in portions that are worth a message."""
+    """Yield the output of a piece in portions that are worth a system call."""
     parts: list[Done] = []
     size = 0
     try:
@@ -83,139 +97,155 @@ def _joined(parts: list[Done]) -> Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Portion:
-    """A message: a portion whose bytes are the next one, and what was logged meanwhile."""
+class _Said:
+    """A message of a process: problems of the piece whose turn it is, and what was logged (levels and lines)."""
 
-    problems: tuple[Problem, ...]
-    logged: tuple[tuple[int, str], ...]
+    problems: tuple[Problem, ...] = ()
+    logged: tuple[tuple[int, str], ...] = ()
+
+
+_NOTHING: Final = _Said()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """A portion, and what is to be said when it is written."""
+
+    data: bytes
+    said: _Said
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The last message of a piece."""
+    """The last message of a process on a piece."""
 
     left: Left | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A process as the parent sees it: it reads assignments and turns, and is read."""
+
+    process: ForkProcess
+    assignments: Connection
+    turns: Connection
 
 
 class _Team:
     """Processes, forked when it is entered and gone when it is left, whatever happens between."""
 
-    def __init__(self, worker: Worker, jobs: int) -> None:
+    def __init__(self, worker: Worker, jobs: int, out: int) -> None:
         self._worker = worker
         self._jobs = jobs
-        self._members: list[tuple[ForkProcess, Connection]] = []
+        self._out = out
+        self._members: list[_Member] = []
 
     def __enter__(self) -> _Team:
         context = multiprocessing.get_context("fork")
         for _ in range(self._jobs):
-            ours, theirs = context.Pipe()
-            inherited = [connection for _, connection in self._members] + [ours]
+            assignments, their_assignments = context.Pipe()
+            turns, their_turns = context.Pipe()
+            inherited = [assignments, turns]
+            inherited += [end for member in self._members for end in (member.assignments, member.turns)]
             ready_bytes = max(_READY_BYTES // self._jobs, _PORTION_BYTES)
-            process = context.Process(target=_serve, args=(self._worker, theirs, inherited, ready_bytes), daemon=True)
+            arguments = (self._worker, self._out, their_assignments, their_turns, ready_bytes, inherited)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
-            theirs.close()
-            self._members.append((process, ours))
+            their_assignments.close()
+            their_turns.close()
+            self._members.append(_Member(process, assignments, turns))
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for process, connection in self._members:
-            connection.close()
-            process.terminate()
-        for process, _ in self._members:
-            process.join()
+        for member in self._members:
+            member.assignments.close()
+            member.turns.close()
+            member.process.terminate()
+        for member in self._members:
+            member.process.join()
 
-    def do_all(self, work: Iterator[Assignment]) -> Iterator[Done]:
-        """Give the work out and yield its output in order."""
-        given: deque[tuple[int, Assignment]] = deque()
+    def do_all(self, work: Iterator[Assignment]) -> Iterator[Problem]:
+        """Give the work out, let each in turn write what it made of it, and yield the problems."""
+        given: deque[tuple[_Member, Assignment]] = deque()
         turn = 0
         left: Left | None = None
         while True:
-            while len(given) < self._jobs * _AHEAD:
+            while len(given) < self._jobs * _GIVEN:
                 assignment = next(work, None)
                 if assignment is None:
                     break
-                self._send(turn, assignment)
-                given.append((turn, assignment))
+                member = self._members[turn]
+                self._send(member, member.assignments, assignment)
+                given.append((member, assignment))
                 turn = (turn + 1) % self._jobs
             if not given:
                 return
-            number, (piece, offsets) = given.popleft()
+            member, (piece, offsets) = given.popleft()
             really = left.next(piece) if left else piece
-            if really is piece:
-                left = yield from self._output_of(number)
-                continue
-            for _ in self._output_of(number):
-                pass  # begun in the wrong place
-            yield from _portions(self._worker, really, offsets)
-            left = self._worker.left
+            self._send(member, member.turns, really is piece)
+            left = yield from self._problems_of(member)
+            if really is not piece:
+                yield from _write_here(self._worker, really, offsets, self._out)
+                left = self._worker.left
 
-    def _send(self, number: int, assignment: Assignment) -> None:
+    @staticmethod
+    def _send(member: _Member, connection: Connection, message: object) -> None:
         try:
-            self._members[number][1].send(assignment)
+            connection.send(message)
         except OSError:
-            self._lost(number)
+            _lost(member)
 
-    def _output_of(self, number: int) -> Generator[Done, None, Left | None]:
-        connection = self._members[number][1]
+    @staticmethod
+    def _problems_of(member: _Member) -> Generator[Problem, None, Left | None]:
         while True:
             try:
-                message = connection.recv()
-                data = connection.recv_bytes() if isinstance(message, _Portion) else b""
+                message = member.turns.recv()
             except (EOFError, OSError):
-                self._lost(number)
-            if isinstance(message, _Portion):
-                for level, text in message.logged:
-                    _LOG.log(level, "%s", text)
-                yield Done(data, message.problems)
-            elif isinstance(message, _End):
+                _lost(member)
+            if isinstance(message, _End):
                 return message.left
-            else:
+            if not isinstance(message, _Said):
                 raise message
-
-    def _lost(self, number: int) -> NoReturn:
-        process = self._members[number][0]
-        process.join(1)
-        raise WorkerDied(f"a worker process ended (status {process.exitcode}): the output is not complete")
+            for level, text in message.logged:
+                _LOG.log(level, "%s", text)
+            yield from message.problems
 
 
-class _Outbox:
-    """Sends from a thread of its own, so that work goes on while nobody listens; ``most`` bytes wait at most."""
+def _lost(member: _Member) -> NoReturn:
+    member.process.join(1)
+    raise WorkerDied(f"a worker process ended (status {member.process.exitcode}): the output is not complete")
 
-    def __init__(self, connection: Connection, most: int) -> None:
-        self._connection = connection
+
+class _Ready:
+    """What a process has ready, portion by portion, ``most`` bytes of it; taken in another thread."""
+
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: deque[tuple[object, bytes]] = deque()
+        self._portions: deque[_Rendered | _End | Exception] = deque()
         self._bytes = 0
-        self._closed = False
         self._changed = threading.Condition()
-        threading.Thread(target=self._run, daemon=True).start()
 
-    def put(self, message: object, data: bytes = b"") -> None:
-        """Send a message, and ``data`` behind a portion; raise BrokenPipeError once nobody can listen any more."""
+    def put(self, portion: _Rendered | _End | Exception) -> None:
+        """Add a portion; wait while there is no room for it."""
+        size = _size(portion)
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._bytes or self._bytes + len(data) <= self._most)
-            if self._closed:
-                raise BrokenPipeError
-            self._waiting.append((message, data))
-            self._bytes += len(data)
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= self._most)
+            self._portions.append(portion)
+            self._bytes += size
             self._changed.notify_all()
 
-    def _run(self) -> None:
-        try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._waiting)
-                    message, data = self._waiting.popleft()
-                self._connection.send(message)
-                if isinstance(message, _Portion):
-                    self._connection.send_bytes(data)
-                with self._changed:
-                    self._bytes -= len(data)
-                    self._changed.notify_all()
-        except OSError:
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
+    def take(self) -> _Rendered | _End | Exception:
+        """Return the next portion; wait for it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._portions)
+            portion = self._portions.popleft()
+            self._bytes -= _size(portion)
+            self._changed.notify_all()
+            return portion
+
+
+def _size(portion: object) -> int:
+    return len(portion.data) if isinstance(portion, _Rendered) else 0
 
 
 class _KeptLog(logging.Handler):
@@ -231,30 +261,53 @@ class _KeptLog(logging.Handler):
 
     def take(self) -> tuple[tuple[int, str], ...]:
         """Return what was logged since it was last asked for."""
-        kept, self._kept = self._kept, []
-        return tuple(kept)
+        kept, self._kept = tuple(self._kept), []
+        return kept
 
 
-def _serve(worker: Worker, connection: Connection, inherited: list[Connection], ready_bytes: int) -> None:
-    """What a process does: pieces of work until the other end of its pipe is closed."""
+def _serve(
+    worker: Worker,
+    out: int,
+    assignments: Connection,
+    turns: Connection,
+    ready_bytes: int,
+    inherited: list[Connection],
+) -> None:
+    """What a process does: pieces of work until the other end of its pipes is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
     for other in inherited:
         other.close()
     kept = _KeptLog()
     _LOG.handlers, _LOG.propagate = [kept], False
-    outbox = _Outbox(connection, ready_bytes)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    ready = _Ready(ready_bytes)
+    threading.Thread(target=_write_in_turn, args=(ready, turns, out), daemon=True).start()
+    with suppress(EOFError, ConnectionResetError):
         while True:
-            work, offsets = connection.recv()
+            work, offsets = assignments.recv()
             try:
                 for done in _portions(worker, work, offsets):
-                    outbox.put(_Portion(done.problems, kept.take()), done.data)
-                logged = kept.take()
-                if logged:
-                    outbox.put(_Portion((), logged))
-            except BrokenPipeError:
-                raise
+                    ready.put(_Rendered(done.data, _Said(done.problems, kept.take())))
+                ready.put(_Rendered(b"", _Said((), kept.take())))
             except Exception as error:
-                outbox.put(error)
+                ready.put(error)
             else:
-                outbox.put(_End(worker.left))
+                ready.put(_End(worker.left))
+
+
+def _write_in_turn(ready: _Ready, turns: Connection, out: int) -> None:
+    """Write piece after piece when told to, or drop it; report what was wrong, and when it is done."""
+    try:
+        while True:
+            is_wanted = turns.recv()
+            while isinstance(portion := ready.take(), _Rendered):
+                if is_wanted:
+                    write(out, portion.data)
+                    if portion.said != _NOTHING:
+                        turns.send(portion.said)
+            turns.send(portion)
+    except EOFError:
+        os._exit(0)  # nobody is there any more
+    except OSError as error:
+        with suppress(OSError):
+            turns.send(error)
+        os._exit(1)

@@ -153,6 +153,16 @@ def test_a_reader_that_has_enough_is_left_quietly(tmp_path: Path, jobs: str) -> 
         assert process.wait(30) in (0, 1)
 
 
+@pytest.mark.parametrize("path", ["orders", "orders/0/records.jsonl"])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_output_that_is_full_is_a_failure(shop: Shop, path: str, jobs: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [KFS, "cat", shop.root, path, "-j", jobs], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, b"kfs: can't write: No space left on device\n")
+
+
 def test_what_is_not_there(shop: Shop) -> None:
     assert refused("cat", shop.root, "nothing") == "kfs: no topic 'nothing'\n"
     assert refused("cat", shop.root, "orders/9") == "kfs: no partition 9 of 'orders'\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from kfs.export.output import OutputFormat
@@ -29,7 +30,14 @@ def exported(
     """Return the bytes of an export and its problems."""
     data_dir = DataDir([str(root)], Storage())
     try:
-        done = list(Export(data_dir, selection, output, first, last, jobs).run(topic, partition))
+        return written(Export(data_dir, selection, output, first, last, jobs), topic, partition)
     finally:
         data_dir.close()
-    return b"".join(one.data for one in done), [problem for one in done for problem in one.problems]
+
+
+def written(export: Export, topic: str, partition: int | None = None) -> tuple[bytes, list[Problem]]:
+    """Return the bytes that an export writes and its problems."""
+    with tempfile.TemporaryFile() as out:
+        problems = list(export.write(out.fileno(), topic, partition))
+        out.seek(0)
+        return out.read(), problems

@@ -27,7 +27,7 @@ from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOI
 from kfs.log.storage import Storage
 from kfs.tree.context import OnDamage, TreeOptions
 from tests.corpus import corpus_names
-from tests.export.exporting import exported
+from tests.export.exporting import EVERYTHING, LINES, exported, written
 from tests.logs import (
     START,
     Batch,
@@ -122,10 +122,7 @@ def test_deleted_records_are_left_out(root: Path, jobs: int) -> None:
 def test_until_the_high_watermark_if_asked_for(root: Path, jobs: int) -> None:
     write_checkpoint(root, HIGH_WATERMARK_CHECKPOINT, {("t", 0): 33})
     data_dir = DataDir([str(root)], Storage(), until_high_watermark=True)
-    worker = Worker(data_dir, Selection(), OutputFormat())
-
-    done = Export(data_dir, worker.selection, worker.output, jobs=jobs).run("t")
-    assert offsets_in(b"".join(one.data for one in done)) == list(range(33))
+    assert offsets_in(written(Export(data_dir, EVERYTHING, LINES, jobs=jobs), "t")[0]) == list(range(33))
     data_dir.close()
 
 
@@ -178,16 +175,14 @@ def test_what_is_damaged_is_named_and_all_else_is_there(root: Path, jobs: int) -
 
 def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
     data_dir = DataDir([str(root)], Storage())
-
-    run = Export(data_dir, Selection(), OutputFormat(), jobs=1).run("t")
     path = root / "t-0" / log_name(0)
     log = data_dir.log("t", 0)
     assert log is not None
     log.segments[0].file()
     os.truncate(path, 50)
-    done = list(run)
-    assert [problem.file for one in done for problem in one.problems] == [str(path)]
-    assert offsets_in(b"".join(one.data for one in done)) == list(range(24, 40))
+    lines, problems = written(Export(data_dir, EVERYTHING, LINES), "t")
+    assert [problem.file for problem in problems] == [str(path)]
+    assert offsets_in(lines) == list(range(24, 40))
     data_dir.close()
 
 
@@ -219,17 +214,20 @@ def test_what_a_process_does_not_expect_is_raised_here(root: Path, monkeypatch: 
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_whoever_has_had_enough_leaves_no_process_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_output_that_nobody_reads_ends_it(root: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     monkeypatch.setattr(workers, "_PORTION_BYTES", 1)
     monkeypatch.setattr(workers, "_READY_BYTES", 1)
+    reading, writing = os.pipe()
+    os.close(reading)
     data_dir = DataDir([str(root)], Storage())
-
-    run = Export(data_dir, Selection(), OutputFormat(), jobs=3).run("t")
-    next(run)
-    assert len(active_children()) == 3
-    run.close()  # type: ignore[attr-defined]
-    assert active_children() == []
-    data_dir.close()
+    try:
+        with pytest.raises(BrokenPipeError):
+            list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
+        assert active_children() == []
+    finally:
+        os.close(writing)
+        data_dir.close()
 
 
 # --- which records --------------------------------------------------------------------------------------------------
