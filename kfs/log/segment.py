@@ -13,6 +13,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
+from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
@@ -94,6 +95,12 @@ class Segment:
                 highest = max(highest, item.header.last_offset)
             yield item
 
+    def bulk(
+        self, position: int = 0, seen: int | None = None, end: int | None = None
+    ) -> Iterator[Records | Undecodable | Damage]:
+        """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
+        return BulkReader(self._new_walk(), self.storage, self.problems.add).items(position, seen, end)
+
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
         return self.walk(*self.position_before(offset))
@@ -104,6 +111,11 @@ class Segment:
     def _walk_that_tells(self, report: Callable[[Problem], None]) -> SegmentWalk:
         bounds = SegmentBounds(self.base_offset, self.next_base_offset)
         return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, report, self.storage.decoder)
+
+    def mark(self, offset: int, position: int) -> None:
+        """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
+        if position - self._mark_positions[-1] >= _MARK_INTERVAL:
+            self._mark(offset, position)
 
     def _mark(self, offset: int, position: int) -> None:
         with self._marking:
@@ -196,3 +208,7 @@ class Segment:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
         item = next(self._walk_that_tells(lambda problem: None).items(position), None)
         return item if isinstance(item, Block) else None
+
+    def bulk_reader(self) -> BulkReader:
+        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead."""
+        return BulkReader(self._new_walk(), self.storage, self.problems.add)
