@@ -1,28 +1,36 @@
-"""The log that decoding is measured on: JSON events of about 180 bytes, in batches of any size, with any codec."""
+"""The logs that bulk reading is measured on: JSON events of about 180 bytes, in batches of any size, with any codec.
+
+The same records with every codec, and always the same ones: chunks of them are made side by side, each from a seed
+of its own, so that it doesn't matter how many processes make them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kfs.format.codecs import Codec
+from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.format.record import Header, Record
 from kfs.format.writer import encode_batch
 from kfs.log.segment_writer import SegmentWriter
 
-RECORDS: Final = 1_500_000
 #: About 64 KiB, a common ``batch.size`` of producers that care for throughput.
 RECORDS_IN_BATCH: Final = 300
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
-TOPIC_PREFIX: Final = "events"
-
+_SEGMENT_BYTES: Final = 64 * 1024 * 1024
+_SEED: Final = 20261120
 _FIRST_TIMESTAMP: Final = 1_790_000_000_000
+#: Made at a time, from one seed; whole batches of each of the sizes that are measured.
+_RECORDS_IN_CHUNK: Final = 60_000
+_MILLISECONDS_IN_CHUNK: Final = 14 * _RECORDS_IN_CHUNK
 # fmt: off
 _FIRST_NAMES: Final = (
     "Anna", "Bence", "Chloë", "David", "Émile", "Fatima", "Grzegorz", "Håkon", "İpek", "José", "Kateřina", "Łukasz",
@@ -51,7 +59,12 @@ class EventLog:
         """What tables call it: the codec, and the size of the batches where it isn't the usual one."""
         if self.records_in_batch == RECORDS_IN_BATCH:
             return self.codec.label
-        return f"{self.codec.label}, batches of {self.records_in_batch}"
+        return f"{self.codec.label}, by {self.records_in_batch}"
+
+    @property
+    def topic(self) -> str:
+        """The topic, of one partition, alone in its log directory."""
+        return self.directory.name.removesuffix("-0")
 
     def segments(self) -> list[Path]:
         """Return its ``.log`` files in the order of their offsets."""
@@ -59,34 +72,71 @@ class EventLog:
 
 
 def event_log(root: Path, codec: Codec, records: int, records_in_batch: int = RECORDS_IN_BATCH) -> EventLog:
-    """Return the log of these events below ``root``, written unless it is there: the records are always the same."""
-    directory = root / f"{TOPIC_PREFIX}-{codec.label}-{records}-by-{records_in_batch}-0"
+    """Return the log of these events below ``root``, written unless it is there."""
+    name = f"events-{codec.label}-{records}-by-{records_in_batch}"
+    directory = root / name / f"{name}-0"
     if not directory.exists():
-        partial = directory.with_suffix(".partial")
-        partial.mkdir(parents=True)
-        _write(partial, codec, records, records_in_batch)
-        partial.rename(directory)
+        partial_directory = directory.with_suffix(".partial")
+        shutil.rmtree(partial_directory, ignore_errors=True)
+        partial_directory.mkdir(parents=True)
+        _write(partial_directory, _chunks(codec, records, records_in_batch))
+        partial_directory.rename(directory)
     return EventLog(directory, codec, records, records_in_batch)
 
 
-def _write(directory: Path, codec: Codec, records: int, records_in_batch: int) -> None:
-    source = _events(records)
-    segment: SegmentWriter | None = None
-    while batch := list(islice(source, records_in_batch)):
-        data = encode_batch(batch, codec=codec)
-        if segment is None or segment.size + len(data) > SEGMENT_BYTES:
-            if segment is not None:
+def many_segments(root: Path, source: EventLog, segments: int, batches: int) -> EventLog:
+    """Return a log of so many closed segments, each the first batches of ``source`` under other offsets."""
+    name = f"events-{source.codec.label}-{segments}-segments"
+    directory = root / name / f"{name}-0"
+    records = segments * batches * source.records_in_batch
+    if not directory.exists():
+        chunk = _encoded(source.codec, source.records_in_batch, batches * source.records_in_batch, 0)
+        rest = [batch[LOG_OVERHEAD_STRUCT.size :] for batch in chunk]
+        partial_directory = directory.with_suffix(".partial")
+        shutil.rmtree(partial_directory, ignore_errors=True)
+        partial_directory.mkdir(parents=True)
+        offset = 0
+        for _ in range(segments):
+            segment = SegmentWriter(os.fspath(partial_directory), offset)
+            for body in rest:
+                segment.append(LOG_OVERHEAD_STRUCT.pack(offset, len(body)) + body)  # outside of the batch's CRC
+                offset += source.records_in_batch
+            segment.close()
+        SegmentWriter(os.fspath(partial_directory), offset).close()  # the active one
+        partial_directory.rename(directory)
+    return EventLog(directory, source.codec, records, source.records_in_batch)
+
+
+def _write(directory: Path, chunks: Iterator[list[bytes]]) -> None:
+    segment = SegmentWriter(os.fspath(directory), 0)
+    for chunk in chunks:
+        for batch in chunk:
+            if segment.size + len(batch) > _SEGMENT_BYTES:
                 segment.close()
-            segment = SegmentWriter(os.fspath(directory), batch[0].offset)
-        segment.append(data)
-    if segment is not None:
-        segment.close()
+                base_offset, _ = LOG_OVERHEAD_STRUCT.unpack_from(batch)
+                segment = SegmentWriter(os.fspath(directory), base_offset)
+            segment.append(batch)
+    segment.close()
 
 
-def _events(count: int) -> Iterator[Record]:
-    source = random.Random(20261120)
-    timestamp = _FIRST_TIMESTAMP
-    for offset in range(count):
+def _chunks(codec: Codec, records: int, records_in_batch: int) -> Iterator[list[bytes]]:
+    """Yield the batches of each chunk, made by as many processes as there are CPUs."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        make = partial(_encoded, codec, records_in_batch, records)
+        yield from pool.map(make, range(0, records, _RECORDS_IN_CHUNK))
+
+
+def _encoded(codec: Codec, records_in_batch: int, records: int, first: int) -> list[bytes]:
+    """Return the batches of the chunk that begins at offset ``first``."""
+    chunk = list(_events(first, min(first + _RECORDS_IN_CHUNK, records)))
+    starts = range(0, len(chunk), records_in_batch)
+    return [encode_batch(chunk[start : start + records_in_batch], codec=codec) for start in starts]
+
+
+def _events(first: int, end: int) -> Iterator[Record]:
+    source = random.Random(_SEED + first)
+    timestamp = _FIRST_TIMESTAMP + first // _RECORDS_IN_CHUNK * _MILLISECONDS_IN_CHUNK
+    for offset in range(first, end):
         timestamp += int(source.random() * 14)
         user = int(source.random() * 100_000)
         event = {

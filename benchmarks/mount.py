@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.logs import TopicLog, write_large_topic, write_topic
+from benchmarks.machine import machine
 from benchmarks.served import ServedMount, Usage, served
 from benchmarks.tables import aligned
 from benchmarks.tasks import TASKS, Chosen, Task, choose, list_all
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
     else:
-        print("\n".join([_machine(), "", *report(measurements, options)]))
+        print("\n".join([machine(), "", *report(measurements, options)]))
 
 
 def measure(options: argparse.Namespace) -> list[Measurement]:
@@ -183,14 +183,6 @@ def _measure_listing(scratch: Path, records: int) -> Iterator[Measurement]:
 
 
 # --- the results ------------------------------------------------------------------------------------------------------
-
-
-def _machine() -> str:
-    """Say what this was measured on."""
-    cpu_info = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(": ")[2] for line in cpu_info if line.startswith("model name")), platform.machine())
-    cpus = len(os.sched_getaffinity(0))
-    return f"{cpus} CPUs ({model}), Linux {platform.release()}, Python {platform.python_version()}"
 
 
 def report(measurements: Sequence[Measurement], options: argparse.Namespace) -> Iterator[str]:

@@ -112,6 +112,11 @@ class Segment:
         bounds = SegmentBounds(self.base_offset, self.next_base_offset)
         return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, report, self.storage.decoder)
 
+    def mark(self, offset: int, position: int) -> None:
+        """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
+        if position - self._mark_positions[-1] >= _MARK_INTERVAL:
+            self._mark(offset, position)
+
     def _mark(self, offset: int, position: int) -> None:
         with self._marking:
             if offset > self._mark_offsets[-1] and position > self._mark_positions[-1]:
@@ -207,3 +212,7 @@ class Segment:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
         item = next(self._walk_that_tells(lambda problem: None).items(position), None)
         return item if isinstance(item, Block) else None
+
+    def bulk_reader(self) -> BulkReader:
+        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead."""
+        return BulkReader(self._new_walk(), self.storage, self.problems.add)

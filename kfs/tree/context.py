@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
@@ -18,6 +17,7 @@ from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import NodeIds
+from kfs.tree.segment_lines import OnDamage, ReaderPool
 from kfs.tree.table_store import TableStore
 from kfs.tree.text import TextCache, TextKey
 
@@ -32,13 +32,6 @@ _TEXT_BYTES: Final = 8 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
 _MOST_HOURS_KEPT: Final = 100_000
 _VERSIONS_KEPT: Final = 16 * 1024
-
-
-class OnDamage(StrEnum):
-    """What stands for damaged bytes in a segment's lines."""
-
-    ERROR = "error"  # an empty line, and reading the page that holds it fails
-    SKIP = "skip"  # nothing: meta/problems.jsonl tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +72,7 @@ class TreeContext:
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
+        self.readers = ReaderPool()
         self.text = TextCache(_TEXT_BYTES, options.table_store)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()

@@ -18,7 +18,7 @@ from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
 from kfs.tree.node import Attributes
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
-from kfs.tree.text import LogText
+from kfs.tree.text import BlockText, LogText
 
 
 def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
@@ -157,7 +157,9 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
     def text() -> LogText:
-        return LogText(partition.text_of(segment, "batches", batch_lines) for segment in partition.log.segments)
+        return LogText(
+            partition.text_of(segment, "batches", BlockText(batch_lines)) for segment in partition.log.segments
+        )
 
     return LogFile(partition, partition.context.ids.of_path(path), text)
 

@@ -6,20 +6,20 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
-from kfs.tree.context import NOBODY, OnDamage, Owner, TreeContext, status_of
+from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE
-from kfs.tree.text import LogText, Piece, Render, SegmentText
+from kfs.tree.segment_lines import SegmentLines
+from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 
 if TYPE_CHECKING:
@@ -205,7 +205,9 @@ class PartitionView:
 
         It stays what it is when the range moves on: who has the file open reads it to its end.
         """
-        return self.text_of(segment, "records", partial(self._lines_of, self._shown_of(segment)))
+        context = self.context
+        lines = SegmentLines(self.json, self._shown_of(segment), context.options.on_damage, context.readers)
+        return self.text_of(segment, "records", lines)
 
     def _shown_of(self, segment: Segment) -> OffsetRange:
         """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
@@ -217,11 +219,11 @@ class PartitionView:
             end = offsets.end
         return OffsetRange(max(offsets.start, segment.base_offset), end)
 
-    def text_of(self, segment: Segment, kind: str, render: Render) -> SegmentText:
-        """Return what ``render`` makes of a segment's blocks; ``kind`` names the rendering."""
+    def text_of(self, segment: Segment, kind: str, source: TextSource) -> SegmentText:
+        """Return what ``source`` makes of a segment; ``kind`` names it."""
         shown = self._shown_of(segment)
         lasting_key = self._lasting_key(segment, kind, shown)
-        return SegmentText(segment, (self.path, kind, segment.slot, shown), render, self.context.text, lasting_key)
+        return SegmentText(segment, (self.path, kind, segment.slot, shown), source, self.context.text, lasting_key)
 
     def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:
         """Everything that the table of a segment's text depends on, its version aside."""
@@ -247,42 +249,6 @@ class PartitionView:
             if (segment.next_base_offset is None or segment.next_base_offset > offsets.start)
             and (segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end))
         ]
-
-    def _lines_of(self, offsets: OffsetRange, segment: Segment, item: Block | Damage) -> Piece:
-        if isinstance(item, Damage):
-            reaches = max(item.claimed_last, item.after + 1) >= offsets.start
-            if item.loses_records and reaches and item.after < offsets.end:
-                return self._damage(item.problem.error())
-            return Piece(b"")
-        if item.header.is_control or item.header.last_offset < offsets.start:
-            return Piece(b"")
-        try:
-            loaded = segment.load(item)
-        except CorruptData as error:
-            return self._damage(error)
-        lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
-        return self._visible_lines(lines, item, offsets)
-
-    def _visible_lines(self, lines: RenderedLines, block: Block, offsets: OffsetRange) -> Piece:
-        first, stop = bisect_left(lines.offsets, offsets.start), bisect_left(lines.offsets, offsets.end)
-        start = lines.starts[first]
-        piece = Piece(lines.buffer[start : lines.starts[stop]])
-        if first < stop:
-            timestamps = lines.timestamps[first:stop]
-            piece.earliest, piece.latest = min(timestamps), max(timestamps)
-        for index, error in sorted(lines.faults.items()):
-            if first <= index < stop:
-                at = lines.starts[index] - start
-                piece.faults.append((at, at + 1, error.located(block.file, block.position)))
-        if piece.faults and self.context.options.on_damage is OnDamage.SKIP:
-            kept = [lines.line(index) for index in range(first, stop) if index not in lines.faults]
-            return Piece(b"".join(kept), [], piece.earliest, piece.latest)
-        return piece
-
-    def _damage(self, error: CorruptData) -> Piece:
-        if self.context.options.on_damage is OnDamage.SKIP:
-            return Piece(b"")
-        return Piece(b"\n", [(0, 1, error)])
 
 
 def view_of(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -25,7 +25,8 @@ from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, TextTable
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-_CHUNK_BYTES: Final = 64 * 1024
+#: A chunk of text is at least that long, the last one aside, and ends with a block.
+CHUNK_BYTES: Final = 64 * 1024
 #: Of 40 bytes each, over all tables in memory.
 _MOST_ENTRIES: Final = 512 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
@@ -34,15 +35,10 @@ _WORTH_KEEPING: Final = 256 * 1024
 
 @dataclass(slots=True)
 class Piece:
-    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown.
-
-    ``earliest`` and ``latest`` are the timestamps, in milliseconds, between which those of its records lie.
-    """
+    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown."""
 
     text: bytes
     faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
-    earliest: int = NO_EARLIEST
-    latest: int = NO_LATEST
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
@@ -54,10 +50,55 @@ class Piece:
             faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
             parts.append(piece.text)
             size += len(piece.text)
-        return cls(b"".join(parts), faults)  # of no use to those who ask for text: the times are in the table
+        return cls(parts[0] if len(parts) == 1 else b"".join(parts), faults)
 
 
-Render = Callable[["Segment", Block | Damage], Piece]
+class Extent(NamedTuple):
+    """How long the text is of what ends in the log at ``log_end``, and what else a table says of it.
+
+    ``last_offset`` is the last that blocks there have, -1 for damage. The timestamps of its records, in milliseconds,
+    lie between ``earliest`` and ``latest``.
+    """
+
+    size: int
+    log_end: int
+    last_offset: int
+    earliest: int = NO_EARLIEST
+    latest: int = NO_LATEST
+
+
+class TextSource(Protocol):
+    """What makes a text of a segment: from a batch boundary on, before which ``seen`` is the highest offset."""
+
+    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+        """Measure the text, part by part, to the end of the segment."""
+        ...
+
+    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+        """Make the text, piece by piece, up to another boundary."""
+        ...
+
+
+class BlockText:
+    """Text that ``render`` makes of each block."""
+
+    def __init__(self, render: Callable[[Segment, Block | Damage], Piece]) -> None:
+        self._render = render
+
+    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+        """See :class:`TextSource`."""
+        for item in segment.walk(position, seen):
+            last_offset = item.header.last_offset if isinstance(item, Block) else -1
+            yield Extent(len(self._render(segment, item).text), item.end, last_offset)
+
+    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+        """See :class:`TextSource`."""
+        for item in segment.walk(position, seen):
+            if item.position >= end:
+                return
+            yield self._render(segment, item)
+
+
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
 TextKey = tuple[str, str, int, OffsetRange]
 
@@ -107,12 +148,12 @@ class TextCache:
 
 
 class SegmentText:
-    """What ``render`` makes of the blocks of a segment; texts of the same ``key`` are the same."""
+    """What ``source`` makes of a segment; texts of the same ``key`` are the same."""
 
-    def __init__(self, segment: Segment, key: TextKey, render: Render, cache: TextCache, lasting_key: str) -> None:
+    def __init__(self, segment: Segment, key: TextKey, source: TextSource, cache: TextCache, lasting_key: str) -> None:
         self.segment = segment
         self.key = key
-        self._render = render
+        self._source = source
         self._cache = cache
         self._lasting_key = lasting_key
 
@@ -156,15 +197,14 @@ class SegmentText:
 
     def _extend(self, table: TextTable) -> None:
         """Go on from where the table ends to the end of the segment."""
-        for item in self.segment.walk(table.log_end, table.last_seen):
-            if table.size - table.text_starts[-1] >= _CHUNK_BYTES:
+        for extent in self._source.extents(self.segment, table.log_end, table.last_seen):
+            if table.size - table.text_starts[-1] >= CHUNK_BYTES:
                 table.begin_chunk()
-            piece = self._render(self.segment, item)
-            table.size += len(piece.text)
-            table.note_times(piece.earliest, piece.latest)
-            table.log_end = item.end
-            if isinstance(item, Block):
-                table.last_seen = max(table.last_seen, item.header.last_offset)
+                self.segment.mark(table.last_seen + 1, table.log_end)
+            table.size += extent.size
+            table.note_times(extent.earliest, extent.latest)
+            table.log_end = extent.log_end
+            table.last_seen = max(table.last_seen, extent.last_offset)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``, fewer at the end.
@@ -188,7 +228,7 @@ class SegmentText:
             for fault_start, fault_end, error in chunk.faults:
                 if fault_start < stop - start and fault_end > offset - start:
                     raise error
-            part = chunk.text[offset - start : stop - start]
+            part = memoryview(chunk.text)[offset - start : stop - start]
             if not part:
                 break
             parts.append(part)
@@ -203,12 +243,7 @@ class SegmentText:
 
     def _rendered(self, table: TextTable, index: int) -> Piece:
         end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
-        pieces = []
-        for item in self.segment.walk(table.positions[index], table.seen[index]):
-            if item.position >= end:
-                break
-            pieces.append(self._render(self.segment, item))
-        return Piece.join(pieces)
+        return Piece.join(self._source.pieces(self.segment, table.positions[index], table.seen[index], end))
 
 
 class LogText:

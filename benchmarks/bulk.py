@@ -1,0 +1,263 @@
+"""How fast whole logs are read: against Kafka's own readers, those of Python's clients, and the limit of all of them.
+
+    python -m benchmarks.bulk [--records N] [--rounds N] [--only GROUP]... [--cpus LIST] [--chart FILE] [--json]
+
+Every contender reads the same segments, from the page cache, on the same CPUs; they take turns, and what counts is
+the best of the rounds. The logs and Kafka's jars (2 GB) are made once and kept below ``--directory``.
+README.md says more, and has the last results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_cache_dir
+
+from benchmarks import bulk_mount, readers
+from benchmarks.bulk_report import report
+from benchmarks.events import EventLog, event_log, many_segments
+from benchmarks.kafka_tools import JavaLoop, KafkaTools
+from benchmarks.lookups import microseconds_a_record
+from benchmarks.machine import machine
+from benchmarks.measurement import Measurement
+from benchmarks.memory import peak_memory
+from benchmarks.rounds import Run, Sample, best, on_cpus, timed, timed_process
+from kfs.format.codecs import Codec
+
+#: Of the parser that is slower than the others by far.
+_SLOW_ROUNDS: Final = 1
+_PROCESS_ROUNDS: Final = 2
+_SEGMENTS: Final = 1000
+_BATCHES_IN_SEGMENT: Final = 10
+_READS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every group of measurements is given."""
+
+    root: Path
+    records: int
+    rounds: int
+    cpus: tuple[int, ...]
+    codecs: tuple[Codec, ...]
+    tools: KafkaTools | None
+
+    def logs(self) -> Iterator[EventLog]:
+        """Yield the log of each codec."""
+        for codec in self.codecs:
+            yield event_log(self.root, codec, self.records)
+
+    def small_batches(self) -> Iterator[EventLog]:
+        """Yield uncompressed logs in tiny batches, of a fifth of the records."""
+        for records_in_batch in (10, 1):
+            yield event_log(self.root, Codec.NONE, self.records // 5, records_in_batch)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure as the command line says, and print the results."""
+    options = parse(arguments)
+    measurements = list(measure(options))
+    if options.json:
+        print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
+    else:
+        print("\n".join([machine(), "", *report(measurements)]))
+    if options.chart is not None:
+        from benchmarks.chart import draw  # needs matplotlib
+
+        draw(measurements, options.chart)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; ``arguments`` are those of the process unless given."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bulk", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--records", type=int, default=1_500_000, help="how many records a log has")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts")
+    parser.add_argument("--only", action="append", choices=list(_GROUPS), help="this group only; repeatable")
+    codecs = [codec.label for codec in Codec]
+    parser.add_argument("--codec", action="append", choices=codecs, help="this codec only; repeatable")
+    parser.add_argument("--cpus", help="run on these CPUs only, such as 0,1; the first of them where one is enough")
+    parser.add_argument("--no-java", action="store_true", help="without Kafka's own readers")
+    default = user_cache_dir("kfs-benchmarks", appauthor=False)
+    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs and jars are kept")
+    parser.add_argument("--chart", type=Path, help="draw a chart into this file, such as one that ends in .svg")
+    parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
+    return parser.parse_args(arguments)
+
+
+def measure(options: argparse.Namespace) -> Iterator[Measurement]:
+    """Make the logs, and measure group by group; progress goes to standard error."""
+    root: Path = options.directory
+    root.mkdir(parents=True, exist_ok=True)
+    cpus = tuple(map(int, options.cpus.split(","))) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
+    codecs = tuple(codec for codec in Codec if not options.codec or codec.label in options.codec)
+    tools = None if options.no_java else KafkaTools(root)
+    bench = Bench(root, options.records, options.rounds, cpus, codecs, tools)
+    for group in options.only or _GROUPS:
+        for measurement in _GROUPS[group](bench):
+            print(f"{measurement}", file=sys.stderr, flush=True)
+            yield measurement
+
+
+# --- within a process, on one CPU -------------------------------------------------------------------------------------
+
+
+def _validate(bench: Bench) -> Iterator[Measurement]:
+    """Every record looked at, every CRC checked."""
+    with on_cpus(bench.cpus[:1]), JavaLoop(bench.tools) if bench.tools else nullcontext() as java:
+        for log in (*bench.logs(), *bench.small_batches()):
+            segments = log.segments()
+            contenders: dict[str, Run] = {
+                "limit": partial(timed, partial(readers.limit, segments)),
+                "kfs": partial(timed, partial(readers.kfs_validate, segments)),
+                "kfs, into columns": partial(timed, partial(readers.kfs_decode, segments)),
+                "aiokafka": partial(timed, partial(readers.aiokafka_validate, segments)),
+            }
+            if java is not None:
+                contenders["Java"] = partial(java.run, segments)
+            yield from _measured("validate", log, contenders, bench.rounds)
+            slow = {"kafka-python": partial(timed, partial(readers.kafka_python_validate, segments))}
+            yield from _measured("validate", log, slow, _SLOW_ROUNDS)
+
+
+def _ndjson(bench: Bench) -> Iterator[Measurement]:
+    """Every record as a line of JSON, into /dev/null."""
+    with on_cpus(bench.cpus[:1]), open(os.devnull, "wb", buffering=0) as output:
+        for log in (*bench.logs(), *bench.small_batches()):
+            contenders = {
+                "kfs": partial(timed, partial(readers.kfs_ndjson, log.segments(), output)),
+                "aiokafka and orjson": partial(timed, partial(readers.aiokafka_ndjson, log.segments(), output)),
+            }
+            yield from _measured("ndjson", log, contenders, bench.rounds)
+
+
+def _lookup(bench: Bench) -> Iterator[Measurement]:
+    """One record by its offset."""
+    with on_cpus(bench.cpus[:1]):
+        for log in bench.logs():
+            cold, cached = microseconds_a_record(log, min(_READS, bench.records))
+            yield Measurement("lookup", log.name, "nothing decoded", 1, cold / 1e6, 0.0)
+            yield Measurement("lookup", log.name, "batch in the cache", 1, cached / 1e6, 0.0)
+
+
+def _measured(group: str, log: EventLog, contenders: Mapping[str, Run], rounds: int) -> Iterator[Measurement]:
+    for name, sample in best(contenders, rounds):
+        yield _measurement(group, log, name, sample)
+
+
+def _measurement(group: str, log: EventLog, name: str, sample: Sample) -> Measurement:
+    return Measurement(group, log.name, name, sample.records, sample.seconds, sample.cpu_seconds)
+
+
+# --- whole processes --------------------------------------------------------------------------------------------------
+
+
+def _print_all(bench: Bench) -> Iterator[Measurement]:
+    """A topic printed by a process of its own, on one CPU and on all."""
+    for log in bench.logs():
+        for cpus in dict.fromkeys((bench.cpus[:1], bench.cpus)):
+            on = f"{len(cpus)} CPU{'s' if len(cpus) > 1 else ''}"
+            contenders: dict[str, Run] = {f"kfs cat, {on}": partial(timed_process, _cat(log, len(cpus)), log.records)}
+            if bench.tools is not None:
+                contenders[f"kafka-dump-log, {on}"] = partial(bench.tools.dump_log, log.segments(), log.records)
+            with on_cpus(cpus):
+                yield from _measured("print", log, contenders, _PROCESS_ROUNDS)
+
+
+def _cat(log: EventLog, jobs: int, path: str = "") -> list[str]:
+    """Return the command that prints a log's topic, or what lies at ``path`` in it."""
+    kfs = Path(sys.executable).with_name("kfs")
+    return [str(kfs), "cat", str(log.directory.parent), log.topic + path, "--jobs", str(jobs)]
+
+
+def _workers(bench: Bench) -> Iterator[Measurement]:
+    """One worker process and two, both with two CPUs to run on."""
+    if len(bench.cpus) < 2:
+        return
+    with on_cpus(bench.cpus[:2]):
+        for log in bench.logs():
+            parts = [part for segment in log.segments() for part in readers.parts(segment)]
+            with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(2) as two:
+                pools = {"1": one, "2": two}
+                validating = {
+                    f"validating, {number} at work": partial(timed, partial(_validate_parts, pool, parts))
+                    for number, pool in pools.items()
+                }
+                yield from _measured("workers", log, validating, bench.rounds)
+            printing = {
+                f"kfs cat --jobs {jobs}": partial(timed_process, _cat(log, jobs), log.records) for jobs in (1, 2)
+            }
+            yield from _measured("workers", log, printing, _PROCESS_ROUNDS)
+
+
+def _validate_parts(pool: ProcessPoolExecutor, parts: Sequence[tuple[Path, int, int]]) -> int:
+    return sum(pool.map(readers.kfs_validate_part, *zip(*parts, strict=True)))
+
+
+def _memory(bench: Bench) -> Iterator[Measurement]:
+    """The most memory that printing takes, above that of a process which has just started."""
+    kfs = str(Path(sys.executable).with_name("kfs"))
+    started = peak_memory([kfs, "--help"])
+    for log in bench.logs():
+        for jobs in (1, 2):
+            peak = peak_memory(_cat(log, jobs))
+            yield Measurement("memory", log.name, f"kfs cat --jobs {jobs}", peak - started, 0.0, 0.0)
+
+
+# --- the mount --------------------------------------------------------------------------------------------------------
+
+
+def _mount(bench: Bench) -> Iterator[Measurement]:
+    """The first segment through a mount."""
+    with on_cpus(bench.cpus):
+        for log in bench.logs():
+            segment = log.segments()[0]
+            records = readers.kfs_validate([segment])
+            for name, sample in bulk_mount.read_lines(log, records, bench.rounds):
+                yield _measurement("mount", log, name, sample)
+            command = [*_cat(log, 1)[:2], str(segment), log.topic, "--jobs", "1"]
+            printing = {"kfs cat --jobs 1": partial(timed_process, command, records)}
+            yield from _measured("mount", log, printing, bench.rounds)
+
+
+def _raw(bench: Bench) -> Iterator[Measurement]:
+    """Kafka's own file through a mount."""
+    with on_cpus(bench.cpus):
+        for log in bench.logs():
+            for name, sample in bulk_mount.read_raw(log, bench.rounds):
+                yield _measurement("raw", log, name, sample)
+
+
+def _listing(bench: Bench) -> Iterator[Measurement]:
+    """A directory of a thousand segments with their sizes."""
+    source = event_log(bench.root, Codec.LZ4, bench.records)
+    log = many_segments(bench.root, source, _SEGMENTS, _BATCHES_IN_SEGMENT)
+    with on_cpus(bench.cpus):
+        for name, sample in bulk_mount.list_segments(log):
+            yield _measurement("listing", log, name, sample)
+
+
+_GROUPS: Final[dict[str, Callable[[Bench], Iterator[Measurement]]]] = {
+    "validate": _validate,
+    "ndjson": _ndjson,
+    "lookup": _lookup,
+    "print": _print_all,
+    "workers": _workers,
+    "memory": _memory,
+    "mount": _mount,
+    "raw": _raw,
+    "listing": _listing,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

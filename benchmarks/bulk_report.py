@@ -1,0 +1,83 @@
+"""The tables of the benchmark of bulk reading: a column for each log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from benchmarks.measurement import Measurement
+from benchmarks.tables import aligned
+
+_MIB: Final = 1024 * 1024
+#: What a table says of its numbers, and how it writes one.
+_UNITS: Final[dict[str, tuple[str, Callable[[Measurement], str]]]] = {
+    "validate": ("every record looked at, CRC checked, one CPU: million records a second", lambda m: _millions(m)),
+    "ndjson": ("to lines of JSON, one CPU: million records a second", lambda m: _millions(m)),
+    "lookup": ("one record by offset: microseconds, median", lambda m: f"{m.seconds * 1e6:.1f}"),
+    "print": ("a topic to lines, the whole process: million records a second", lambda m: _millions(m)),
+    "workers": ("processes side by side, two CPUs: million records a second", lambda m: _millions(m)),
+    "memory": ("the most memory above the start: MiB", lambda m: f"{m.amount / _MIB:.0f}"),
+    "mount": ("lines of a segment: million records a second", lambda m: _millions(m)),
+    "raw": ("a .log: GB a second", lambda m: f"{m.amount / m.seconds / 1e9:.2f}"),
+    "listing": ("ls -l of a thousand closed segments: seconds", lambda m: f"{m.seconds:.2f}"),
+}
+#: Which contenders are compared: how many times faster the first is than the second, or what part of it is reached.
+_RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "validate": (("kfs", "limit"), ("kfs", "Java"), ("kfs", "aiokafka"), ("kfs", "kafka-python")),
+    "ndjson": (("kfs", "aiokafka and orjson"),),
+    "print": (("kfs cat, 1 CPU", "kafka-dump-log, 1 CPU"), ("kfs cat, 2 CPUs", "kafka-dump-log, 2 CPUs")),
+    "workers": (
+        ("validating, 2 at work", "validating, 1 at work"),
+        ("kfs cat --jobs 2", "kfs cat --jobs 1"),
+    ),
+    "mount": (("cat of segment/*.jsonl", "kfs cat --jobs 1"),),
+    "raw": (("cat of raw/*.log", "cat of the file itself"),),
+}
+#: Where all that took part ran in one process on one CPU: its time is told by the CPU clock as well.
+_BY_CPU_TOO: Final = ("validate", "ndjson")
+
+_Cells = dict[tuple[str, str], Measurement]
+
+
+def report(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """Yield the lines of a table for each group: of every contender with every log, and their ratios."""
+    for group, (title, write) in _UNITS.items():
+        cells = {(each.contender, each.log): each for each in measurements if each.group == group}
+        if cells:
+            logs = list(dict.fromkeys(log for _, log in cells))
+            contenders = dict.fromkeys(contender for contender, _ in cells)
+            rows = [_row(contender, cells, logs, write) for contender in contenders]
+            rows += _ratios(group, cells, logs)
+            yield from aligned((title, *logs), rows)
+            yield ""
+
+
+def _row(contender: str, cells: _Cells, logs: Sequence[str], write: Callable[[Measurement], str]) -> list[str]:
+    found = [cells.get((contender, log)) for log in logs]
+    return [contender, *("" if each is None else write(each) for each in found)]
+
+
+def _ratios(group: str, cells: _Cells, logs: Sequence[str]) -> Iterator[list[str]]:
+    for first, second in _RATIOS.get(group, ()):
+        pairs = [(cells.get((first, log)), cells.get((second, log))) for log in logs]
+        if any(one and other for one, other in pairs):
+            yield [f"{first} : {second}", *("" if not (a and b) else _ratio(a, b, _wall) for a, b in pairs)]
+            if group in _BY_CPU_TOO:
+                yield ["  by CPU time", *("" if not (a and b) else _ratio(a, b, _cpu) for a, b in pairs)]
+
+
+def _ratio(first: Measurement, second: Measurement, clock: Callable[[Measurement], float]) -> str:
+    ratio = first.amount / clock(first) / (second.amount / clock(second))
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def _wall(measurement: Measurement) -> float:
+    return measurement.seconds
+
+
+def _cpu(measurement: Measurement) -> float:
+    return measurement.cpu_seconds
+
+
+def _millions(measurement: Measurement) -> str:
+    return f"{measurement.amount / measurement.seconds / 1e6:.2f}"

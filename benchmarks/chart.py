@@ -1,0 +1,47 @@
+"""The chart of the benchmark of bulk reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.measurement import Measurement
+
+_PANELS: Final = (("validate", "Every record validated, one CPU"), ("ndjson", "To lines of JSON, one CPU"))
+_OWN: Final = "#1f6f8b"
+_LIMIT: Final = "#b7c9ce"
+_OTHERS: Final = ("#e0a458", "#c1666b", "#8d6b94", "#6b8e5a")
+
+
+def draw(measurements: Sequence[Measurement], file: Path) -> None:
+    """Draw bars for each codec, of the groups ``validate`` and ``ndjson``."""
+    mpl.rcParams["svg.hashsalt"] = "kfs"  # the same picture of the same numbers
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    for axes, (group, title) in zip(figure.subplots(len(_PANELS), 1), _PANELS, strict=True):
+        _draw_panel(axes, [each for each in measurements if each.group == group], title)
+    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+def _draw_panel(axes: Axes, measurements: Sequence[Measurement], title: str) -> None:
+    logs = list(dict.fromkeys(each.log for each in measurements))
+    contenders = list(dict.fromkeys(each.contender for each in measurements))
+    others = iter(_OTHERS)
+    width = 0.8 / max(len(contenders), 1)
+    for number, contender in enumerate(contenders):
+        color = _LIMIT if contender == "limit" else _OWN if contender == "kfs" else next(others)
+        found = [each for each in measurements if each.contender == contender]
+        positions = [logs.index(each.log) + (number + 0.5) * width - 0.4 for each in found]
+        rates = [each.amount / each.seconds / 1e6 for each in found]
+        bars = axes.bar(positions, rates, width, label=contender, color=color)
+        axes.bar_label(bars, fmt="%.1f", fontsize=7)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(logs)), logs)
+    axes.set_ylabel("million records a second")
+    axes.set_title(title)
+    axes.legend(fontsize=8, ncols=len(contenders) or 1)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,156 @@
+"""The lines of a segment's records, many batches at a time."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from cachetools import LRUCache
+
+from kfs.errors import CorruptData
+from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.log import OffsetRange
+from kfs.tree.text import CHUNK_BYTES, Extent, Piece
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST
+
+if TYPE_CHECKING:
+    from kfs.log.block import Damage
+    from kfs.log.segment import Segment
+    from kfs.render.renderers import LineRenderer
+
+_MOST_READERS: Final = 16
+
+
+class OnDamage(StrEnum):
+    """What stands for damaged bytes in a segment's lines."""
+
+    ERROR = "error"  # an empty line, and reading the page that holds it fails
+    SKIP = "skip"  # nothing: meta/problems.jsonl tells
+
+
+class ReaderPool:
+    """Readers of closed segments, with what they have read ahead: for whoever reads on where he was."""
+
+    def __init__(self) -> None:
+        self._readers: LRUCache[int, BulkReader] = LRUCache(_MOST_READERS)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def reader(self, segment: Segment) -> Iterator[BulkReader]:
+        """Lend a reader of a segment for the length of a block; raise :class:`FileChanged` as the segment does."""
+        segment.file()
+        with self._lock:
+            reader = self._readers.pop(segment.slot, None)
+        if reader is None:
+            reader = segment.bulk_reader()
+        yield reader
+        if not reader.walk.bounds.is_last:  # which grows, and the reader doesn't know
+            with self._lock:
+                self._readers[segment.slot] = reader
+
+
+class SegmentLines:
+    """The lines of those records of a segment whose offsets are in a range."""
+
+    def __init__(self, renderer: LineRenderer, offsets: OffsetRange, on_damage: OnDamage, readers: ReaderPool) -> None:
+        self._renderer = renderer
+        self._offsets = offsets
+        self._on_damage = on_damage
+        self._readers = readers
+
+    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+        """See :class:`~kfs.tree.text.TextSource`."""
+        for item in segment.bulk(position, seen):
+            if isinstance(item, Records) and not item.columns.faults and not item.is_control:
+                yield from self._measured(item)
+            else:
+                yield self._extent_of(item)
+
+    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+        """See :class:`~kfs.tree.text.TextSource`."""
+        with self._readers.reader(segment) as reader:
+            for item in reader.items(position, seen, end):
+                yield self._piece_of(item)
+
+    def _measured(self, item: Records) -> Iterator[Extent]:
+        """Measure the lines of batches that were decoded together, a chunk of text at a time."""
+        table, columns = item.table, item.columns
+        starts = self._renderer.starts(columns)
+        first, stop = self._shown(item)
+        ends = list(accumulate(table.counts[item.first : item.stop]))
+        if len(ends) == 1:
+            ends = [len(columns)]  # perhaps not all of what the batch has
+        done = row = 0
+        while row < len(ends):
+            # The batch in which the chunk is full.
+            full = bisect_left(starts, starts[done] + CHUNK_BYTES, done + 1, len(columns))
+            row = min(bisect_left(ends, full, row), len(ends) - 1)
+            begin, end = max(done, first), min(ends[row], stop)
+            earliest, latest = _times(item, begin, end)
+            size = starts[end] - starts[begin] if begin < end else 0
+            last = item.first + row
+            yield Extent(size, table.end(last), table.last_offsets[last], earliest, latest)
+            done = ends[row]
+            row += 1
+
+    def _extent_of(self, item: Records | Undecodable | Damage) -> Extent:
+        size = len(self._piece_of(item).text)
+        if isinstance(item, Records):
+            return Extent(size, item.end, item.last_offset, *_times(item, *self._shown(item)))
+        return Extent(size, item.end, item.block.header.last_offset if isinstance(item, Undecodable) else -1)
+
+    def _piece_of(self, item: Records | Undecodable | Damage) -> Piece:
+        start = self._offsets.start
+        if isinstance(item, Records):
+            return self._lines(item)
+        if isinstance(item, Undecodable):
+            header = item.block.header
+            is_shown = not header.is_control and header.last_offset >= start
+            return self._damage(item.error) if is_shown else Piece(b"")
+        reaches = max(item.claimed_last, item.after + 1) >= start
+        if item.loses_records and reaches and item.after < self._offsets.end:
+            return self._damage(item.problem.error())
+        return Piece(b"")
+
+    def _shown(self, item: Records) -> tuple[int, int]:
+        """Return which rows of the columns are shown."""
+        if item.is_control:
+            return 0, 0
+        offsets = item.columns.offsets
+        return bisect_left(offsets, self._offsets.start), bisect_left(offsets, self._offsets.end)
+
+    def _lines(self, item: Records) -> Piece:
+        first, stop = self._shown(item)
+        if first >= stop:
+            return Piece(b"")
+        lines = self._renderer.lines(item.columns, (item.base_offset, item.last_offset))
+        faults = [(index, error) for index, error in sorted(lines.faults.items()) if first <= index < stop]
+        if faults and self._on_damage is OnDamage.SKIP:
+            broken = dict(faults)
+            return Piece(b"".join(lines.line(index) for index in range(first, stop) if index not in broken))
+        start = lines.starts[first]
+        piece = Piece(lines.buffer[start : lines.starts[stop]])
+        for index, error in faults:
+            at = lines.starts[index] - start
+            piece.faults.append((at, at + 1, error.located(item.file, item.position)))
+        return piece
+
+    def _damage(self, error: CorruptData) -> Piece:
+        if self._on_damage is OnDamage.SKIP:
+            return Piece(b"")
+        return Piece(b"\n", [(0, 1, error)])
+
+
+def _times(item: Records, first: int, stop: int) -> tuple[int, int]:
+    """Return the least and the greatest timestamp of some rows."""
+    if first >= stop:
+        return NO_EARLIEST, NO_LATEST
+    timestamps = item.columns.timestamps
+    if (first, stop) != (0, len(timestamps)):
+        timestamps = timestamps[first:stop]
+    return min(timestamps), max(timestamps)
