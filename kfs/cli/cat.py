@@ -12,11 +12,11 @@ import click
 
 from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
+from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory, NotFound
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export
 from kfs.export.selection import Selection
-from kfs.export.workers import cores
 from kfs.format.layout import MAX_INT64
 from kfs.log.problem import Problem
 from kfs.render.timestamps import parse_time

@@ -16,8 +16,9 @@ import click
 from kfs.cli.messages import messages
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.tree.context import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore, default_directory
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -69,11 +70,21 @@ class SourceOptions:
     def _rendered_bytes(self) -> int:
         return self.cache_bytes * 2 // 5
 
+    def arguments(self) -> list[str]:
+        """Return the arguments that make a command's options these."""
+        topics = [argument for pattern in self.topics for argument in ("--topic", pattern)]
+        return [
+            *topics,
+            *(("--views",) if self.views else ()),
+            *("--on-damage", self.on_damage, "--until", self.until),
+            *("--max-batch-bytes", str(self.max_batch_bytes), "--cache-bytes", str(self.cache_bytes)),
+        ]
+
     @contextmanager
-    def opened(self, path: str) -> Iterator[KafkaTree]:
+    def opened(self, *paths: str) -> Iterator[KafkaTree]:
         """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
         logging.getLogger("kfs").addHandler(messages)
-        tree = self.open([path])
+        tree = self.open(paths)
         try:
             yield tree
         finally:

@@ -7,7 +7,6 @@ bounded, and so is memory.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -23,6 +22,7 @@ from typing import Final, NoReturn
 from kfs.errors import CorruptData, WorkerDied
 from kfs.export.piece import Done, Left, Worker
 from kfs.export.plan import Work
+from kfs.kept_log import KeptLog, Logged, log_again
 from kfs.log.log import OffsetRange
 from kfs.log.problem import Problem
 
@@ -33,14 +33,7 @@ _READY_BYTES: Final = 96 * 1024 * 1024
 #: Pieces that a process may have been given, the one it is at included.
 _GIVEN: Final = 2
 
-_LOG = logging.getLogger("kfs")
-
 Assignment = tuple[Work, OffsetRange]
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def write_all(worker: Worker, work: Iterator[Assignment], jobs: int, out: int) -> Iterator[Problem]:
@@ -98,10 +91,10 @@ def _joined(parts: list[Done]) -> Done:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A message of a process: problems of the piece whose turn it is, and what was logged (levels and lines)."""
+    """A message of a process: problems of the piece whose turn it is, and what was logged."""
 
     problems: tuple[Problem, ...] = ()
-    logged: tuple[tuple[int, str], ...] = ()
+    logged: Logged = ()
 
 
 _NOTHING: Final = _Said()
@@ -206,8 +199,7 @@ class _Team:
                 return message.left
             if not isinstance(message, _Said):
                 raise message
-            for level, text in message.logged:
-                _LOG.log(level, "%s", text)
+            log_again(message.logged)
             yield from message.problems
 
 
@@ -248,23 +240,6 @@ def _size(portion: object) -> int:
     return len(portion.data) if isinstance(portion, _Rendered) else 0
 
 
-class _KeptLog(logging.Handler):
-    """Keeps what is logged for the parent, which says it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: list[tuple[int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """See :meth:`logging.Handler.emit`."""
-        self._kept.append((record.levelno, record.getMessage()))
-
-    def take(self) -> tuple[tuple[int, str], ...]:
-        """Return what was logged since it was last asked for."""
-        kept, self._kept = tuple(self._kept), []
-        return kept
-
-
 def _serve(
     worker: Worker,
     out: int,
@@ -277,8 +252,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
     for other in inherited:
         other.close()
-    kept = _KeptLog()
-    _LOG.handlers, _LOG.propagate = [kept], False
+    kept = KeptLog.instead()
     ready = _Ready(ready_bytes)
     threading.Thread(target=_write_in_turn, args=(ready, turns, out), daemon=True).start()
     with suppress(EOFError, ConnectionResetError):
