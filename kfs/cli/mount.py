@@ -10,6 +10,7 @@ import click
 from kfs.cli.source import SourceOptions, source_options
 from kfs.mount import FRONTS
 from kfs.mount import mount as mount_tree
+from kfs.tree.kafka_tree import KafkaTree
 
 
 @click.command()
@@ -49,7 +50,7 @@ def mount(
         if _contains(log_dir, mountpoint):
             raise click.UsageError(f"{mountpoint} lies in {log_dir}: choose a mount point outside of what is mounted")
     mount_tree(
-        partial(source.open, log_dirs),
+        partial(_opened, source, log_dirs),
         mountpoint,
         source=log_dirs[0] if len(log_dirs) == 1 else f"{log_dirs[0]}+{len(log_dirs) - 1}",
         front=front,
@@ -57,6 +58,12 @@ def mount(
         allow_other=allow_other,
         log_file=log_file,
     )
+
+
+def _opened(source: SourceOptions, log_dirs: tuple[str, ...]) -> KafkaTree:
+    tree = source.open(log_dirs)
+    tree.context.sizing.start()
+    return tree
 
 
 def _contains(log_dir: str, mountpoint: str) -> bool:
