@@ -16,8 +16,9 @@ import click
 from kfs.cli.messages import messages
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.tree.context import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore, default_directory
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
