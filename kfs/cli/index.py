@@ -21,8 +21,8 @@ from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, WorkerDied
 from kfs.kept_log import KeptLog, Logged, log_again
+from kfs.tree.closed_segments import ClosedSegment, closed_segments, size_segment
 from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.sizing import ClosedSegment, closed_segments, size_segment
 
 #: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
 _LOOK_AGAIN_SECONDS: Final = 30.0

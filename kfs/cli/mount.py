@@ -11,6 +11,7 @@ import click
 from kfs.cli.source import SourceOptions, source_options
 from kfs.mount import FRONTS
 from kfs.mount import mount as mount_tree
+from kfs.tree.kafka_tree import KafkaTree
 
 
 @click.command()
@@ -58,7 +59,7 @@ def mount(
         if _contains(log_dir, mountpoint):
             raise click.UsageError(f"{mountpoint} lies in {log_dir}: choose a mount point outside of what is mounted")
     mount_tree(
-        partial(source.open, log_dirs),
+        partial(_opened, source, log_dirs),
         mountpoint,
         source=log_dirs[0] if len(log_dirs) == 1 else f"{log_dirs[0]}+{len(log_dirs) - 1}",
         front=front,
@@ -73,6 +74,12 @@ def _index_command(log_dirs: tuple[str, ...], source: SourceOptions) -> list[str
     """The command that sizes segments while they are mounted; it may run in another working directory."""
     absolute = [os.path.abspath(log_dir) for log_dir in log_dirs]
     return [sys.executable, "-m", "kfs", "index", "--companion", *source.arguments(), "--", *absolute]
+
+
+def _opened(source: SourceOptions, log_dirs: tuple[str, ...]) -> KafkaTree:
+    tree = source.open(log_dirs)
+    tree.context.sizing.start()
+    return tree
 
 
 def _contains(log_dir: str, mountpoint: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -164,6 +164,12 @@ class Log:
         listing = self._current()
         at = bisect_right(listing.bases, offset) - 1
         return listing.segments[at] if at >= 0 else None
+
+    def index_of(self, segment: Segment) -> int | None:
+        """Return where in :attr:`segments` a segment is, None where it isn't among them any more."""
+        listing = self._current()
+        at = bisect_left(listing.bases, segment.base_offset)
+        return at if at < len(listing.segments) and listing.segments[at] is segment else None
 
     # -- offsets
 

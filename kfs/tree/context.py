@@ -18,6 +18,7 @@ from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import NodeIds
 from kfs.tree.segment_lines import OnDamage, ReaderPool
+from kfs.tree.sizing import SizingAhead
 from kfs.tree.table_store import TableStore
 from kfs.tree.text import TextCache, TextKey
 
@@ -73,6 +74,7 @@ class TreeContext:
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
         self.readers = ReaderPool()
+        self.sizing = SizingAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()

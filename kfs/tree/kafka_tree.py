@@ -116,6 +116,7 @@ class KafkaTree(Tree):
 
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""
+        self.context.sizing.stop()
         self.context.data_dir.close()
 
 

@@ -242,13 +242,27 @@ class PartitionView:
 
     def shown_segments(self) -> list[Segment]:
         """The segments that have offsets in the range, the active one even while it has none."""
+        return [segment for segment in self.log.segments if self.shows(segment)]
+
+    def shows(self, segment: Segment) -> bool:
+        """Whether a segment has offsets in the range, or is the active one and they may come."""
         offsets = self.offsets
-        return [
-            segment
-            for segment in self.log.segments
-            if (segment.next_base_offset is None or segment.next_base_offset > offsets.start)
-            and (segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end))
-        ]
+        if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
+            return False
+        return segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end)
+
+    def size_ahead(self, segment: Segment) -> None:
+        """Have the segments after one that is asked for measured, if whoever asks seems to go through them all."""
+        sizing = self.context.sizing
+        if not sizing.reach:
+            return
+        segments, at = self.log.segments, self.log.index_of(segment)
+        if at is None or (at and self.shows(segments[at - 1]) and not self.segment_text(segments[at - 1]).is_measured):
+            return
+        following = (each for each in segments[at + 1 : at + 1 + sizing.reach] if not each.is_last and self.shows(each))
+        texts = [text for text in map(self.segment_text, following) if not text.is_measured]
+        if texts:
+            sizing.ask(texts)
 
 
 def view_of(

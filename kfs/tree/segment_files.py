@@ -43,6 +43,7 @@ class SegmentFile(CostlyFile):
     def attributes(self) -> Attributes:
         node_id, mode = self.identity()
         owner, mtime_ns = self.partition.owner(self.segment)
+        self.partition.size_ahead(self.segment)
         size = self.text.size
         # Not for ever, although its bytes are: the name of a file that somebody holds open outlives what the kernel
         # is made to forget, and is to go when the segment does.
@@ -87,8 +88,9 @@ class SegmentDirectory(Directory):
 
     def lookup(self, name: str) -> Node:
         base_offset = _parse_base(name)
-        for segment in self.partition.shown_segments():
-            if segment.base_offset == base_offset:
+        if base_offset is not None:
+            segment = self.partition.log.segment_for(base_offset)
+            if segment is not None and segment.base_offset == base_offset and self.partition.shows(segment):
                 return SegmentFile.of(self.partition, segment)
         raise NotFound(f"no segment {name!r}")
 

@@ -1,64 +1,84 @@
-"""Making the tables of closed segments before anybody asks for them."""
+"""The sizes of segments' texts, found ahead of whoever goes through a directory, by a thread for each core."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from kfs.errors import CorruptData
-from kfs.tree.names import tree_name
-from kfs.tree.partition_view import PartitionView
+from kfs.cores import cores
+from kfs.errors import KfsError
 
 if TYPE_CHECKING:
-    from kfs.tree.context import TreeContext
-    from kfs.tree.text import SegmentText
+    from kfs.tree.text import SegmentText, TextKey
+
+#: Segments ahead of the one that was asked for, for each thread.
+_AHEAD: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedSegment:
-    """A closed segment whose table is worth keeping, by name, and the size of its ``.log`` in bytes."""
+class SizingAhead:
+    """Measures texts in threads of its own, none until :meth:`start`.
 
-    topic: str
-    partition: int
-    base_offset: int
-    size: int
-
-
-def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
-    """Yield the segments of all partitions that ``segment/`` shows, without the active ones."""
-    for log in context.data_dir.logs():
-        for text in _texts(_view(context, log.topic, log.partition)):
-            try:
-                size = text.segment.file().size()
-            except CorruptData:
-                continue  # gone
-            if text.is_lasting(size):
-                yield ClosedSegment(log.topic, log.partition, text.segment.base_offset, size)
-
-
-def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
-    """See to it that the table of a segment is kept; return whether it had to be made.
-
-    Raises:
-        CorruptData: the segment was cut meanwhile.
+    They end when there is nothing to do, and don't keep the process from ending.
     """
-    for text in _texts(_view(context, closed.topic, closed.partition)):
-        if text.segment.base_offset == closed.base_offset:
-            is_known = text.is_known
-            text.table()
-            return not is_known
-    return False  # gone meanwhile
 
+    def __init__(self) -> None:
+        self._most = 0
+        self._running = 0
+        self._texts: deque[SegmentText] = deque()
+        self._busy: set[TextKey] = set()
+        self._lock = threading.Lock()
 
-def _view(context: TreeContext, topic: str, partition: int) -> PartitionView | None:
-    """A view of our own: what the tree shows is watched for changes, and this is shown to nobody."""
-    log = context.data_dir.log(topic, partition)
-    return None if log is None else PartitionView(context, log, f"{tree_name(topic)}/{partition}")
+    def start(self) -> None:
+        """From now on measure what is asked for; with a single core there is nobody to do it."""
+        self._most = cores() if cores() > 1 else 0
 
+    @property
+    def reach(self) -> int:
+        """How many texts ahead to measure."""
+        return self._most * _AHEAD
 
-def _texts(view: PartitionView | None) -> Iterator[SegmentText]:
-    if view is not None:
-        for segment in view.shown_segments():
-            if not segment.is_last:
-                yield view.segment_text(segment)
+    @property
+    def is_at_work(self) -> bool:
+        """Whether anything is being measured, or will be."""
+        return self._running > 0
+
+    def ask(self, texts: Iterable[SegmentText]) -> None:
+        """Have texts measured, the first of them first; what was asked for earlier, and isn't begun, is forgotten."""
+        with self._lock:
+            self._texts.clear()
+            self._texts.extend(text for text in texts if text.key not in self._busy)
+            missing = min(len(self._texts), self._most) - self._running
+            for _ in range(missing):
+                self._running += 1
+                threading.Thread(target=self._work, name="kfs-sizing", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._lock:
+            self._most = 0
+            self._texts.clear()
+
+    def _work(self) -> None:
+        try:
+            while (text := self._next()) is not None:
+                with suppress(KfsError):  # whoever asks for it hears of it
+                    text.table()
+                with self._lock:
+                    self._busy.discard(text.key)
+        except BaseException:
+            with self._lock:
+                self._running -= 1
+            raise
+
+    def _next(self) -> SegmentText | None:
+        """Return what to measure next; None, and one thread fewer is counted, where there is nothing."""
+        with self._lock:
+            if not self._texts:
+                self._running -= 1
+                return None
+            text = self._texts.popleft()
+            self._busy.add(text.key)
+            return text

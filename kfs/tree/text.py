@@ -30,7 +30,7 @@ CHUNK_BYTES: Final = 64 * 1024
 #: Of 40 bytes each, over all tables in memory.
 _MOST_ENTRIES: Final = 512 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
-_WORTH_KEEPING: Final = 256 * 1024
+_WORTH_KEEPING: Final = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -170,6 +170,11 @@ class SegmentText:
     def size(self) -> int:
         """The exact length in bytes; the first time this is a pass over the segment."""
         return self.table().size
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the table is in memory."""
+        return self._cache.table(self.key) is not None
 
     def table(self) -> TextTable:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
