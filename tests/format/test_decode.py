@@ -363,14 +363,14 @@ def test_the_limit_is_kept(decoder: BlockDecoder, codec: Codec) -> None:
 
 
 def outcome(decoder: BlockDecoder, data: bytes) -> list[object]:
-    """Return all that the columns say, or that the batch is refused; any other error passes through."""
+    """Return all that the columns say, or why the batch is refused; any other error passes through."""
     try:
         columns = decoded(decoder, data)
     except CorruptData as error:
-        return [type(error)]
+        return [type(error), error.reason, error.position]
     records: list[object] = []
     for index in range(len(columns)):
-        records.append(type(columns.faults[index]) if index in columns.faults else columns.record(index))
+        records.append(columns.faults[index].reason if index in columns.faults else columns.record(index))
     return records
 
 
@@ -421,7 +421,7 @@ def test_damaged_messages_are_refused_or_read_and_all_decoders_agree(
         try:
             columns = twin().decode(header, data, LIMIT)
         except CorruptData as error:
-            outcomes.append((type(error),))
+            outcomes.append((type(error), error.reason, error.position))
         else:
             shown = [columns.value(index) for index in range(len(columns)) if index not in columns.faults]
             outcomes.append((list(columns.offsets), list(columns.timestamps), shown, sorted(columns.faults)))
