@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from itertools import zip_longest
+from random import Random
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import HEADER_BYTES_NEEDED, BatchHeader, read_header
@@ -71,7 +73,14 @@ class Comparison:
         _same("last line", lines.line(last), two.line(compiled, last))
 
     def _check_table(self, data: bytes) -> None:
-        plain, compiled = (decoder.scan(data, 0, 1000, -1, MAX_INT64, LIMIT) for decoder in self.decoders)
+        how = Random(zlib.crc32(data))
+        at = how.choice((0, 0, 3))  # the batches needn't be all that the buffer holds
+        buffer = bytes(at) + data
+        offset = min(max(int.from_bytes(data[:8], "big", signed=True), 0), MAX_INT64 - 100)
+        seen = how.choice((-1, offset - 1, offset - 1, offset))
+        limit = how.choice((MAX_INT64, MAX_INT64, offset + how.randrange(100)))
+        max_size = how.choice((LIMIT, LIMIT, LIMIT, 400))
+        plain, compiled = (one.scan(buffer, at, 1000, seen, limit, max_size) for one in self.decoders)
         _same("scan", _rows(plain), _rows(compiled))
         rows = len(plain)
         self.seen["tables" if rows else "no table"] += 1
@@ -104,8 +113,11 @@ class Comparison:
 
     def _check_messages(self, header: BatchHeader, data: bytes) -> None:
         """Follow messages from the second on; what was followed is decoded as the one block that it is."""
+        how = Random(zlib.crc32(data))
+        end = how.choice((len(data), how.randint(header.size, len(data))))
+        limit = how.choice((MAX_INT64, MAX_INT64, min(header.base_offset + how.randrange(5), MAX_INT64)))
         followed = [
-            decoder.scan_messages(data, header.size, len(data), header, header.base_offset, MAX_INT64)
+            decoder.scan_messages(data, header.size, end, header, header.base_offset, limit)
             for decoder in self.decoders
         ]
         _same("scan_messages", *followed)

@@ -40,6 +40,13 @@ def test_the_twins_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Pa
     assert decoded > 20_000 / 4
 
 
+@pytest.mark.long
+def test_the_twins_agree_for_longer(seeds: list[Seed], tmp_path: Path) -> None:
+    findings = run(Plan(seeds, seed=21, cases=500_000, jobs=2, directory=tmp_path / "failures"))
+    assert findings.failures == [], findings.failures[0].with_suffix(".txt").read_text()
+    assert findings.cases == 500_000
+
+
 def test_there_are_seeds_of_every_format(seeds: list[Seed]) -> None:
     assert {(seed.header.magic, seed.codec) for seed in seeds} == set(FORMATS)
     assert any(seed.header.is_control for seed in seeds)
