@@ -12,6 +12,7 @@ from kfs.format.batch_header import BatchHeader
 from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.decoders import default_decoder
+from kfs.format.layout import MAX_INT32
 from kfs.log.block import Block
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
@@ -71,7 +72,7 @@ class Storage:
         self.files = FilePool()
         self.indexes = IndexPool(self.files)
         self.decoder: BlockDecoder = decoder or default_decoder()
-        self.max_batch_bytes = max_batch_bytes
+        self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
         self._slots = itertools.count(1)
 
