@@ -18,8 +18,8 @@ import pytest
 
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
-from kfs.mount import FRONTS
 from tests.corpus import compare, take_manifest
+from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.expectation import line_of
@@ -110,7 +110,7 @@ def changing(request: pytest.FixtureRequest, tmp_path: Path, mount_kafka: MountK
     return Changing(tmp_path / "log-root", mount_kafka, getattr(request, "param", "auto"))
 
 
-through_every_front: Final = pytest.mark.parametrize("changing", FRONTS[1:], indirect=True)
+through_every_front: Final = pytest.mark.parametrize("changing", EACH_FRONT, indirect=True)
 
 
 @through_every_front

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from kfs.mount import FRONTS, is_mounted
-from tests.mount.conftest import need
+from kfs.mount import is_mounted
+from tests.mount.conftest import EACH_FRONT, need
 from tests.mount.toy_mount import eventually, is_running
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KFS, KafkaMount, kfs, processes_of
@@ -23,7 +23,7 @@ from tests.system.toy_broker import ToyPartition
 
 pytestmark = pytest.mark.fuse
 
-fronts: Final = pytest.mark.parametrize("front", FRONTS[1:])
+fronts: Final = pytest.mark.parametrize("front", EACH_FRONT)
 
 
 @pytest.fixture
