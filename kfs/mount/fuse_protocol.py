@@ -18,6 +18,8 @@ FUSE_KERNEL_VERSION: Final = 7
 #: The protocol that we speak: Linux 5.4 and later. Newer kernels are told so, and speak it too.
 FUSE_KERNEL_MINOR_VERSION: Final = 31
 FUSE_ROOT_ID: Final = 1
+#: The protocol from which on a kernel knows the notification ``INC_EPOCH``: Linux 6.16.
+INC_EPOCH_MINOR_VERSION: Final = 44
 #: A read of the device must offer at least so much room, or fails; our requests are all smaller.
 FUSE_MIN_READ_BUFFER: Final = 8192
 
@@ -69,9 +71,9 @@ class Opcode(IntEnum):
 class Notify(IntEnum):
     """``enum fuse_notify_code``."""
 
-    INVAL_INODE = 2
     INVAL_ENTRY = 3
     STORE = 4
+    INC_EPOCH = 8
 
 
 class InitFlag(IntFlag):
@@ -109,8 +111,6 @@ INTERRUPT_IN: Final = Struct("=Q")
 OPEN_OUT: Final = Struct("=QI4x")
 #: ``struct fuse_statfs_out``: blocks, bfree, bavail, files, ffree, bsize, namelen, frsize.
 STATFS_OUT: Final = Struct("=QQQQQIII28x")
-#: ``struct fuse_notify_inval_inode_out``: ino, off, len.
-NOTIFY_INVAL_INODE_OUT: Final = Struct("=Qqq")
 #: ``struct fuse_notify_inval_entry_out``: parent, namelen, flags.
 NOTIFY_INVAL_ENTRY_OUT: Final = Struct("=QII")
 #: ``struct fuse_out_header`` and ``struct fuse_notify_store_out``: nodeid, offset, size.

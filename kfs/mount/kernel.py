@@ -98,6 +98,7 @@ class _Session:
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget_below)
         self._serving = Serving(device, self._serve)
+        self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,
             Opcode.LOOKUP: self._lookup,
@@ -165,6 +166,7 @@ class _Session:
         major, minor, _, offered = fuse.INIT_IN.unpack_from(request, IN_HEADER_SIZE)
         if (major, minor) < (fuse.FUSE_KERNEL_VERSION, fuse.FUSE_KERNEL_MINOR_VERSION):
             return _error(unique, errno.EPROTO)
+        self._knows_epochs = (major, minor) >= (fuse.FUSE_KERNEL_VERSION, fuse.INC_EPOCH_MINOR_VERSION)
         return _reply(
             unique,
             fuse.INIT_OUT,
@@ -292,7 +294,9 @@ class _Session:
         """Have the kernel drop a directory's name and all that it keeps below it.
 
         It drops what nobody uses at the moment. Who has the directory open, or sits in it, stays in it: at the next
-        look at its path the name leads to the same inode again, and the kernel puts the two together.
+        look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
+        of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
+        used; what they lead to is kept if it's still the same.
         """
         above, _, name = path.rpartition("/")
         with contextlib.suppress(NotFound):
@@ -301,6 +305,8 @@ class _Session:
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent, len(data), 0) + data + b"\0"
             # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
+        if self._knows_epochs:
+            self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
 
 
 def _with_header(unique: int, payload: bytes) -> bytes:

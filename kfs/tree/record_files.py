@@ -13,6 +13,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
+from kfs.render.record_json import RenderedLines
 from kfs.tree.context import clock_ns, status_of
 from kfs.tree.node import Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import View
@@ -21,21 +22,27 @@ from kfs.tree.partition_view import PartitionView
 
 @dataclass(frozen=True, slots=True)
 class RecordFile(File):
-    """One record as a line of JSON."""
+    """One record as a line of JSON: that of this incarnation of its segment, and of no other that takes its place."""
 
     partition: PartitionView
     offset: int
+    segment: Segment
 
     def attributes(self) -> Attributes:
-        segment, lines, index = self.partition.rendered(self.offset)
-        return _Stamp(self.partition, segment, View.RECORD).attributes(
+        lines, index = self._line()
+        return _Stamp(self.partition, self.segment, View.RECORD).attributes(
             self.offset, lines.size(index), lines.timestamps[index]
         )
 
     def read(self, offset: int, size: int) -> bytes:
-        _, lines, index = self.partition.rendered(self.offset)
+        lines, index = self._line()
         start = lines.starts[index]
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
+
+    def _line(self) -> tuple[RenderedLines, int]:
+        segment, lines, index = self.partition.rendered(self.offset)
+        _check_same(segment, self.segment)
+        return lines, index
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +51,34 @@ class FieldFile(File):
 
     partition: PartitionView
     offset: int
+    segment: Segment
     view: View
 
-    def _field(self) -> tuple[Segment, bytes, int]:
+    def _field(self) -> tuple[bytes, int]:
         segment, loaded, index = self.partition.loaded(self.offset)
+        _check_same(segment, self.segment)
         columns = loaded.columns
         data = columns.value(index) if self.view is View.VALUE else columns.key(index)
         if data is None:
             raise NotFound(f"the {self.view.name.lower()} of offset {self.offset} is null")
-        return segment, data, columns.timestamps[index]
+        return data, columns.timestamps[index]
 
     def attributes(self) -> Attributes:
-        segment, data, timestamp = self._field()
-        return _Stamp(self.partition, segment, self.view).attributes(self.offset, len(data), timestamp)
+        data, timestamp = self._field()
+        return _Stamp(self.partition, self.segment, self.view).attributes(self.offset, len(data), timestamp)
 
     def read(self, offset: int, size: int) -> bytes:
-        _, data, _ = self._field()
+        data, _ = self._field()
         return data[offset : offset + size]
+
+
+def _check_same(found: Segment, wanted: Segment) -> None:
+    """Raise NotFound where a record was found in another incarnation of the segment than its id is of.
+
+    Its attributes may be kept somewhere for ever, and another record's bytes don't belong to them.
+    """
+    if found is not wanted:
+        raise NotFound(f"{wanted.files.log.path}: became another file")
 
 
 class _Stamp:
@@ -110,11 +128,14 @@ class OffsetDirectory(Directory):
         offset = parse_offset(name, self.suffix)
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
-        node = self._file(offset)
+        segment = self.partition.log.segment_for(offset)
+        if segment is None:
+            raise NotFound(f"{self.partition.path}: no record at offset {offset}")
+        node = self._file(offset, segment)
         return node, node.attributes()  # a name is there only if the record is
 
     @abstractmethod
-    def _file(self, offset: int) -> File: ...
+    def _file(self, offset: int, segment: Segment) -> File: ...
 
     @abstractmethod
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]: ...
@@ -137,8 +158,8 @@ class RecordDirectory(OffsetDirectory):
     __slots__ = ()
     suffix = ".json"
 
-    def _file(self, offset: int) -> RecordFile:
-        return RecordFile(self.partition, offset)
+    def _file(self, offset: int, segment: Segment) -> RecordFile:
+        return RecordFile(self.partition, offset, segment)
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
         stamp = _Stamp(self.partition, segment, View.RECORD)
@@ -173,8 +194,8 @@ class FieldDirectory(OffsetDirectory):
         super().__init__(partition, path)
         self.view = view
 
-    def _file(self, offset: int) -> FieldFile:
-        return FieldFile(self.partition, offset, self.view)
+    def _file(self, offset: int, segment: Segment) -> FieldFile:
+        return FieldFile(self.partition, offset, segment, self.view)
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
         stamp = _Stamp(self.partition, segment, self.view)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kfs.errors import NotFound
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.node import File
 from tests.logs import (
     batch,
     content_of,
@@ -120,3 +122,23 @@ def test_two_changes_are_both_told(root: Path) -> None:
     os.truncate(root / "a-0" / log_name(0), 100)
     set_log_start(root, "b", 0, 5)
     assert told(tree) == {"a/0", "b/0"}
+
+
+@pytest.mark.parametrize("name", ["offset/3.json", "value/3", "key/3"])
+def test_what_was_found_never_gives_the_bytes_of_another_incarnation(root: Path, name: str) -> None:
+    tree = watched(root)
+    found = tree.resolve(f"a/0/{name}")
+    node_id, before = found.attributes().node_id, content_of(tree, f"a/0/{name}")
+    beside = write_log(root.parent / "beside", 0, batch([record(3, b"as long as it takes to be seen")]).data)
+    os.replace(beside, root / "a-0" / log_name(0))
+    told(tree)
+    after = content_of(tree, f"a/0/{name}")
+    assert isinstance(found, File)
+    with pytest.raises(NotFound):
+        found.read(0, len(before))
+    with pytest.raises(NotFound):
+        found.attributes()
+    with pytest.raises(NotFound):
+        tree.node(node_id).attributes()
+    assert tree.resolve(f"a/0/{name}").attributes().node_id != node_id
+    assert name.startswith("key") or after != before
