@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
     else:
-        print("\n".join([_machine(), "", *report(measurements, options)]))
+        print("\n".join([machine(), "", *report(measurements, options)]))
 
 
 def measure(options: argparse.Namespace) -> list[Measurement]:
@@ -185,7 +185,7 @@ def _measure_listing(scratch: Path, records: int) -> Iterator[Measurement]:
 # --- the results ------------------------------------------------------------------------------------------------------
 
 
-def _machine() -> str:
+def machine() -> str:
     """Say what this was measured on."""
     cpu_info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(": ")[2] for line in cpu_info if line.startswith("model name")), platform.machine())
