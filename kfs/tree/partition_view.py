@@ -24,6 +24,8 @@ from kfs.tree.watch import state_of
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
+    from kfs.tree.node_ids import View
+    from kfs.tree.record_files import Stamp
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -51,6 +53,8 @@ class PartitionView:
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
         self._owners: dict[int, tuple[Owner, int]] = {}
+        #: What the attributes of the records of closed segments have in common, by slot and view.
+        self.stamps: dict[tuple[int, View], Stamp] = {}
 
     @property
     def offsets(self) -> OffsetRange:

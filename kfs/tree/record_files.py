@@ -7,6 +7,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
@@ -19,22 +20,31 @@ from kfs.tree.node import Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 
+#: The lines of larger records aren't kept with what was found, but rendered again.
+_AT_HAND_BYTES: Final = 4096
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class RecordFile(File):
-    """One record as a line of JSON: that of this incarnation of its segment, and of no other that takes its place."""
+    """One record as a line of JSON: that of this incarnation of its segment, and of no other that takes its place.
+
+    ``content`` is the line where it is at hand: who looks a record up mostly reads it next.
+    """
 
     partition: PartitionView
     offset: int
     segment: Segment
+    content: bytes | None = None
 
     def attributes(self) -> Attributes:
         lines, index = self._line()
-        return _Stamp(self.partition, self.segment, View.RECORD).attributes(
+        return _stamp_of(self.partition, self.segment, View.RECORD).attributes(
             self.offset, lines.size(index), lines.timestamps[index]
         )
 
     def read(self, offset: int, size: int) -> bytes:
+        if self.content is not None:
+            return self.content[offset : offset + size]
         lines, index = self._line()
         start = lines.starts[index]
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
@@ -65,7 +75,7 @@ class FieldFile(File):
 
     def attributes(self) -> Attributes:
         data, timestamp = self._field()
-        return _Stamp(self.partition, self.segment, self.view).attributes(self.offset, len(data), timestamp)
+        return _stamp_of(self.partition, self.segment, self.view).attributes(self.offset, len(data), timestamp)
 
     def read(self, offset: int, size: int) -> bytes:
         data, _ = self._field()
@@ -81,7 +91,7 @@ def _check_same(found: Segment, wanted: Segment) -> None:
         raise NotFound(f"{wanted.files.log.path}: became another file")
 
 
-class _Stamp:
+class Stamp:
     """What the attributes of all records of one segment have in common."""
 
     __slots__ = ("base", "first_id", "gid", "lifetime", "mode", "mtime_ns", "uid")
@@ -107,6 +117,16 @@ class _Stamp:
         )
 
 
+def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
+    """Return the stamp of a segment's records: for a closed one, which keeps it, the same each time."""
+    if segment.is_last:
+        return Stamp(partition, segment, view)
+    stamp = partition.stamps.get((segment.slot, view))
+    if stamp is None:
+        stamp = partition.stamps[segment.slot, view] = Stamp(partition, segment, view)
+    return stamp
+
+
 class OffsetDirectory(Directory):
     """A directory with a name for each offset that has a record."""
 
@@ -128,14 +148,10 @@ class OffsetDirectory(Directory):
         offset = parse_offset(name, self.suffix)
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
-        segment = self.partition.log.segment_for(offset)
-        if segment is None:
-            raise NotFound(f"{self.partition.path}: no record at offset {offset}")
-        node = self._file(offset, segment)
-        return node, node.attributes()  # a name is there only if the record is
+        return self._find(offset)  # a name is there only if the record is
 
     @abstractmethod
-    def _file(self, offset: int, segment: Segment) -> File: ...
+    def _find(self, offset: int) -> tuple[Node, Attributes]: ...
 
     @abstractmethod
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]: ...
@@ -158,11 +174,15 @@ class RecordDirectory(OffsetDirectory):
     __slots__ = ()
     suffix = ".json"
 
-    def _file(self, offset: int, segment: Segment) -> RecordFile:
-        return RecordFile(self.partition, offset, segment)
+    def _find(self, offset: int) -> tuple[Node, Attributes]:
+        segment, lines, index = self.partition.rendered(offset)
+        size = lines.size(index)
+        content = lines.line(index) if size <= _AT_HAND_BYTES else None
+        attributes = _stamp_of(self.partition, segment, View.RECORD).attributes(offset, size, lines.timestamps[index])
+        return RecordFile(self.partition, offset, segment, content), attributes
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
-        stamp = _Stamp(self.partition, segment, View.RECORD)
+        stamp = _stamp_of(self.partition, segment, View.RECORD)
         difference = stamp.first_id - stamp.base
         dense = block.dense_range
         if not full and dense is not None:
@@ -194,11 +214,13 @@ class FieldDirectory(OffsetDirectory):
         super().__init__(partition, path)
         self.view = view
 
-    def _file(self, offset: int, segment: Segment) -> FieldFile:
-        return FieldFile(self.partition, offset, segment, self.view)
+    def _find(self, offset: int) -> tuple[Node, Attributes]:
+        segment, _, _ = self.partition.loaded(offset)
+        file = FieldFile(self.partition, offset, segment, self.view)
+        return file, file.attributes()
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
-        stamp = _Stamp(self.partition, segment, self.view)
+        stamp = _stamp_of(self.partition, segment, self.view)
         columns = segment.load(block).columns
         lengths = columns.value_lengths if self.view is View.VALUE else columns.key_lengths
         for index, offset in enumerate(columns.offsets):
