@@ -200,7 +200,7 @@ class _Session:
 
     def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
         self._eagerness.looked_up_in(node_id)
-        name = request[IN_HEADER_SIZE : request.index(b"\0", IN_HEADER_SIZE)].decode("utf-8", "surrogateescape")
+        name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
         node, attributes = self._nodes.directory(node_id).find(name)
         self._nodes.remember(attributes.node_id, node)
         return fuse.entry_reply(unique, attributes)

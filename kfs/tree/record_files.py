@@ -176,8 +176,9 @@ class RecordDirectory(OffsetDirectory):
 
     def _find(self, offset: int) -> tuple[Node, Attributes]:
         segment, lines, index = self.partition.rendered(offset)
-        size = lines.size(index)
-        content = lines.line(index) if size <= _AT_HAND_BYTES else None
+        start, end = lines.starts[index], lines.starts[index + 1]
+        size = end - start
+        content = lines.buffer[start:end] if size <= _AT_HAND_BYTES else None
         attributes = _stamp_of(self.partition, segment, View.RECORD).attributes(offset, size, lines.timestamps[index])
         return RecordFile(self.partition, offset, segment, content), attributes
 
@@ -259,10 +260,13 @@ def _contents(
 def parse_offset(name: str, suffix: str) -> int | None:
     """Return the offset that a canonical name says (no sign, no leading zeros), None for any other name."""
     stem = name.removesuffix(suffix)
-    if len(stem) + len(suffix) != len(name) or not (stem.isascii() and stem.isdigit()) or len(stem) > 19:
+    if len(stem) + len(suffix) != len(name) or len(stem) > 19:
         return None
-    offset = int(stem)
-    return offset if str(offset) == stem and offset <= MAX_INT64 else None
+    try:
+        offset = int(stem)
+    except ValueError:
+        return None
+    return offset if 0 <= offset <= MAX_INT64 and str(offset) == stem else None
 
 
 def partition_directory_attributes(partition: PartitionView, node_id: int) -> Attributes:
