@@ -75,7 +75,7 @@ class KernelFront:
         """Mount, and answer the kernel until unmounted or told to stop by a signal."""
         device = kernel_mount.mount_device(mountpoint, options)
         kernel_mount.read_further_ahead(mountpoint)
-        session = _Session(tree, device)
+        session = Session(tree, device)
         try:
             with stopped_by_signals():
                 session.run()
@@ -85,7 +85,7 @@ class KernelFront:
             session.end()
 
 
-class _Session:
+class Session:
     """One mount, from INIT to the end."""
 
     def __init__(self, tree: Tree, device: int) -> None:
@@ -97,7 +97,7 @@ class _Session:
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget_below)
-        self._serving = Serving(device, self._serve)
+        self._serving = Serving(device, self.answer)
         self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,
@@ -133,7 +133,7 @@ class _Session:
 
     # -- answering
 
-    def _serve(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
+    def answer(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
         answer = self._answers.get(opcode)  # type: ignore[call-overload]  # an int finds its IntEnum
         if answer is None:
             # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: having heard this once, the kernel never asks again.
@@ -146,9 +146,9 @@ class _Session:
         if reply is not None:
             self._send(reply)
 
-    def _send(self, reply: bytes) -> None:
+    def _send(self, *parts: bytes) -> None:
         try:
-            os.write(self._device, reply)
+            os.writev(self._device, parts)
         except OSError as error:
             # ENOENT: it was answered for us, when its caller was interrupted. ENODEV: there is nobody left.
             if error.errno not in (errno.ENOENT, errno.ENODEV):
@@ -222,8 +222,7 @@ class _Session:
         if length < _GATHERED_BYTES:
             reply = header + data
             return None if not offset and self._ahead.takes(node_id, reply) else reply
-        with contextlib.suppress(FileNotFoundError):  # as in _send
-            os.writev(self._device, (header, data))
+        self._send(header, data)
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:

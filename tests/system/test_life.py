@@ -55,6 +55,12 @@ def test_mounting_returns_when_the_mount_answers_and_unmounting_when_the_daemon_
     assert os.listdir(mounted.point) == []
 
 
+def test_libfuse_means_a_front_that_uses_it(shop: Shop, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(shop.root, front="libfuse")
+    assert "libfuse" in Path(f"/proc/{mounted.pid}/maps").read_text()
+    assert os.listdir(mounted.path("orders/0"))
+
+
 def test_mounting_again_at_the_same_place_works(shop: Shop, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(shop.root)
     for _ in range(2):
