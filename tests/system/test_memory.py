@@ -142,7 +142,7 @@ def test_the_daemon_loads_nothing_that_it_does_not_need(
         assert "libfuse" not in Path(f"/proc/{mounted.pid}/maps").read_text()
         partition = mounted.path("sensors/0")
         subprocess.run(["cp", "-rL", str(partition), str(tmp_path / "copy")], check=True)
-        for name in ("records.jsonl", "value/5", "time", "at/0.json", "raw", "../../.kfs/README"):
+        for name in ("records.jsonl", "value/5", "time", "at/2020-11-27.json", "raw", "../../.kfs/README"):
             assert os.path.lexists(partition / name)
         mounted.stop()
     assert not sprung.exists()
