@@ -62,9 +62,9 @@ class KafkaTree(Tree):
             return self.resolve(path)
         view, partition, segment, offset = self.context.ids.record_of(node_id)
         if view is View.RECORD:
-            return RecordFile(partition, offset)
+            return RecordFile(partition, offset, segment)
         if view in (View.VALUE, View.KEY):
-            return FieldFile(partition, offset, view)
+            return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
             return SegmentFile.of(partition, segment)
         _, loaded, index = partition.loaded(offset)
