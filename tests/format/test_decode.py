@@ -512,3 +512,11 @@ def test_messages_are_followed_as_long_as_they_are_like_the_first(
     if offsets[0] == 0:
         assert (end, last) == (size * followed, offsets[0] + followed - 1)
         assert latest == (last if magic and followed > 1 else -1)
+
+
+@EVERY_DECODER
+def test_no_message_follows_the_last_offset_there_is(decoder: BlockDecoder) -> None:
+    # To wrap around would be to find the lowest number after the highest.
+    data = message(1, MAX_INT64, PLAIN) + message(1, -(2**63), PLAIN)
+    size = len(data) // 2
+    assert decoder.scan_messages(data, size, len(data), header_of(data), MAX_INT64, MAX_INT64) == (size, MAX_INT64, -1)

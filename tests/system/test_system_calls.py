@@ -7,8 +7,10 @@ import hashlib
 import mmap
 import os
 import random
+import resource
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -16,9 +18,11 @@ from typing import Final
 import pytest
 
 from tests.mount.conftest import EACH_FRONT
-from tests.system.conftest import Mounts
-from tests.system.kafka_mount import KafkaMount
+from tests.mount.toy_mount import eventually
+from tests.system.conftest import MountKafka, Mounts
+from tests.system.kafka_mount import KafkaMount, content
 from tests.system.shop import Shop
+from tests.system.toy_broker import ToyPartition
 
 pytestmark = pytest.mark.fuse
 
@@ -180,3 +184,28 @@ def test_readers_that_are_killed_harm_nobody(mounted: KafkaMount, line: bytes) -
         assert reader.wait(10) == -9
     assert mounted.path(LARGE).read_bytes() == line
     assert mounted.is_alive()
+
+
+@pytest.mark.xfail(reason="kfs.log.Log takes a listing that failed for an empty one until the directory changes")
+def test_without_a_descriptor_left_there_are_errors_and_no_wrong_answers(
+    mount_kafka: MountKafka, tmp_path: Path
+) -> None:
+    log = ToyPartition(tmp_path / "log-root", "many")
+    for _ in range(20):
+        log.append_messages(10)
+        log.roll()
+    mounted = mount_kafka(log.directory.parent)
+    assert mounted.path("many/0/offset/5.json").read_bytes() == log.line(5)
+    open_now = len(os.listdir(f"/proc/{mounted.pid}/fd"))
+    limits = resource.prlimit(mounted.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(mounted.pid, resource.RLIMIT_NOFILE, (open_now, limits[1]))
+    log.append_messages(10)
+    for _ in range(3):
+        for offset in log.records:
+            got = content(mounted.path(f"many/0/offset/{offset}.json"))
+            assert got in (log.line(offset), errno.EIO, errno.ENOENT, errno.EMFILE)
+        time.sleep(0.6)
+    assert mounted.path("many/0/offset").is_dir()
+    resource.prlimit(mounted.pid, resource.RLIMIT_NOFILE, limits)
+    assert eventually(lambda: mounted.lines("many/0") == log.lines(), 5)
+    mounted.stop()
