@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,21 +36,15 @@ class Usage:
 
 
 class ServedMount:
-    """A ``kfs mount --foreground`` in a process of its own."""
+    """A mount that a process of its own serves in the foreground."""
 
-    def __init__(self, log_dir: Path, mountpoint: Path, front: str, cache: Path) -> None:
-        """Mount, and return when the mount answers; what kfs keeps from mount to mount is in ``cache``."""
+    def __init__(self, mountpoint: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Mount, and return when the ``command`` says so, as ``kfs mount --foreground`` does."""
         self.mountpoint = mountpoint
-        command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
-        self._process = subprocess.Popen(
-            [*command, "--front", front, str(log_dir), str(mountpoint)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
-        )
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
         assert self._process.stdout is not None
         if not self._process.stdout.readline().endswith(": mounted\n"):
-            raise RuntimeError(f"kfs mount --front {front} failed with status {self._process.wait()}")
+            raise RuntimeError(f"{command} failed with status {self._process.wait()}")
 
     def usage(self) -> Usage:
         """Return what the process has used so far."""
@@ -84,12 +78,23 @@ class ServedMount:
 
 
 @contextmanager
-def served(log_dir: Path, mountpoint: Path, front: str) -> Iterator[ServedMount]:
-    """Mount for the length of a block, with nothing kept from earlier mounts."""
+def served_by(mountpoint: Path, command: Sequence[str], environment: Mapping[str, str]) -> Iterator[ServedMount]:
+    """Have ``command`` serve a mount for the length of a block."""
     mountpoint.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as cache:
-        mount = ServedMount(log_dir, mountpoint, front, Path(cache))
-        try:
-            yield mount
-        finally:
-            mount.close()
+    mount = ServedMount(mountpoint, command, environment)
+    try:
+        yield mount
+    finally:
+        mount.close()
+
+
+@contextmanager
+def served(log_dir: Path, mountpoint: Path, front: str) -> Iterator[ServedMount]:
+    """Mount with kfs for the length of a block, with nothing kept from earlier mounts."""
+    command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
+    command += ["--front", front, str(log_dir), str(mountpoint)]
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        served_by(mountpoint, command, {"XDG_CACHE_HOME": cache}) as mount,
+    ):
+        yield mount

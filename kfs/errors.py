@@ -10,6 +10,7 @@
     ├── IsADirectory         a directory where a file was needed
     ├── ReadOnly             any attempt to write
     ├── UnusableSource       a LOG_DIR that cannot be read as one
+    ├── WorkerDied           a process of ours ended early: the output is not complete
     └── MountFailed          the kernel, libfuse or the mount point said no
 
 The edges (FUSE, the command line) translate them in one place each, by :attr:`KfsError.errno`.
@@ -85,6 +86,10 @@ class UnusableSource(KfsError):
     """A LOG_DIR that is missing, unreadable, or holds nothing of Kafka's."""
 
     errno = _errno.ENOENT
+
+
+class WorkerDied(KfsError):
+    """A process of ours ended without having done its work; the output is not complete."""
 
 
 class MountFailed(KfsError):

@@ -10,6 +10,7 @@ from kfs import __version__
 from kfs.cli.cat import cat
 from kfs.cli.completion import completion
 from kfs.cli.demo import demo
+from kfs.cli.index import index
 from kfs.cli.ls import ls
 from kfs.cli.messages import messages
 from kfs.cli.mount import mount
@@ -66,5 +67,5 @@ def main() -> None:
     """
 
 
-for command in (demo, mount, umount, ls, cat, stat, completion):
+for command in (demo, mount, umount, ls, cat, stat, index, completion):
     main.add_command(command)

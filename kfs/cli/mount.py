@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 
 import click
@@ -26,6 +27,13 @@ from kfs.tree.kafka_tree import KafkaTree
     show_default=True,
     help="What speaks to the kernel: kfs itself (kernel; auto on Linux), or libfuse.",
 )
+@click.option(
+    "--index/--no-index",
+    "with_index",
+    default=True,
+    show_default=True,
+    help="While mounted, read closed segments ahead of time, as kfs index does, at the lowest priority.",
+)
 @click.option("--log-file", type=click.Path(readable=False), help="Where a daemon writes what goes wrong.")
 def mount(
     log_dirs: tuple[str, ...],
@@ -34,6 +42,7 @@ def mount(
     foreground: bool,
     allow_other: bool,
     front: str,
+    with_index: bool,
     log_file: str | None,
 ) -> None:
     """Mount LOG_DIR... at MOUNTPOINT, an empty directory; returns once the mount answers.
@@ -57,7 +66,14 @@ def mount(
         foreground=foreground,
         allow_other=allow_other,
         log_file=log_file,
+        companion=_index_command(log_dirs, source) if with_index else None,
     )
+
+
+def _index_command(log_dirs: tuple[str, ...], source: SourceOptions) -> list[str]:
+    """The command that sizes segments while they are mounted; it may run in another working directory."""
+    absolute = [os.path.abspath(log_dir) for log_dir in log_dirs]
+    return [sys.executable, "-m", "kfs", "index", "--companion", *source.arguments(), "--", *absolute]
 
 
 def _opened(source: SourceOptions, log_dirs: tuple[str, ...]) -> KafkaTree:

@@ -54,19 +54,37 @@ class SourceOptions:
 
     def open(self, paths: Sequence[str]) -> KafkaTree:
         """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
-        rendered = self.cache_bytes * 2 // 5
-        storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=self.cache_bytes - rendered)
-        data_dir = DataDir(
-            paths, storage, until_high_watermark=self.until == "hw", topic_filter=topic_filter(self.topics)
+        options = TreeOptions(
+            self.views, OnDamage(self.on_damage), self._rendered_bytes, TableStore(default_directory())
         )
-        options = TreeOptions(self.views, OnDamage(self.on_damage), rendered, TableStore(default_directory()))
-        return KafkaTree(data_dir, options)
+        return KafkaTree(self.data_dir(paths), options)
+
+    def data_dir(self, paths: Sequence[str]) -> DataDir:
+        """Open the data directory over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+        cache_bytes = self.cache_bytes - self._rendered_bytes
+        storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=cache_bytes)
+        matches = topic_filter(self.topics)
+        return DataDir(paths, storage, until_high_watermark=self.until == "hw", topic_filter=matches)
+
+    @property
+    def _rendered_bytes(self) -> int:
+        return self.cache_bytes * 2 // 5
+
+    def arguments(self) -> list[str]:
+        """Return the arguments that make a command's options these."""
+        topics = [argument for pattern in self.topics for argument in ("--topic", pattern)]
+        return [
+            *topics,
+            *(("--views",) if self.views else ()),
+            *("--on-damage", self.on_damage, "--until", self.until),
+            *("--max-batch-bytes", str(self.max_batch_bytes), "--cache-bytes", str(self.cache_bytes)),
+        ]
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[KafkaTree]:
+    def opened(self, *paths: str) -> Iterator[KafkaTree]:
         """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
         logging.getLogger("kfs").addHandler(messages)
-        tree = self.open([path])
+        tree = self.open(paths)
         try:
             yield tree
         finally:

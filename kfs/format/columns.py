@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kfs.errors import CorruptData
@@ -121,6 +121,25 @@ class RecordColumns:
 
     def __iter__(self) -> Iterator[Record]:
         return map(self.record, range(len(self)))
+
+    def take(self, indexes: Sequence[int]) -> RecordColumns:
+        """Return the columns of the records at ``indexes`` only, over the same buffer."""
+
+        def taken(column: array[int]) -> array[int]:
+            return array(column.typecode, [column[index] for index in indexes])
+
+        return RecordColumns(
+            self.buffer,
+            taken(self.offsets),
+            taken(self.timestamps),
+            self.timestamp_type,
+            taken(self.key_starts),
+            taken(self.key_lengths),
+            taken(self.value_starts),
+            taken(self.value_lengths),
+            taken(self.header_starts),
+            {number: self.faults[index] for number, index in enumerate(indexes) if index in self.faults},
+        )
 
     def slice(self, start: int, stop: int) -> RecordColumns:
         """Return the columns of the records ``start`` to ``stop`` only, over the same buffer."""

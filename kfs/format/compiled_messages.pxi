@@ -69,7 +69,7 @@ cdef void scan_messages(
             break
         if size < LOG_OVERHEAD + (MIN_SIZE_V1 if magic == MAGIC_V1 else MIN_SIZE_V0):
             break
-        if last[0] + 1 >= limit or read_int64(data + at) != last[0] + 1:
+        if last[0] >= limit - 1 or read_int64(data + at) != last[0] + 1:
             break
         if not is_message_intact(data, at, at + size, read_uint32(data + at + 12)):
             break

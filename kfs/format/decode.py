@@ -135,16 +135,8 @@ class PlainDecoder:
         return messages, stop
 
 
-def codec_of(header: BatchHeader) -> Codec:
-    """Return the codec of a batch; raise :class:`~kfs.errors.CorruptData` for a number that names none."""
-    try:
-        return Codec(header.codec_id)
-    except ValueError:
-        raise CorruptData(f"unknown compression codec {header.codec_id}") from None
-
-
 def _decode_v2(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
-    codec = codec_of(header)
+    codec = Codec.of(header.attributes)
     if codec is Codec.NONE:
         buffer, start = data, BATCH_OVERHEAD
     else:
@@ -189,6 +181,8 @@ class _RecordParser:
 
             length, position = decode_varint(buffer, position, record_end)
             key_starts.append(position)
+            if length > record_end - position:
+                raise CorruptData(f"key of {length} bytes where {record_end - position} are left", record_start)
             if length >= 0:
                 position += length
                 key_lengths.append(length)
@@ -196,6 +190,8 @@ class _RecordParser:
                 key_lengths.append(-1)
             length, position = decode_varint(buffer, position, record_end)
             value_starts.append(position)
+            if length > record_end - position:
+                raise CorruptData(f"value of {length} bytes where {record_end - position} are left", record_start)
             if length >= 0:
                 position += length
                 value_lengths.append(length)
@@ -268,8 +264,7 @@ class _MessageSet:
     def __init__(self, magic: int, timestamp_type: TimestampType) -> None:
         self.magic = magic
         self.timestamp_type = timestamp_type
-        self.offsets: list[int] = []
-        self.timestamps = array("q")
+        self.offsets, self.timestamps = array("q"), array("q")
         self.key_starts, self.key_lengths, self.value_starts, self.value_lengths = (array("i") for _ in range(4))
         self.faults: dict[int, CorruptData] = {}
 
@@ -345,33 +340,28 @@ class _MessageSet:
         The wrapper's offset is that of its last inner message, except that old librdkafka left 0,
         and then the inner ones count from 0.
         """
-        if wrapper.magic == MAGIC_V1 and wrapper.last_offset:
-            base = wrapper.last_offset - self.offsets[-1]
-            if base >= 0:
-                self.offsets = [base + offset for offset in self.offsets]
         previous = -1
         for offset in self.offsets:
             if offset <= previous:
                 raise CorruptData(f"inner offset {offset} after {previous}")
             previous = offset
-        if previous != wrapper.last_offset and (wrapper.last_offset or wrapper.magic != MAGIC_V1):
+        base = wrapper.last_offset - previous
+        if wrapper.magic == MAGIC_V1 and wrapper.last_offset and base > 0:
+            self.offsets = array("q", [base + offset for offset in self.offsets])
+        elif base and (wrapper.last_offset or wrapper.magic != MAGIC_V1):
             raise CorruptData(f"last inner offset {previous} in a wrapper of offset {wrapper.last_offset}")
 
     def _columns(self, buffer: bytes) -> RecordColumns:
-        try:
-            offsets = array("q", self.offsets)
-        except OverflowError:
-            raise CorruptData("an offset above 2^63-1") from None
         return RecordColumns(
             buffer,
-            offsets,
+            self.offsets,
             self.timestamps,
             self.timestamp_type,
             self.key_starts,
             self.key_lengths,
             self.value_starts,
             self.value_lengths,
-            array("i", [-1]) * len(offsets),
+            array("i", [-1]) * len(self.offsets),
             self.faults or NO_FAULTS,
         )
 
@@ -387,5 +377,5 @@ def _decode_wrapper(header: BatchHeader, data: bytes, limit: int) -> RecordColum
         raise CorruptData("a compressed message with a null value", min(at - 4, len(data)))
     if at + value_length != len(data):
         raise CorruptData(f"value of {value_length} bytes where {len(data) - at} are left in the message", at - 4)
-    inner = decompress(codec_of(header), memoryview(data)[at:], magic=header.magic, limit=limit)
+    inner = decompress(Codec.of(header.attributes), memoryview(data)[at:], magic=header.magic, limit=limit)
     return _MessageSet(header.magic, header.timestamp_type).inner_columns(inner, header)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kfs.errors import CorruptData
+from kfs.format.columns import RecordColumns
 
 _LOG = logging.getLogger("kfs")
 _MOST_KEPT = 10_000
@@ -26,6 +27,12 @@ class Problem:
         error = CorruptData(self.reason, self.position, self.file)
         error.reported = True
         return error
+
+
+def faulty_records(columns: RecordColumns, file: str, position: int, size: int) -> Problem:
+    """Return the problem of a block, or of several, of which some records are broken."""
+    reasons = (f"offset {columns.offsets[index]}: {fault.reason}" for index, fault in columns.faults.items())
+    return Problem(file, position, size, "; ".join(reasons))
 
 
 class Problems:

@@ -204,6 +204,10 @@ class Segment:
             return self._mark_positions[mark], self._mark_offsets[mark] - 1
         return indexed, None
 
+    def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
+        """Yield positions where the segment can be cut; see :meth:`SegmentIndexes.boundaries`."""
+        return self.indexes.boundaries(start, every)
+
     def block_at(self, position: int) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
         item = next(self._walk_that_tells(lambda problem: None).items(position), None)

@@ -6,7 +6,8 @@ one it means; an index that is missing, short, zero-filled, foreign or damaged n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -66,6 +67,23 @@ class SegmentIndexes:
         self._give_up("its entries point at no intact batch")
         return 0
 
+    def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
+        """Yield positions of intact batches from ``start`` on, about ``every`` bytes apart, and the offset before each.
+
+        Only as far as the offset index knows them.
+        """
+        content = self._offset_content()
+        if content is None:
+            return
+        index = OffsetIndex(content.copied(OFFSET_LAYOUT), self._segment.base_offset)
+        positions = [index.entry(number).position for number in range(index.entries)]
+        while (at := bisect_left(positions, start)) < len(positions):
+            entry = index.entry(at)
+            block = self._segment.block_at(entry.position)
+            if block is not None and self._begins_at_or_below(block, entry.offset):
+                yield entry.position, self._first_offset(block) - 1
+            start = entry.position + every
+
     def _offset_content(self) -> IndexBytes | None:
         found = self._segment.files.index
         return self._checked(
@@ -118,12 +136,16 @@ class SegmentIndexes:
         return True
 
     def _begins_at_or_below(self, block: Block, offset: int) -> bool:
-        if block.header.record_count != UNKNOWN_COUNT:
-            return block.header.base_offset <= offset
         try:
-            return self._segment.load(block).first_offset <= offset
+            return self._first_offset(block) <= offset
         except CorruptData:
             return False
+
+    def _first_offset(self, block: Block) -> int:
+        """Return the first offset of a block; a wrapper's is known only inside: raises :class:`CorruptData`."""
+        if block.header.record_count != UNKNOWN_COUNT:
+            return block.header.base_offset
+        return self._segment.load(block).first_offset
 
     def _give_up(self, reason: str) -> None:
         self._offset.usable = False

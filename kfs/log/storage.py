@@ -12,11 +12,12 @@ from kfs.format.batch_header import BatchHeader
 from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.decoders import default_decoder
+from kfs.format.layout import MAX_INT32
 from kfs.log.block import Block
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
 from kfs.log.open_files import FilePool
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, faulty_records
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 48 * 1024 * 1024
@@ -72,7 +73,7 @@ class Storage:
         self.files = FilePool()
         self.indexes = IndexPool(self.files)
         self.decoder: BlockDecoder = decoder or default_decoder()
-        self.max_batch_bytes = max_batch_bytes
+        self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
         self._slots = itertools.count(1)
 
@@ -96,8 +97,7 @@ class Storage:
             error.reported = True
             raise
         if columns.faults:
-            reasons = [f"offset {columns.offsets[index]}: {fault.reason}" for index, fault in columns.faults.items()]
-            report(Problem(block.file, block.position, block.header.size, "; ".join(reasons)))
+            report(faulty_records(columns, block.file, block.position, block.header.size))
             for fault in columns.faults.values():
                 fault.reported = True
         return LoadedBlock(block.header, columns, block.file)

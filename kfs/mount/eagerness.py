@@ -56,7 +56,8 @@ class Eagerness:
 
     def looked_up_in(self, directory: Place) -> None:
         """Take note that the kernel asked for a name in a directory."""
-        self._spent.pop(directory, None)
+        if self._spent:
+            self._spent.pop(directory, None)
 
     def renew(self) -> None:
         """Take note that somebody reads what was listed, whatever directory it is in."""

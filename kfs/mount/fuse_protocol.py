@@ -18,6 +18,8 @@ FUSE_KERNEL_VERSION: Final = 7
 #: The protocol that we speak: Linux 5.4 and later. Newer kernels are told so, and speak it too.
 FUSE_KERNEL_MINOR_VERSION: Final = 31
 FUSE_ROOT_ID: Final = 1
+#: The protocol from which on a kernel knows the notification ``INC_EPOCH``: Linux 6.16.
+INC_EPOCH_MINOR_VERSION: Final = 44
 #: A read of the device must offer at least so much room, or fails; our requests are all smaller.
 FUSE_MIN_READ_BUFFER: Final = 8192
 
@@ -69,9 +71,9 @@ class Opcode(IntEnum):
 class Notify(IntEnum):
     """``enum fuse_notify_code``."""
 
-    INVAL_INODE = 2
     INVAL_ENTRY = 3
     STORE = 4
+    INC_EPOCH = 8
 
 
 class InitFlag(IntFlag):
@@ -109,8 +111,6 @@ INTERRUPT_IN: Final = Struct("=Q")
 OPEN_OUT: Final = Struct("=QI4x")
 #: ``struct fuse_statfs_out``: blocks, bfree, bavail, files, ffree, bsize, namelen, frsize.
 STATFS_OUT: Final = Struct("=QQQQQIII28x")
-#: ``struct fuse_notify_inval_inode_out``: ino, off, len.
-NOTIFY_INVAL_INODE_OUT: Final = Struct("=Qqq")
 #: ``struct fuse_notify_inval_entry_out``: parent, namelen, flags.
 NOTIFY_INVAL_ENTRY_OUT: Final = Struct("=QII")
 #: ``struct fuse_out_header`` and ``struct fuse_notify_store_out``: nodeid, offset, size.
@@ -138,11 +138,18 @@ OUT_HEADER_SIZE: Final = OUT_HEADER.size
 
 
 def entry_reply(unique: int, attributes: Attributes) -> bytes:
-    """Return the reply to LOOKUP: header, ``struct fuse_entry_out``."""
-    own = attributes.node_id
-    seconds, nanoseconds = _validity(attributes.lifetime)
-    validity = (seconds, seconds, nanoseconds, nanoseconds)
-    return _ENTRY_REPLY.pack(_ENTRY_REPLY.size, 0, unique, own, 0, *validity, *_attr(attributes))
+    """Return the reply to LOOKUP: header, ``struct fuse_entry_out``. As often called as :func:`direntplus`."""
+    own, size, lifetime = attributes.node_id, attributes.size, attributes.lifetime
+    valid, valid_nanoseconds = (FOREVER_SECONDS, 0) if lifetime == FOREVER else _validity(lifetime)
+    seconds, nanoseconds = divmod(attributes.mtime_ns, 1_000_000_000)
+    # fmt: off
+    return _ENTRY_REPLY.pack(
+        _ENTRY_REPLY.size, 0, unique,
+        own, 0, valid, valid, valid_nanoseconds, valid_nanoseconds,
+        own, size, -(-size // SECTOR_SIZE), seconds, seconds, seconds, nanoseconds, nanoseconds, nanoseconds,
+        attributes.mode, attributes.nlink, attributes.uid, attributes.gid, 0, BLOCK_SIZE,
+    )
+    # fmt: on
 
 
 def attr_reply(unique: int, attributes: Attributes) -> bytes:

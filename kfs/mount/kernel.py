@@ -75,7 +75,7 @@ class KernelFront:
         """Mount, and answer the kernel until unmounted or told to stop by a signal."""
         device = kernel_mount.mount_device(mountpoint, options)
         kernel_mount.read_further_ahead(mountpoint)
-        session = _Session(tree, device)
+        session = Session(tree, device)
         try:
             with stopped_by_signals():
                 session.run()
@@ -85,7 +85,7 @@ class KernelFront:
             session.end()
 
 
-class _Session:
+class Session:
     """One mount, from INIT to the end."""
 
     def __init__(self, tree: Tree, device: int) -> None:
@@ -97,7 +97,8 @@ class _Session:
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget_below)
-        self._serving = Serving(device, self._serve)
+        self._serving = Serving(device, self.answer)
+        self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,
             Opcode.LOOKUP: self._lookup,
@@ -132,7 +133,7 @@ class _Session:
 
     # -- answering
 
-    def _serve(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
+    def answer(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
         answer = self._answers.get(opcode)  # type: ignore[call-overload]  # an int finds its IntEnum
         if answer is None:
             # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: having heard this once, the kernel never asks again.
@@ -145,9 +146,9 @@ class _Session:
         if reply is not None:
             self._send(reply)
 
-    def _send(self, reply: bytes) -> None:
+    def _send(self, *parts: bytes) -> None:
         try:
-            os.write(self._device, reply)
+            os.writev(self._device, parts)
         except OSError as error:
             # ENOENT: it was answered for us, when its caller was interrupted. ENODEV: there is nobody left.
             if error.errno not in (errno.ENOENT, errno.ENODEV):
@@ -165,6 +166,7 @@ class _Session:
         major, minor, _, offered = fuse.INIT_IN.unpack_from(request, IN_HEADER_SIZE)
         if (major, minor) < (fuse.FUSE_KERNEL_VERSION, fuse.FUSE_KERNEL_MINOR_VERSION):
             return _error(unique, errno.EPROTO)
+        self._knows_epochs = (major, minor) >= (fuse.FUSE_KERNEL_VERSION, fuse.INC_EPOCH_MINOR_VERSION)
         return _reply(
             unique,
             fuse.INIT_OUT,
@@ -198,7 +200,7 @@ class _Session:
 
     def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
         self._eagerness.looked_up_in(node_id)
-        name = request[IN_HEADER_SIZE : request.index(b"\0", IN_HEADER_SIZE)].decode("utf-8", "surrogateescape")
+        name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
         node, attributes = self._nodes.directory(node_id).find(name)
         self._nodes.remember(attributes.node_id, node)
         return fuse.entry_reply(unique, attributes)
@@ -220,8 +222,7 @@ class _Session:
         if length < _GATHERED_BYTES:
             reply = header + data
             return None if not offset and self._ahead.takes(node_id, reply) else reply
-        with contextlib.suppress(FileNotFoundError):  # as in _send
-            os.writev(self._device, (header, data))
+        self._send(header, data)
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:
@@ -292,7 +293,9 @@ class _Session:
         """Have the kernel drop a directory's name and all that it keeps below it.
 
         It drops what nobody uses at the moment. Who has the directory open, or sits in it, stays in it: at the next
-        look at its path the name leads to the same inode again, and the kernel puts the two together.
+        look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
+        of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
+        used; what they lead to is kept if it's still the same.
         """
         above, _, name = path.rpartition("/")
         with contextlib.suppress(NotFound):
@@ -301,6 +304,8 @@ class _Session:
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent, len(data), 0) + data + b"\0"
             # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
+        if self._knows_epochs:
+            self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
 
 
 def _with_header(unique: int, payload: bytes) -> bytes:

@@ -10,13 +10,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kfs.errors import KfsError, MountFailed
 from kfs.mount import daemon, fronts
+from kfs.mount.companion import accompanied
 from kfs.mount.front import MountOptions
 from kfs.mount.mounts import canonical, mount_at
 from kfs.mount.readiness import Probe
@@ -44,6 +45,7 @@ class _Plan:
     mountpoint: str
     front: str
     options: MountOptions
+    companion: Sequence[str] | None
 
 
 def mount(
@@ -55,6 +57,7 @@ def mount(
     foreground: bool = False,
     allow_other: bool = False,
     log_file: str | os.PathLike[str] | None = None,
+    companion: Sequence[str] | None = None,
     timeout: float = READY_TIMEOUT,
 ) -> None:
     """Mount the tree that ``tree_factory`` opens at the empty directory ``mountpoint``.
@@ -67,6 +70,8 @@ def mount(
     ``source`` is the name that the mount table shows behind ``kfs:``. What goes wrong later is logged to
     ``log_file``; without one, to standard error in the foreground, and nowhere in a daemon.
 
+    ``companion`` is a command that runs beside the serving process from a moment later on until the mount is gone.
+
     The daemon is forked: call this before starting threads.
 
     Raises :class:`~kfs.errors.MountFailed`, and what ``tree_factory`` raises: in a daemon as
@@ -77,7 +82,7 @@ def mount(
     if allow_other:
         _check_allow_other()
     log = os.path.abspath(log_file) if log_file is not None else None
-    plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other))
+    plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), companion)
     if foreground:
         _log_to(log)
         _serve(plan, mounting=lambda: None, ready=lambda: _announce(point))
@@ -114,7 +119,8 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
                 mounting()
                 probe.when_ready(ready)
                 logger.info("%s: mounting with %s", plan.mountpoint, front.name)
-                front.serve(tree, plan.mountpoint, plan.options)
+                with accompanied(plan.companion):
+                    front.serve(tree, plan.mountpoint, plan.options)
                 logger.info("%s: unmounted", plan.mountpoint)
             finally:
                 tree.close()

@@ -13,8 +13,7 @@ from libc.string cimport memcpy, strlen
 from kfs.format.compiled_decode cimport byte, read_varint
 
 from kfs.format.columns import RecordColumns
-from kfs.render.quoting import quote
-from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.render.record_json import RecordJson, RenderedLines, line_start
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
 
 cdef extern from "json_text.h" nogil:
@@ -85,7 +84,7 @@ cdef class CompiledRecordJson:
     def __cinit__(self, topic, partition):
         self.spare.data = NULL
         self.spare.size = self.spare.room = 0
-        self.start = f'{{"topic":{quote(topic)},"partition":{partition},"offset":'.encode()
+        self.start = line_start(topic, partition).encode()
         self.plain = RecordJson(topic, partition)
 
     def __dealloc__(self):

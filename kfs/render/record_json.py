@@ -18,6 +18,13 @@ from kfs.render.timestamps import iso_time
 _TYPE_BY_LABEL = {kind.label: kind for kind in TimestampType}
 
 
+def line_start(topic: str, partition: int) -> str:
+    """Return what every line of a partition begins with, up to the offset."""
+    # A directory may have any bytes for a name; JSON has characters.
+    name = topic.encode(errors="surrogateescape").decode(errors="replace")
+    return f'{{"topic":{quote(name)},"partition":{partition},"offset":'
+
+
 class RenderedLines:
     """The lines of one block, one a record, in offset order.
 
@@ -56,9 +63,7 @@ class RecordJson:
     """Renders the records of one partition."""
 
     def __init__(self, topic: str, partition: int) -> None:
-        # A directory may have any bytes for a name; JSON has characters.
-        name = topic.encode(errors="surrogateescape").decode(errors="replace")
-        self._start = f'{{"topic":{quote(name)},"partition":{partition},"offset":'
+        self._start = line_start(topic, partition)
 
     def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
         """Render a block; ``covers`` are the first and last offset that it answers for."""

@@ -126,4 +126,7 @@ def clock_ns(timestamp: int, otherwise: int) -> int:
     """Return milliseconds as nanoseconds within what a clock can show; ``otherwise`` where there is no timestamp."""
     if timestamp == -1:
         return otherwise
-    return min(max(timestamp * 1_000_000, _FIRST_NS), _LAST_NS)
+    time_ns = timestamp * 1_000_000
+    if _FIRST_NS <= time_ns <= _LAST_NS:
+        return time_ns
+    return _FIRST_NS if time_ns < 0 else _LAST_NS

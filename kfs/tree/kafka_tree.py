@@ -35,6 +35,11 @@ class KafkaTree(Tree):
         self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
+    def data_dir(self) -> DataDir:
+        """What the tree shows."""
+        return self.context.data_dir
+
+    @property
     def root(self) -> Directory:
         """See :class:`~kfs.tree.node.Tree`."""
         return self._root
@@ -57,9 +62,9 @@ class KafkaTree(Tree):
             return self.resolve(path)
         view, partition, segment, offset = self.context.ids.record_of(node_id)
         if view is View.RECORD:
-            return RecordFile(partition, offset)
+            return RecordFile(partition, offset, segment)
         if view in (View.VALUE, View.KEY):
-            return FieldFile(partition, offset, view)
+            return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
             return SegmentFile.of(partition, segment)
         _, loaded, index = partition.loaded(offset)

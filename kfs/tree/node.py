@@ -19,14 +19,15 @@ FOREVER: Final = math.inf
 LIVE: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attributes:
     """What ``stat`` shows of a node.
 
     ``node_id`` is opaque, positive, below 2**63 and stable: it is also ``st_ino``. ``size`` is in
     bytes, exact always. ``mtime_ns`` is nanoseconds since 1970 and may be negative. ``lifetime``
     is for how many seconds the attributes, the name that led here and the contents may be kept
-    (:data:`FOREVER` where nothing can change).
+    (:data:`FOREVER` where nothing can change). Nobody changes one: it isn't frozen only because
+    one is made for every name in a listing, and that would take twice as long.
     """
 
     node_id: int

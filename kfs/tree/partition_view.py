@@ -24,6 +24,8 @@ from kfs.tree.watch import state_of
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
+    from kfs.tree.node_ids import View
+    from kfs.tree.record_files import Stamp
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -51,6 +53,8 @@ class PartitionView:
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
         self._owners: dict[int, tuple[Owner, int]] = {}
+        #: What the attributes of the records of closed segments have in common, by slot and view.
+        self.stamps: dict[tuple[int, View], Stamp] = {}
 
     @property
     def offsets(self) -> OffsetRange:
@@ -98,8 +102,7 @@ class PartitionView:
         if offset >= offsets.end and not self.log.until_high_watermark:
             self.log.find(offset)  # raises if damage at the log's end claims to hold it
         if offset in offsets:
-            loaded = self.log.find(offset)
-            segment = self.log.segment_for(offset)
+            segment, loaded = self._found(offset)
             if loaded is not None and segment is not None and not loaded.header.is_control:
                 index = _index_of(loaded.columns, offset)
                 if index is not None:
@@ -107,6 +110,14 @@ class PartitionView:
                         raise loaded.columns.faults[index].located(loaded.file, loaded.header.position)
                     return segment, loaded, index
         raise NotFound(f"{self.path}: no record at offset {offset}")
+
+    def _found(self, offset: int) -> tuple[Segment | None, LoadedBlock | None]:
+        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
+        while True:
+            segment = self.log.segment_for(offset)
+            loaded = self.log.find(offset)
+            if self.log.segment_for(offset) is segment:
+                return segment, loaded
 
     def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:
         """Like :meth:`loaded`, with the block's lines instead of its columns."""

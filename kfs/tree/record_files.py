@@ -7,35 +7,52 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
+from kfs.render.record_json import RenderedLines
 from kfs.tree.context import clock_ns, status_of
 from kfs.tree.node import Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 
+#: The lines of larger records aren't kept with what was found, but rendered again.
+_AT_HAND_BYTES: Final = 4096
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class RecordFile(File):
-    """One record as a line of JSON."""
+    """One record as a line of JSON: that of this incarnation of its segment, and of no other that takes its place.
+
+    ``content`` is the line where it is at hand: who looks a record up mostly reads it next.
+    """
 
     partition: PartitionView
     offset: int
+    segment: Segment
+    content: bytes | None = None
 
     def attributes(self) -> Attributes:
-        segment, lines, index = self.partition.rendered(self.offset)
-        return _Stamp(self.partition, segment, View.RECORD).attributes(
+        lines, index = self._line()
+        return _stamp_of(self.partition, self.segment, View.RECORD).attributes(
             self.offset, lines.size(index), lines.timestamps[index]
         )
 
     def read(self, offset: int, size: int) -> bytes:
-        _, lines, index = self.partition.rendered(self.offset)
+        if self.content is not None:
+            return self.content[offset : offset + size]
+        lines, index = self._line()
         start = lines.starts[index]
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
+
+    def _line(self) -> tuple[RenderedLines, int]:
+        segment, lines, index = self.partition.rendered(self.offset)
+        _check_same(segment, self.segment)
+        return lines, index
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +61,37 @@ class FieldFile(File):
 
     partition: PartitionView
     offset: int
+    segment: Segment
     view: View
 
-    def _field(self) -> tuple[Segment, bytes, int]:
+    def _field(self) -> tuple[bytes, int]:
         segment, loaded, index = self.partition.loaded(self.offset)
+        _check_same(segment, self.segment)
         columns = loaded.columns
         data = columns.value(index) if self.view is View.VALUE else columns.key(index)
         if data is None:
             raise NotFound(f"the {self.view.name.lower()} of offset {self.offset} is null")
-        return segment, data, columns.timestamps[index]
+        return data, columns.timestamps[index]
 
     def attributes(self) -> Attributes:
-        segment, data, timestamp = self._field()
-        return _Stamp(self.partition, segment, self.view).attributes(self.offset, len(data), timestamp)
+        data, timestamp = self._field()
+        return _stamp_of(self.partition, self.segment, self.view).attributes(self.offset, len(data), timestamp)
 
     def read(self, offset: int, size: int) -> bytes:
-        _, data, _ = self._field()
+        data, _ = self._field()
         return data[offset : offset + size]
 
 
-class _Stamp:
+def _check_same(found: Segment, wanted: Segment) -> None:
+    """Raise NotFound where a record was found in another incarnation of the segment than its id is of.
+
+    Its attributes may be kept somewhere for ever, and another record's bytes don't belong to them.
+    """
+    if found is not wanted:
+        raise NotFound(f"{wanted.files.log.path}: became another file")
+
+
+class Stamp:
     """What the attributes of all records of one segment have in common."""
 
     __slots__ = ("base", "first_id", "gid", "lifetime", "mode", "mtime_ns", "uid")
@@ -89,6 +117,16 @@ class _Stamp:
         )
 
 
+def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
+    """Return the stamp of a segment's records: for a closed one, which keeps it, the same each time."""
+    if segment.is_last:
+        return Stamp(partition, segment, view)
+    stamp = partition.stamps.get((segment.slot, view))
+    if stamp is None:
+        stamp = partition.stamps[segment.slot, view] = Stamp(partition, segment, view)
+    return stamp
+
+
 class OffsetDirectory(Directory):
     """A directory with a name for each offset that has a record."""
 
@@ -110,11 +148,10 @@ class OffsetDirectory(Directory):
         offset = parse_offset(name, self.suffix)
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
-        node = self._file(offset)
-        return node, node.attributes()  # a name is there only if the record is
+        return self._find(offset)  # a name is there only if the record is
 
     @abstractmethod
-    def _file(self, offset: int) -> File: ...
+    def _find(self, offset: int) -> tuple[Node, Attributes]: ...
 
     @abstractmethod
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]: ...
@@ -137,11 +174,16 @@ class RecordDirectory(OffsetDirectory):
     __slots__ = ()
     suffix = ".json"
 
-    def _file(self, offset: int) -> RecordFile:
-        return RecordFile(self.partition, offset)
+    def _find(self, offset: int) -> tuple[Node, Attributes]:
+        segment, lines, index = self.partition.rendered(offset)
+        start, end = lines.starts[index], lines.starts[index + 1]
+        size = end - start
+        content = lines.buffer[start:end] if size <= _AT_HAND_BYTES else None
+        attributes = _stamp_of(self.partition, segment, View.RECORD).attributes(offset, size, lines.timestamps[index])
+        return RecordFile(self.partition, offset, segment, content), attributes
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
-        stamp = _Stamp(self.partition, segment, View.RECORD)
+        stamp = _stamp_of(self.partition, segment, View.RECORD)
         difference = stamp.first_id - stamp.base
         dense = block.dense_range
         if not full and dense is not None:
@@ -173,11 +215,13 @@ class FieldDirectory(OffsetDirectory):
         super().__init__(partition, path)
         self.view = view
 
-    def _file(self, offset: int) -> FieldFile:
-        return FieldFile(self.partition, offset, self.view)
+    def _find(self, offset: int) -> tuple[Node, Attributes]:
+        segment, _, _ = self.partition.loaded(offset)
+        file = FieldFile(self.partition, offset, segment, self.view)
+        return file, file.attributes()
 
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
-        stamp = _Stamp(self.partition, segment, self.view)
+        stamp = _stamp_of(self.partition, segment, self.view)
         columns = segment.load(block).columns
         lengths = columns.value_lengths if self.view is View.VALUE else columns.key_lengths
         for index, offset in enumerate(columns.offsets):
@@ -216,10 +260,13 @@ def _contents(
 def parse_offset(name: str, suffix: str) -> int | None:
     """Return the offset that a canonical name says (no sign, no leading zeros), None for any other name."""
     stem = name.removesuffix(suffix)
-    if len(stem) + len(suffix) != len(name) or not (stem.isascii() and stem.isdigit()) or len(stem) > 19:
+    if len(stem) + len(suffix) != len(name) or len(stem) > 19:
         return None
-    offset = int(stem)
-    return offset if str(offset) == stem and offset <= MAX_INT64 else None
+    try:
+        offset = int(stem)
+    except ValueError:
+        return None
+    return offset if 0 <= offset <= MAX_INT64 and str(offset) == stem else None
 
 
 def partition_directory_attributes(partition: PartitionView, node_id: int) -> Attributes:

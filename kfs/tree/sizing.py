@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from kfs.cores import cores
 from kfs.errors import KfsError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ class SizingAhead:
 
     def start(self) -> None:
         """From now on measure what is asked for; with a single core there is nobody to do it."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._most = cores if cores > 1 else 0
+        self._most = cores() if cores() > 1 else 0
 
     @property
     def reach(self) -> int:

@@ -39,6 +39,12 @@ class TableStore:
         self.capacity = capacity
         self._size: int | None = None
 
+    def check(self) -> None:
+        """Raise OSError if tables can't be kept."""
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.directory):
+            pass
+
     def load(self, key: str) -> TextTable | None:
         """Return the table kept under ``key``, None where there is none."""
         path = self._path(key)

@@ -158,6 +158,15 @@ class SegmentText:
         self._lasting_key = lasting_key
 
     @property
+    def is_known(self) -> bool:
+        """Whether the table is at hand, in memory or in the store, without a pass over the segment."""
+        return self._cache.table(self.key) is not None or self._stored() is not None
+
+    def is_lasting(self, log_size: int) -> bool:
+        """Whether the table of a ``.log`` of so many bytes is kept from one mount to the next."""
+        return self._cache.store is not None and not self.segment.is_last and log_size >= _WORTH_KEEPING
+
+    @property
     def size(self) -> int:
         """The exact length in bytes; the first time this is a pass over the segment."""
         return self.table().size
@@ -194,7 +203,7 @@ class SegmentText:
         return table
 
     def _store(self, table: TextTable) -> None:
-        if self._cache.store is None or self.segment.is_last or table.log_end < _WORTH_KEEPING:
+        if self._cache.store is None or not self.is_lasting(table.log_end):
             return
         path = self.segment.files.log.path
         table.problems = [problem for problem in self.segment.problems if problem.file == path]

@@ -14,6 +14,7 @@ import pytest
 
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
+from tests.cli.running import printed, refused
 from tests.mount.conftest import need
 from tests.system.kafka_mount import KFS, KafkaMount, kfs
 from tests.system.shop import BIG, Shop
@@ -50,20 +51,6 @@ def mounted(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
         mount.stop()
     finally:
         mount.discard()
-
-
-def printed(*arguments: str | Path) -> bytes:
-    """Return what a command prints that must succeed in silence."""
-    done = kfs(*arguments)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout
-
-
-def refused(*arguments: str | Path) -> str:
-    """Return the reason with which a command fails that must print nothing."""
-    done = kfs(*arguments)
-    assert (done.returncode, done.stdout) == (1, b"")
-    return done.stderr.decode()
 
 
 @pytest.mark.fuse
@@ -145,7 +132,8 @@ def test_cat_follows_links_and_prints_several_files_in_order(shop: Shop) -> None
     ("path", "reason"),
     [
         ("nowhere", "no topic 'nowhere'"),
-        ("orders/7", "no '7' here"),
+        ("orders/7", "no partition 7 of 'orders'"),
+        ("orders/x", "no 'x' here"),
         ("orders/0/offset/40.json", "orders/0: no record at offset 40"),
         ("orders/0/offset/007.json", "'007.json' is not the name of an offset"),
         ("orders/0/value/5", "the value of offset 5 is null"),
@@ -163,7 +151,8 @@ def test_every_command_refuses_what_is_not_there(shop: Shop, command: str) -> No
 
 
 def test_a_directory_cannot_be_printed(shop: Shop) -> None:
-    assert refused("cat", shop.root, "orders/0") == "kfs: orders/0 is a directory\n"
+    for path in ("orders/0/offset", "orders/0/offset/", "/orders/0/segment", ".kfs", "/"):
+        assert refused("cat", shop.root, path) == f"kfs: {path} is a directory\n"
 
 
 def test_what_comes_before_a_missing_file_is_printed(shop: Shop) -> None:

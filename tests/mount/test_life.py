@@ -17,7 +17,7 @@ import pytest
 
 from kfs.errors import MountFailed
 from kfs.mount import is_mounted, mount, unmount
-from tests.mount.conftest import need
+from tests.mount.conftest import EACH_FRONT, need
 from tests.mount.toy_mount import ToyMount, environment, eventually, is_running, output
 from tests.mount.toy_tree import Control, Slot, ToyTree
 
@@ -75,7 +75,7 @@ def descriptors(pid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
+@pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: str, number: signal.Signals) -> None:
     need(front)
     toy = make_mount(front=front)
@@ -90,7 +90,7 @@ def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("times", [30, pytest.param(500, marks=pytest.mark.long)])
-@pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy"])
+@pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_mount_comes_and_goes_many_times(make_mount: MakeMount, front: str, times: int) -> None:
     need(front)
     toy = make_mount(front=front)

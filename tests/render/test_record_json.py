@@ -20,8 +20,10 @@ from kfs.format.decode import PlainDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
 from kfs.render.record_json import RecordJson, RenderedLines, parse_line
+from kfs.render.renderers import LineRenderer
 from tests.format.integers import int64s
 from tests.logs import batch, record
+from tests.twins import EVERY_RENDERER
 
 #: What must never reach a terminal raw: C0, DEL, C1, line and paragraph separator, bidirectional controls.
 FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -61,12 +63,14 @@ def columns_of(content: Sequence[Record]) -> RecordColumns:
     return PlainDecoder().decode(read_header(data, 0, 0), data, 1 << 24)
 
 
-def rendered(content: Sequence[Record], topic: str = "t", partition: int = 0) -> RenderedLines:
-    return RecordJson(topic, partition).lines(columns_of(content), (content[0].offset, content[-1].offset))
+def rendered(
+    renderer: type[LineRenderer], content: Sequence[Record], topic: str = "t", partition: int = 0
+) -> RenderedLines:
+    return renderer(topic, partition).lines(columns_of(content), (content[0].offset, content[-1].offset))
 
 
-def line_of(one: Record, topic: str = "t", partition: int = 0) -> bytes:
-    return rendered([one], topic, partition).line(0)
+def line_of(renderer: type[LineRenderer], one: Record, topic: str = "t", partition: int = 0) -> bytes:
+    return rendered(renderer, [one], topic, partition).line(0)
 
 
 def fields_of(line: bytes) -> dict[str, Any]:
@@ -83,17 +87,19 @@ def fields_of(line: bytes) -> dict[str, Any]:
 # --- the line -------------------------------------------------------------------------------------------------------
 
 
-def test_the_line_of_the_design_byte_for_byte() -> None:
+@EVERY_RENDERER
+def test_the_line_of_the_design_byte_for_byte(renderer: type[LineRenderer]) -> None:
     one = Record(368776, 1606446771205, None, b"4567890", ((b"trace", b"a1"),))
-    assert line_of(one, "launch_info") == (
+    assert line_of(renderer, one, "launch_info") == (
         b'{"topic":"launch_info","partition":0,"offset":368776,"timestamp":1606446771205,"timestampType":"CreateTime",'
         b'"time":"2020-11-27T03:12:51.205Z","key":null,"value":"4567890","headers":[{"key":"trace","value":"a1"}]}\n'
     )
 
 
-def test_everything_that_is_not_utf_8_says_so() -> None:
+@EVERY_RENDERER
+def test_everything_that_is_not_utf_8_says_so(renderer: type[LineRenderer]) -> None:
     one = Record(7, 0, b"\xff\xfe", b"\x80", ((b"\xf0", b"\xf1"), (b"\xf2", None), (b"a", b"\xf3"), (b"b", b"")))
-    assert line_of(one) == (
+    assert line_of(renderer, one) == (
         b'{"topic":"t","partition":0,"offset":7,"timestamp":0,"timestampType":"CreateTime",'
         b'"time":"1970-01-01T00:00:00.000Z","key":"//4=","keyEncoding":"base64","value":"gA==","valueEncoding":"base64",'
         b'"headers":[{"key":"8A==","keyEncoding":"base64","value":"8Q==","encoding":"base64"},'
@@ -102,13 +108,15 @@ def test_everything_that_is_not_utf_8_says_so() -> None:
     )
 
 
-def test_null_and_empty_are_told_apart() -> None:
-    assert b'"key":null,"value":"","headers":[]' in line_of(Record(0, 0, None, b""))
-    assert b'"key":"","value":null,"headers":[]' in line_of(Record(0, 0, b"", None))
+@EVERY_RENDERER
+def test_null_and_empty_are_told_apart(renderer: type[LineRenderer]) -> None:
+    assert b'"key":null,"value":"","headers":[]' in line_of(renderer, Record(0, 0, None, b""))
+    assert b'"key":"","value":null,"headers":[]' in line_of(renderer, Record(0, 0, b"", None))
 
 
-def test_without_timestamps_there_is_no_time() -> None:
-    lines = RecordJson("t", 3).lines(
+@EVERY_RENDERER
+def test_without_timestamps_there_is_no_time(renderer: type[LineRenderer]) -> None:
+    lines = renderer("t", 3).lines(
         RecordColumns(
             b"v",
             array("q", [5]),
@@ -128,15 +136,17 @@ def test_without_timestamps_there_is_no_time() -> None:
     )
 
 
+@EVERY_RENDERER
 @given(one=records)
-def test_a_record_is_restored_exactly(one: Record) -> None:
-    assert parse_line(line_of(one, "a.b-c_D", 17)) == ("a.b-c_D", 17, one)
-    assert parse_line(line_of(one).decode()) == ("t", 0, one)
+def test_a_record_is_restored_exactly(renderer: type[LineRenderer], one: Record) -> None:
+    assert parse_line(line_of(renderer, one, "a.b-c_D", 17)) == ("a.b-c_D", 17, one)
+    assert parse_line(line_of(renderer, one).decode()) == ("t", 0, one)
 
 
+@EVERY_RENDERER
 @given(one=records)
-def test_a_line_is_json_on_one_line_that_drives_no_terminal(one: Record) -> None:
-    line = line_of(one)
+def test_a_line_is_json_on_one_line_that_drives_no_terminal(renderer: type[LineRenderer], one: Record) -> None:
+    line = line_of(renderer, one)
     text = line.decode("utf-8")
     assert text.endswith("}\n")
     assert text.count("\n") == 1
@@ -155,9 +165,10 @@ def is_utf_8(data: bytes) -> bool:
     return True
 
 
+@EVERY_RENDERER
 @given(one=records)
-def test_base64_stands_where_bytes_are_not_utf_8_and_only_there(one: Record) -> None:
-    fields = fields_of(line_of(one))
+def test_base64_stands_where_bytes_are_not_utf_8_and_only_there(renderer: type[LineRenderer], one: Record) -> None:
+    fields = fields_of(line_of(renderer, one))
     for name, data in (("key", one.key), ("value", one.value)):
         if data is None:
             assert fields[name] is None
@@ -176,15 +187,17 @@ def test_base64_stands_where_bytes_are_not_utf_8_and_only_there(one: Record) -> 
 BIDIRECTIONAL = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 
 
+@EVERY_RENDERER
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *BIDIRECTIONAL])
-def test_a_control_is_written_as_its_number(code: int) -> None:
+def test_a_control_is_written_as_its_number(renderer: type[LineRenderer], code: int) -> None:
     one = Record(0, 0, f"a{chr(code)}b".encode(), None, ((chr(code).encode(), b""),))
-    line = line_of(one)
+    line = line_of(renderer, one)
     assert f'"key":"a\\u{code:04x}b"'.encode() in line
     assert chr(code).encode() not in line.removesuffix(b"\n")
     assert parse_line(line)[2] == one
 
 
+@EVERY_RENDERER
 @pytest.mark.parametrize(
     "text",
     [
@@ -204,57 +217,62 @@ def test_a_control_is_written_as_its_number(code: int) -> None:
         "\u00ad",
     ],
 )
-def test_other_characters_stand_for_themselves(text: str) -> None:
+def test_other_characters_stand_for_themselves(renderer: type[LineRenderer], text: str) -> None:
     one = Record(0, 0, text.encode(), None)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    assert f'"key":"{escaped}"'.encode() in line_of(one)
-    assert parse_line(line_of(one))[2] == one
+    assert f'"key":"{escaped}"'.encode() in line_of(renderer, one)
+    assert parse_line(line_of(renderer, one))[2] == one
 
 
+@EVERY_RENDERER
 @pytest.mark.parametrize("offset", [0, 2**53 - 1, 2**53 + 1, 2**63 - 2])
-def test_integers_keep_every_digit(offset: int) -> None:
-    line = line_of(Record(offset, 2**62 + 1, None, None))
+def test_integers_keep_every_digit(renderer: type[LineRenderer], offset: int) -> None:
+    line = line_of(renderer, Record(offset, 2**62 + 1, None, None))
     assert f'"offset":{offset},"timestamp":4611686018427387905,'.encode() in line
 
 
+@EVERY_RENDERER
 @pytest.mark.parametrize(
     "topic", [".kfs", "a b", 'quote"', "back\\slash", "line\nbreak", "\u202eevil", "tópico", "%41"]
 )
-def test_odd_topic_names_are_quoted(topic: str) -> None:
-    line = line_of(record(1), topic, 2**31 - 1)
+def test_odd_topic_names_are_quoted(renderer: type[LineRenderer], topic: str) -> None:
+    line = line_of(renderer, record(1), topic, 2**31 - 1)
     assert FORBIDDEN.search(line.decode()) is None
     assert fields_of(line)["topic"] == topic
     assert fields_of(line)["partition"] == 2**31 - 1
 
 
-def test_a_topic_name_that_is_not_utf_8_is_still_a_line() -> None:
+@EVERY_RENDERER
+def test_a_topic_name_that_is_not_utf_8_is_still_a_line(renderer: type[LineRenderer]) -> None:
     topic = b"caf\xe9".decode("utf-8", "surrogateescape")
-    line = line_of(record(1), topic)
+    line = line_of(renderer, record(1), topic)
     assert fields_of(line)["topic"] == "caf\N{REPLACEMENT CHARACTER}"
 
 
 # --- blocks of lines ------------------------------------------------------------------------------------------------
 
 
+@EVERY_RENDERER
 @given(content=st.lists(records, min_size=1, max_size=8))
-def test_the_lines_of_a_block_are_those_of_its_records(content: list[Record]) -> None:
+def test_the_lines_of_a_block_are_those_of_its_records(renderer: type[LineRenderer], content: list[Record]) -> None:
     kind = content[0].timestamp_type
     same = kind is TimestampType.LOG_APPEND_TIME
     content = [
         Record(at, content[0].timestamp if same else one.timestamp // 2, one.key, one.value, one.headers, kind)
         for at, one in enumerate(content)
     ]
-    lines = rendered(content)
+    lines = rendered(renderer, content)
     assert len(lines) == len(content)
-    assert [lines.line(index) for index in range(len(lines))] == [line_of(one) for one in content]
+    assert [lines.line(index) for index in range(len(lines))] == [line_of(renderer, one) for one in content]
     assert b"".join(lines.line(index) for index in range(len(lines))) == lines.buffer
-    assert [lines.size(index) for index in range(len(lines))] == [len(line_of(one)) for one in content]
+    assert [lines.size(index) for index in range(len(lines))] == [len(line_of(renderer, one)) for one in content]
     assert list(lines.offsets) == [one.offset for one in content]
     assert lines.nbytes >= len(lines.buffer)
     assert (lines.first_offset, lines.last_offset) == (0, len(content) - 1)
 
 
-def test_a_broken_record_in_an_intact_batch_is_an_empty_line() -> None:
+@EVERY_RENDERER
+def test_a_broken_record_in_an_intact_batch_is_an_empty_line(renderer: type[LineRenderer]) -> None:
     columns = columns_of(batch([record(at) for at in range(3)]).records)
     fault = CorruptData("broken")
     broken = RecordColumns(
@@ -269,14 +287,18 @@ def test_a_broken_record_in_an_intact_batch_is_an_empty_line() -> None:
         columns.header_starts,
         {1: fault},
     )
-    lines = RecordJson("t", 0).lines(broken, (0, 2))
-    assert [lines.line(index) for index in range(3)] == [line_of(record(0)), b"\n", line_of(record(2))]
+    lines = renderer("t", 0).lines(broken, (0, 2))
+    assert [lines.line(index) for index in range(3)] == [
+        line_of(renderer, record(0)),
+        b"\n",
+        line_of(renderer, record(2)),
+    ]
     assert lines.faults == {1: fault}
 
 
 # --- what is no such line -------------------------------------------------------------------------------------------
 
-GOOD = fields_of(line_of(Record(7, 5, b"k", b"v", ((b"h", b"x"),))))
+GOOD = fields_of(line_of(RecordJson, Record(7, 5, b"k", b"v", ((b"h", b"x"),))))
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))

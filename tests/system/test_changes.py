@@ -6,6 +6,7 @@ change, and what it asks afterwards goes through the same paths.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -18,8 +19,8 @@ import pytest
 
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
-from kfs.mount import FRONTS
 from tests.corpus import compare, take_manifest
+from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.expectation import line_of
@@ -110,7 +111,7 @@ def changing(request: pytest.FixtureRequest, tmp_path: Path, mount_kafka: MountK
     return Changing(tmp_path / "log-root", mount_kafka, getattr(request, "param", "auto"))
 
 
-through_every_front: Final = pytest.mark.parametrize("changing", FRONTS[1:], indirect=True)
+through_every_front: Final = pytest.mark.parametrize("changing", EACH_FRONT, indirect=True)
 
 
 @through_every_front
@@ -267,6 +268,22 @@ def test_a_partition_that_is_removed_disappears(changing: Changing) -> None:
         assert answers(path, errno.ENOENT)
     assert soon(lambda: not changing.mounted.path("changing").exists())
     changing.assert_others_unaffected()
+
+
+@pytest.mark.skipif(
+    tuple(map(int, os.uname().release.split(".")[:2])) < (6, 16), reason="this kernel keeps the names of what is open"
+)
+def test_a_record_that_is_open_does_not_stand_for_the_one_that_replaced_it(changing: Changing) -> None:
+    old = changing.log
+    with changing.record(3).open("rb") as file, changing.record(5).open("rb"):
+        shutil.rmtree(old.directory)
+        new = ToyPartition(changing.root, "changing")
+        new.append([altered(offset) for offset in range(5)])
+        new.roll()
+        assert soon(lambda: content(changing.record(3)) == new.line(3))
+        assert answers(changing.record(5), errno.ENOENT)
+        with contextlib.suppress(OSError):  # the file is gone
+            assert file.read() == old.line(3)
 
 
 @through_every_front

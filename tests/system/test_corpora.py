@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from kfs.mount import FRONTS
 from tests.corpus import corpus_names
+from tests.mount.conftest import EACH_FRONT
 from tests.system.expectation import Expectation, assert_is_line_of
 from tests.system.kafka_mount import KafkaMount, content
 
@@ -26,7 +26,7 @@ Expect = Callable[[str], Expectation]
 by_corpus: Final = pytest.mark.parametrize(
     ("name", "front"),
     [(name, "auto") for name in corpus_names()]
-    + [(name, front) for front in FRONTS[2:] for name in ("c_clean", "f_mixed", "g_damage")],
+    + [(name, front) for front in EACH_FRONT[1:] for name in ("c_clean", "f_mixed", "g_damage")],
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from kfs.mount import FRONTS
+from tests.mount.conftest import EACH_FRONT
 from tests.system.conftest import MountKafka
 from tests.system.expectation import Expectation, LostBatch
 from tests.system.kafka_mount import KafkaMount, content
@@ -59,7 +59,7 @@ def problems(mounted: KafkaMount, partition: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("front", FRONTS[1:])
+@pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_lost_record_is_an_error_or_lies_behind_the_end(
     front: str, mounted_corpus: MountedCorpus, expected: Expectation
 ) -> None:
@@ -181,7 +181,7 @@ def read_pages(path: Path) -> dict[int, bytes | int]:
     return pages
 
 
-@pytest.mark.parametrize("torn", FRONTS[1:], indirect=True)
+@pytest.mark.parametrize("torn", EACH_FRONT, indirect=True)
 def test_only_the_pages_that_stand_for_damage_cannot_be_read(torn: Path, damaged: DamagedPartition) -> None:
     text, lost = damaged.text(b"\n")
     assert torn.stat().st_size == len(text)

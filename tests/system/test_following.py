@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from kfs.format.codecs import Codec
-from kfs.mount import FRONTS
+from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount
@@ -42,7 +42,7 @@ def log(root: Path) -> ToyPartition:
     return partition
 
 
-through_every_front: Final = pytest.mark.parametrize("front", FRONTS[1:])
+through_every_front: Final = pytest.mark.parametrize("front", EACH_FRONT)
 
 
 def soon(condition: Callable[[], bool]) -> bool:

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from kfs.mount import FRONTS, is_mounted
-from tests.mount.conftest import need
+from kfs.mount import is_mounted
+from tests.mount.conftest import EACH_FRONT, need
 from tests.mount.toy_mount import eventually, is_running
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KFS, KafkaMount, kfs, processes_of
@@ -23,7 +23,7 @@ from tests.system.toy_broker import ToyPartition
 
 pytestmark = pytest.mark.fuse
 
-fronts: Final = pytest.mark.parametrize("front", FRONTS[1:])
+fronts: Final = pytest.mark.parametrize("front", EACH_FRONT)
 
 
 @pytest.fixture
@@ -53,6 +53,12 @@ def test_mounting_returns_when_the_mount_answers_and_unmounting_when_the_daemon_
     assert eventually(lambda: not is_running(pid), 1)
     assert not is_mounted(mounted.point)
     assert os.listdir(mounted.point) == []
+
+
+def test_libfuse_means_a_front_that_uses_it(shop: Shop, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(shop.root, front="libfuse")
+    assert "libfuse" in Path(f"/proc/{mounted.pid}/maps").read_text()
+    assert os.listdir(mounted.path("orders/0"))
 
 
 def test_mounting_again_at_the_same_place_works(shop: Shop, mount_kafka: MountKafka) -> None:

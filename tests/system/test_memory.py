@@ -122,3 +122,27 @@ def test_a_segment_of_half_a_million_lines_is_read_in_bounded_memory(tmp_path: P
         assert mounted.peak_memory() < MOST
         assert count % BATCH == 0
         mounted.stop()
+
+
+#: What is large, and what the default front on Linux has no need of.
+UNWANTED: Final = ("pyarrow", "pandas", "numpy", "pyspark", "fsspec", "mfusepy", "fuse")
+
+
+def test_the_daemon_loads_nothing_that_it_does_not_need(
+    tmp_path: Path, mount_kafka: MountKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traps = tmp_path / "traps"
+    traps.mkdir()
+    sprung = tmp_path / "sprung"
+    for name in UNWANTED:
+        traps.joinpath(f"{name}.py").write_text(f"open({str(sprung)!r}, 'a').write({name!r})\nraise SystemExit\n")
+    monkeypatch.setenv("PYTHONPATH", str(traps))
+    with big_log(tmp_path / "big", 8000) as root:
+        mounted = mount_kafka(root, front="kernel")
+        assert "libfuse" not in Path(f"/proc/{mounted.pid}/maps").read_text()
+        partition = mounted.path("sensors/0")
+        subprocess.run(["cp", "-rL", str(partition), str(tmp_path / "copy")], check=True)
+        for name in ("records.jsonl", "value/5", "time", "at/2020-11-27.json", "raw", "../../.kfs/README"):
+            assert os.path.lexists(partition / name)
+        mounted.stop()
+    assert not sprung.exists()

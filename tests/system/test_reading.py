@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.mount import FRONTS
+from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import output
 from tests.system.conftest import Mounts
 from tests.system.kafka_mount import KafkaMount
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.fuse
 HOUR = 3600
 
 
-@pytest.fixture(params=FRONTS[1:])
+@pytest.fixture(params=EACH_FRONT)
 def mounted(request: pytest.FixtureRequest, shop: Shop, shop_mounts: Mounts) -> KafkaMount:
     """The shop through each front."""
     return shop_mounts.get(shop.root, front=request.param)

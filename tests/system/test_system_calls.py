@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from kfs.mount import FRONTS
+from tests.mount.conftest import EACH_FRONT
 from tests.system.conftest import Mounts
 from tests.system.kafka_mount import KafkaMount
 from tests.system.shop import Shop
@@ -26,7 +26,7 @@ LARGE: Final = "photos/0/offset/1.json"
 READERS: Final = 200
 
 
-@pytest.fixture(params=FRONTS[1:])
+@pytest.fixture(params=EACH_FRONT)
 def mounted(request: pytest.FixtureRequest, shop: Shop, shop_mounts: Mounts) -> KafkaMount:
     """The shop through each front."""
     return shop_mounts.get(shop.root, front=request.param)

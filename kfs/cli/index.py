@@ -1,0 +1,148 @@
+"""``kfs index``."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from kfs.cli.messages import messages
+from kfs.cli.source import SourceOptions, source_options
+from kfs.cores import cores
+from kfs.errors import CorruptData, WorkerDied
+from kfs.kept_log import KeptLog, Logged, log_again
+from kfs.tree.closed_segments import ClosedSegment, closed_segments, size_segment
+from kfs.tree.kafka_tree import KafkaTree
+
+#: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
+_LOOK_AGAIN_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.5
+_NICEST: Final = 19
+
+#: Whether the table had to be made, what was logged, and why it can't be had.
+_Sized = tuple[bool, Logged, CorruptData | None]
+
+
+@click.command()
+@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@click.option("--companion", is_flag=True, hidden=True, help="Go on, out of the way, until the parent process is gone.")
+@source_options
+def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: SourceOptions) -> None:
+    """Read the closed segments of LOG_DIR... once, so that a mount knows the sizes of their lines.
+
+    A file in segment/ has a size, and to know it each record has to be looked at. That happens when
+    somebody first asks, or here, ahead of time and on all cores. What is found is kept in the user's
+    cache directory, not in LOG_DIR. Give the options that the mount is given.
+
+    \b
+      kfs index /var/lib/kafka/data && kfs mount /var/lib/kafka/data /mnt/k
+    """
+    with source.opened(*log_dirs) as tree:
+        if companion:
+            _accompany(tree)
+        else:
+            _index(tree, jobs or cores())
+
+
+def _index(tree: KafkaTree, jobs: int) -> None:
+    store = tree.context.options.table_store
+    assert store is not None
+    try:
+        store.check()
+    except OSError as error:
+        messages.say(f"{store.directory}: can't keep tables there: {error.strerror}")
+        raise click.exceptions.Exit(1) from None
+    wanted = list(closed_segments(tree.context))
+    made = failed = 0
+    with _progress(sum(closed.size for closed in wanted)) as advance:
+        for closed, (is_made, logged, failure) in _sized(tree, wanted, jobs):
+            log_again(logged)
+            advance(closed.size)
+            made += is_made
+            if failure is not None:
+                failed += 1
+                messages.say(str(failure))
+    total = decimal(sum(closed.size for closed in wanted))
+    click.echo(f"{len(wanted)} closed segments, {total}: {made} read, {len(wanted) - made - failed} known before")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+def _sized(tree: KafkaTree, wanted: Iterable[ClosedSegment], jobs: int) -> Iterator[tuple[ClosedSegment, _Sized]]:
+    """Size segments, the largest first, so that no process is left alone with one at the end."""
+    largest_first = sorted(wanted, key=lambda closed: -closed.size)
+    # Forked, so that what the parent knows of the directories is known.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(tree,)) as pool:
+        futures: dict[Future[_Sized], ClosedSegment] = {
+            pool.submit(_size_in_worker, closed): closed for closed in largest_first
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool:
+            raise WorkerDied("a worker process ended early: not all segments are known") from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class _Worker:
+    """What a worker process works with."""
+
+    tree: KafkaTree
+    kept: KeptLog
+
+
+def _begin(tree: KafkaTree) -> None:
+    _Worker.tree = tree
+    _Worker.kept = KeptLog.instead()
+
+
+def _size_in_worker(closed: ClosedSegment) -> _Sized:
+    try:
+        is_made = size_segment(_Worker.tree.context, closed)
+    except CorruptData as error:
+        return False, _Worker.kept.take(), error
+    return is_made, _Worker.kept.take(), None
+
+
+def _accompany(tree: KafkaTree) -> None:
+    """Size what is not sized yet, again and again, as long as the process that started this one lives."""
+    parent = os.getppid()
+    os.nice(_NICEST)  # the kernel takes a process's turn at the disk from this, too
+
+    def is_alone() -> bool:
+        return os.getppid() != parent
+
+    while not is_alone():
+        for closed in closed_segments(tree.context):
+            if is_alone():
+                return
+            try:
+                size_segment(tree.context, closed)
+            except CorruptData:
+                continue  # whoever reads it is told
+        until = time.monotonic() + _LOOK_AGAIN_SECONDS
+        while time.monotonic() < until and not is_alone():
+            time.sleep(_POLL_SECONDS)

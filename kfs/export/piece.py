@@ -1,0 +1,149 @@
+"""Doing one piece of work: from log bytes to output bytes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kfs.errors import CorruptData
+from kfs.export.output import OutputFormat, Writer
+from kfs.export.plan import Work
+from kfs.export.selection import Selection
+from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.columns import RecordColumns
+from kfs.log.block import Damage
+from kfs.log.bulk import Records, Undecodable
+from kfs.log.data_dir import DataDir
+from kfs.log.log import OffsetRange
+from kfs.log.problem import Problem, faulty_records
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Records of one block that are wanted, by index, and what of the block could not be read."""
+
+    columns: RecordColumns | None = None
+    indexes: Sequence[int] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Where work on a segment left off: the batch boundary, and the highest offset before it."""
+
+    work: Work
+    position: int
+    seen: int
+
+    def next(self, work: Work) -> Work:
+        """Return ``work``, which comes next, as it has to be done after this.
+
+        Where a segment can be cut was read off its index, which may lie: a boundary may turn out to lie inside of
+        what was read up to it, or offsets behind it to have occurred before it. Then the work begins where this
+        one really ended.
+        """
+        if not work.continues(self.work):
+            return work
+        if work.position == self.position and (work.seen is None or work.seen >= self.seen):
+            return work
+        return replace(work, position=self.position, seen=self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Output of some blocks: the bytes, and what could not be read."""
+
+    data: bytes = b""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(slots=True)
+class Worker:
+    """Does pieces of work on one data directory; ``left`` is where the last one ended, None if that was not reached."""
+
+    data_dir: DataDir
+    selection: Selection
+    output: OutputFormat
+    left: Left | None = None
+    _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
+
+    def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
+        """Yield the output of a piece, block by block; errors as :meth:`choose`."""
+        for chosen in self.choose(work, offsets):
+            yield self.render(work, chosen)
+
+    def render(self, work: Work, chosen: Chosen) -> Done:
+        """Return the output of records of a piece."""
+        if chosen.columns is None or not chosen.indexes:
+            return Done(problems=chosen.problems)
+        key = (work.topic, work.partition)
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = self.output.writer(*key)
+        return Done(writer(chosen.columns, chosen.indexes), chosen.problems)
+
+    def choose(self, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
+        """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
+
+        ``left`` tells afterwards where the piece ended.
+
+        Raises:
+            CorruptData: the segment is gone, or was cut under our hands.
+        """
+        self.left = None
+        log = self.data_dir.log(work.topic, work.partition)
+        segment = log.segment_for(work.base_offset) if log is not None else None
+        if segment is None or segment.base_offset != work.base_offset:
+            raise CorruptData(f"segment {work.base_offset} of {work.topic}-{work.partition} is gone", work.position)
+        position = work.position
+        seen = work.base_offset - 1 if work.seen is None else work.seen
+        for item in segment.bulk(position, work.seen, work.end):
+            position = item.end
+            if not isinstance(item, Damage):
+                first, last = _offsets_of(item)
+                seen = max(seen, last)
+                if first >= offsets.end:
+                    break
+            chosen = self._chosen_of(item, offsets)
+            if chosen is not None:
+                yield chosen
+        self.left = Left(work, position, seen)
+
+    def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
+        if isinstance(item, Damage):
+            reaches = max(item.claimed_last, item.after + 1) >= offsets.start
+            if item.loses_records and reaches and item.after < offsets.end:
+                return Chosen(problems=(item.problem,))
+            return None
+        if isinstance(item, Undecodable):
+            first, last = _offsets_of(item)
+            if last < offsets.start or first >= offsets.end:
+                return None
+            size = item.end - item.position
+            return Chosen(problems=(Problem(item.block.file, item.position, size, item.error.reason),))
+        return None if item.is_control else self._of_records(item, offsets)
+
+    def _of_records(self, item: Records, offsets: OffsetRange) -> Chosen | None:
+        columns = item.columns
+        first = bisect_left(columns.offsets, offsets.start)
+        stop = bisect_left(columns.offsets, offsets.end, first)
+        indexes: Sequence[int] = range(first, stop)
+        if self.selection.looks_inside:
+            indexes = self.selection.indexes(columns, first, stop)
+        problems: tuple[Problem, ...] = ()
+        if columns.faults:
+            indexes = [index for index in indexes if index not in columns.faults]
+            if any(first <= index < stop for index in columns.faults):
+                problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
+        return Chosen(columns, indexes, problems) if indexes or problems else None
+
+
+def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:
+    """Return the first offset that an item may answer for, and the last."""
+    if isinstance(item, Records):
+        offsets = item.columns.offsets
+        return (offsets[0], max(offsets[-1], item.last_offset)) if offsets else (item.base_offset, item.last_offset)
+    header = item.block.header
+    # Where a wrapper begins is known only inside.
+    return (0 if header.record_count == UNKNOWN_COUNT else header.base_offset), header.last_offset

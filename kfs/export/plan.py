@@ -1,0 +1,62 @@
+"""A partition cut into pieces of work that are about as large as each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData
+from kfs.log.log import Log, OffsetRange
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+
+#: Bytes of log in a piece.
+PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Batches of one segment from ``position`` to ``end`` (None: the log's end), both batch boundaries.
+
+    ``seen`` is the highest offset before them, where it is known.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    position: int
+    end: int | None
+    seen: int | None
+
+    def continues(self, other: Work) -> bool:
+        """Whether this is work on the same segment."""
+        return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
+
+
+def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:
+    """Yield the work that holds all of ``offsets``, in log order.
+
+    Segments are cut where their offset index says, at boundaries that were looked at; one whose index is
+    of no use is a single piece.
+    """
+    for segment in log.segments:
+        if segment.base_offset >= offsets.end:
+            return
+        if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
+            continue
+        yield from _pieces_of_segment(log, segment, offsets)
+
+
+def _pieces_of_segment(log: Log, segment: Segment, offsets: OffsetRange) -> Iterator[Work]:
+    position, seen = segment.position_before(max(offsets.start, segment.base_offset))
+    try:
+        for boundary, before in segment.boundaries(position + PIECE_BYTES, PIECE_BYTES):
+            yield Work(log.topic, log.partition, segment.base_offset, position, boundary, seen)
+            position, seen = boundary, before
+            if before + 1 >= offsets.end:
+                return
+    except CorruptData:  # the index vanished meanwhile: what is left is one piece
+        pass
+    yield Work(log.topic, log.partition, segment.base_offset, position, None, seen)

@@ -1,0 +1,64 @@
+"""A process that works beside the one that serves, for as long as it serves."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+_LOG: Final = logging.getLogger("kfs.mount")
+#: Mounts that are over sooner, in seconds, have none.
+_DELAY_SECONDS: Final = 3.0
+_STOP_SECONDS: Final = 2.0
+
+
+@contextmanager
+def accompanied(command: Sequence[str] | None) -> Iterator[None]:
+    """Run ``command``, if there is one, from a moment after this begins until it ends.
+
+    A process of its own and not a thread, so that it takes no turn from what is served. It has to see
+    for itself that its parent is gone: who is killed ends nobody.
+    """
+    if command is None:
+        yield
+        return
+    companion = _Companion(command)
+    timer = threading.Timer(_DELAY_SECONDS, companion.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        companion.stop()
+
+
+class _Companion:
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            nothing = subprocess.DEVNULL
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  our own command line
+                    self._command, stdin=nothing, stdout=nothing, stderr=nothing
+                )
+            except OSError as error:
+                _LOG.info("%s: %s", self._command[0], error.strerror)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._process is not None:
+                self._process.terminate()
+                with suppress(subprocess.TimeoutExpired):  # a disk that doesn't answer holds up no unmount
+                    self._process.wait(_STOP_SECONDS)

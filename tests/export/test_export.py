@@ -1,0 +1,305 @@
+"""Records of topics and partitions, put out: all of them, in order, whatever the log is cut into."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+from collections.abc import Callable, Iterable
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from kfs.errors import NotFound, WorkerDied
+from kfs.export import workers
+from kfs.export.output import Field, OutputFormat
+from kfs.export.piece import Chosen, Done, Worker
+from kfs.export.plan import Work
+from kfs.export.records import Export
+from kfs.export.selection import Selection
+from kfs.format.codecs import Codec
+from kfs.format.record import Record
+from kfs.log.data_dir import DataDir
+from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.log.storage import Storage
+from kfs.tree.context import OnDamage, TreeOptions
+from tests.corpus import corpus_names
+from tests.export.exporting import EVERYTHING, LINES, exported, written
+from tests.logs import (
+    START,
+    Batch,
+    batch,
+    content_of,
+    dense,
+    log_name,
+    open_tree,
+    positions,
+    record,
+    write_checkpoint,
+    write_partition,
+)
+
+OFFSET_ENTRY = struct.Struct(">ii")
+JOBS = pytest.mark.parametrize("jobs", [1, 3])
+
+
+def offsets_in(lines: bytes) -> list[int]:
+    return [json.loads(line)["offset"] for line in lines.splitlines()]
+
+
+def one_partition(tmp_path: Path, segments: dict[int, list[Batch]], topic: str = "t", partition: int = 0) -> Path:
+    write_partition(tmp_path / f"{topic}-{partition}", segments)
+    return tmp_path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """40 records in two segments, every fifth without a value, each fourth with headers."""
+    content = [
+        Record(
+            offset,
+            START + offset * 1000,
+            b"key %d" % (offset % 3),
+            None if offset % 5 == 0 else b"value %d" % offset,
+            ((b"n", b"%d" % (offset % 2)), (b"null", None)) if offset % 4 == 0 else (),
+        )
+        for offset in range(40)
+    ]
+    batches = [batch(content[start : start + 4], codec=Codec.LZ4) for start in range(0, 40, 4)]
+    return one_partition(tmp_path, {0: batches[:6], 24: batches[6:]})
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+@JOBS
+@pytest.mark.parametrize("name", corpus_names())
+@pytest.mark.usefixtures("small_pieces")
+def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Callable[[str], Path]) -> None:
+    root = corpus(name) / "data"
+    tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP))
+    for topic in tree.data_dir.topics():
+        expected = b""
+        damaged = False
+        for partition in tree.data_dir.partitions(topic):
+            expected += content_of(tree, f"{topic}/{partition}/records.jsonl")
+            log = tree.data_dir.log(topic, partition)
+            assert log is not None
+            damaged |= any(problem.file.endswith(".log") for problem in log.problems)
+        data, problems = exported(root, topic, jobs=jobs)
+        assert data == expected
+        assert damaged or not problems
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path, jobs: int) -> None:
+    for partition in (10, 2, 0):
+        one_partition(tmp_path, {0: dense(0, 30)}, partition=partition)
+    lines = exported(tmp_path, "t", jobs=jobs)[0].splitlines()
+    found = [(json.loads(line)["partition"], json.loads(line)["offset"]) for line in lines]
+    assert found == [(partition, offset) for partition in (0, 2, 10) for offset in range(31)]
+    assert offsets_in(exported(tmp_path, "t", 2, jobs=jobs)[0]) == list(range(31))
+
+
+def test_what_is_not_there_is_not_found(root: Path) -> None:
+    with pytest.raises(NotFound):
+        exported(root, "nowhere")
+    with pytest.raises(NotFound):
+        exported(root, "t", 1)
+
+
+@JOBS
+def test_deleted_records_are_left_out(root: Path, jobs: int) -> None:
+    write_checkpoint(root, LOG_START_OFFSET_CHECKPOINT, {("t", 0): 7})
+    assert offsets_in(exported(root, "t", jobs=jobs)[0]) == list(range(7, 40))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_until_the_high_watermark_if_asked_for(root: Path, jobs: int) -> None:
+    write_checkpoint(root, HIGH_WATERMARK_CHECKPOINT, {("t", 0): 33})
+    data_dir = DataDir([str(root)], Storage(), until_high_watermark=True)
+    assert offsets_in(written(Export(data_dir, EVERYTHING, LINES, jobs=jobs), "t")[0]) == list(range(33))
+    data_dir.close()
+
+
+# --- where it is cut ------------------------------------------------------------------------------------------------
+
+
+def reindexed(root: Path, entries: Iterable[tuple[int, int]], base_offset: int = 0) -> None:
+    """Give a segment an offset index of these relative offsets and positions."""
+    data = b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries)
+    (root / "t-0" / log_name(base_offset, ".index")).write_bytes(data)
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, jobs: int) -> None:
+    inside = batch([record(7), record(8)]).data
+    content = [*dense(0, 4), batch([record(5, inside), record(6)]), *dense(7, 20)]
+    root = one_partition(tmp_path, {0: content})
+    outer = positions(content)[1]
+    data = (root / "t-0" / log_name(0)).read_bytes()
+    reindexed(root, [(4, 0), (7, data.index(inside, outer)), (12, positions(content)[3])])
+    lines, problems = exported(root, "t", jobs=jobs)
+    assert (offsets_in(lines), problems) == (list(range(21)), [])
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jobs: int) -> None:
+    content = [*dense(0, 24), *dense(10, 14), *dense(25, 30)]
+    root = one_partition(tmp_path, {0: content})
+    starts = positions(content)
+    reindexed(root, [(4, starts[1]), (14, starts[5]), (29, starts[6])])
+    whole = exported(root, "t", jobs=jobs)
+    assert offsets_in(whole[0]) == list(range(31))
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_what_is_damaged_is_named_and_all_else_is_there(root: Path, jobs: int) -> None:
+    path = root / "t-0" / log_name(0)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    lines, problems = exported(root, "t", jobs=jobs)
+    assert offsets_in(lines) == list(range(4, 40))
+    assert [(problem.file, problem.position) for problem in problems] == [(str(path), 0)]
+    lines, problems = exported(root, "t", selection=Selection(start=8), jobs=jobs)
+    assert (offsets_in(lines), problems) == (list(range(8, 40)), [])
+
+
+def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
+    data_dir = DataDir([str(root)], Storage())
+    path = root / "t-0" / log_name(0)
+    log = data_dir.log("t", 0)
+    assert log is not None
+    log.segments[0].file()
+    os.truncate(path, 50)
+    lines, problems = written(Export(data_dir, EVERYTHING, LINES), "t")
+    assert [problem.file for problem in problems] == [str(path)]
+    assert offsets_in(lines) == list(range(24, 40))
+    data_dir.close()
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_process_that_dies_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Worker.render
+
+    def die(self: Worker, work: Work, chosen: Chosen) -> Done:
+        if chosen.columns is not None and chosen.columns.offsets[0] >= 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(self, work, chosen)
+
+    monkeypatch.setattr(Worker, "render", die)
+    with pytest.raises(WorkerDied, match="not complete"):
+        exported(root, "t", jobs=2)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_what_a_process_does_not_expect_is_raised_here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Worker, work: Work, chosen: Chosen) -> Done:
+        raise ZeroDivisionError("unexpected")
+
+    monkeypatch.setattr(Worker, "render", fail)
+    with pytest.raises(ZeroDivisionError, match="unexpected"):
+        exported(root, "t", jobs=2)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_output_that_nobody_reads_ends_it(root: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    monkeypatch.setattr(workers, "_PORTION_BYTES", 1)
+    monkeypatch.setattr(workers, "_READY_BYTES", 1)
+    reading, writing = os.pipe()
+    os.close(reading)
+    data_dir = DataDir([str(root)], Storage())
+    try:
+        with pytest.raises(BrokenPipeError):
+            list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
+        assert active_children() == []
+    finally:
+        os.close(writing)
+        data_dir.close()
+
+
+# --- which records --------------------------------------------------------------------------------------------------
+
+
+def wanted(condition: Callable[[int], bool]) -> list[int]:
+    return [offset for offset in range(40) if condition(offset)]
+
+
+SELECTIONS = {
+    "offsets": (Selection(start=9, end=30), lambda offset: 9 <= offset < 30),
+    "no offsets": (Selection(start=30, end=9), lambda offset: False),
+    "since": (Selection(since=START + 12_500), lambda offset: offset >= 13),
+    "before": (Selection(before=START + 12_500), lambda offset: offset <= 12),
+    "times": (Selection(since=START + 6_000, before=START + 30_000), lambda offset: 6 <= offset < 30),
+    "later than all": (Selection(since=START + 40_000), lambda offset: False),
+    "key": (Selection(key=b"key 1"), lambda offset: offset % 3 == 1),
+    "the whole key": (Selection(key=b"key"), lambda offset: False),
+    "value": (Selection(value_pattern=re.compile(rb"value 1")), lambda offset: offset % 5 and str(offset)[0] == "1"),
+    "header": (Selection(headers=((b"n", b"0"),)), lambda offset: offset % 4 == 0),
+    "null header": (Selection(headers=((b"null", None),)), lambda offset: offset % 4 == 0),
+    "other header": (Selection(headers=((b"n", b"1"),)), lambda offset: False),
+    "all together": (
+        Selection(10, 39, START + 11_000, START + 38_000, b"key 0", re.compile(rb"\d\d$"), ((b"null", None),)),
+        lambda offset: 11 <= offset < 38 and offset % 12 == 0,
+    ),
+}
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_only_what_is_asked_for(root: Path, name: str, jobs: int) -> None:
+    selection, condition = SELECTIONS[name]
+    assert offsets_in(exported(root, "t", selection=selection, jobs=jobs)[0]) == wanted(condition)
+    for count in (0, 1, 3, 100):
+        assert offsets_in(exported(root, "t", selection=selection, first=count)[0]) == wanted(condition)[:count]
+        last = wanted(condition)[-count:] if count else []
+        assert offsets_in(exported(root, "t", selection=selection, last=count)[0]) == last
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_the_last_of_a_log_full_of_holes(tmp_path: Path) -> None:
+    content = [batch([record(offset)]) for offset in (0, 1, 500, 90_000, 90_001)]
+    root = one_partition(tmp_path, {0: content})
+    assert offsets_in(exported(root, "t", last=3)[0]) == [500, 90_000, 90_001]
+    assert offsets_in(exported(root, "t", last=9)[0]) == [0, 1, 500, 90_000, 90_001]
+
+
+# --- in what form ---------------------------------------------------------------------------------------------------
+
+
+def values(root: Path) -> list[bytes | None]:
+    return [None if offset % 5 == 0 else b"value %d" % offset for offset in range(40)]
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_raw_fields_with_a_delimiter(root: Path, jobs: int) -> None:
+    data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, b"\0"), jobs=jobs)
+    assert data == b"".join((value or b"") + b"\0" for value in values(root))
+    data, _ = exported(root, "t", output=OutputFormat(Field.KEY, b"--"), jobs=jobs)
+    assert data == b"".join(b"key %d--" % (offset % 3) for offset in range(40))
+
+
+@JOBS
+@pytest.mark.usefixtures("small_pieces")
+def test_raw_fields_behind_their_length_tell_null(root: Path, jobs: int) -> None:
+    data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, None), jobs=jobs)
+    found: list[bytes | None] = []
+    while data:
+        length = int.from_bytes(data[:4], "big", signed=True)
+        found.append(None if length < 0 else data[4 : 4 + length])
+        data = data[4 + max(length, 0) :]
+    assert found == values(root)

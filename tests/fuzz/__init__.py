@@ -1,0 +1,1 @@
+"""Mutated real batches, read by both twins."""

@@ -1,0 +1,168 @@
+"""Both renderers give the same bytes, measure the same sizes, and keep to the buffer of the columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kfs.errors import CorruptData
+from kfs.format.columns import NO_FAULTS, RecordColumns
+from kfs.format.record import Header, TimestampType
+from kfs.format.varint import encode_varint
+from kfs.render.renderers import LineRenderer
+from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND, iso_time
+from tests.format.integers import int64s
+from tests.fuzz.mutations import TEXTS
+from tests.twins import EVERY_RENDERER, RENDERERS
+
+#: From this size on, the compiled renderer measures text before it makes room for it.
+MEASURED = 64 * 1024
+
+pieces = st.binary(max_size=20) | st.text(max_size=20).map(str.encode) | st.sampled_from(TEXTS)
+payloads = st.none() | st.lists(pieces, max_size=6).map(b"".join)
+headers = st.lists(st.tuples(pieces, payloads), max_size=3)
+DAY = 86_400_000
+timestamps = (
+    int64s
+    | st.integers(FIRST_MILLISECOND - 2, LAST_MILLISECOND + 2)
+    | st.builds(
+        lambda days, near: days * DAY + near, st.integers(-800_000, 2_932_000), st.sampled_from((-1, 0, 1, DAY // 2))
+    )
+)
+COLUMNS = ["key_starts", "key_lengths", "value_starts", "value_lengths", "header_starts"]
+Content = tuple[bytes | None, bytes | None, Sequence[Header]]
+
+
+def columns_of(
+    contents: Sequence[Content], times: Sequence[int] = (), kind: TimestampType = TimestampType.CREATE_TIME
+) -> RecordColumns:
+    """Return columns made by hand, over a buffer with a byte between any two things in it."""
+    buffer = bytearray(b"\xff")
+    int32s: list[array[int]] = [array("i") for _ in range(5)]
+    for key, value, some_headers in contents:
+        row = []
+        for data in (key, value):
+            row += [len(buffer), -1 if data is None else len(data)]
+            buffer += (data or b"") + b"\xff"
+        row.append(len(buffer) if some_headers else -1)
+        buffer += encode_varint(len(some_headers))
+        for name, data in some_headers:
+            buffer += encode_varint(len(name)) + name
+            buffer += encode_varint(-1) if data is None else encode_varint(len(data)) + data
+        for column, number in zip(int32s, row, strict=True):
+            column.append(number)
+    key_starts, key_lengths, value_starts, value_lengths, header_starts = int32s
+    return RecordColumns(
+        bytes(buffer),
+        array("q", range(len(contents))),
+        array("q", times or [1] * len(contents)),
+        kind,
+        key_starts,
+        key_lengths,
+        value_starts,
+        value_lengths,
+        header_starts,
+    )
+
+
+def lines_of(renderer: type[LineRenderer], columns: RecordColumns) -> tuple[bytes, array[int], array[int], list[bytes]]:
+    """Return what a renderer makes of columns in each of its ways."""
+    one = renderer("topic", 7)
+    rendered = one.lines(columns, (0, len(columns)))
+    return rendered.buffer, rendered.starts, one.starts(columns), [one.line(columns, at) for at in range(len(columns))]
+
+
+def check(columns: RecordColumns) -> None:
+    """Hold the renderers, and the ways of each, to one another."""
+    expected = lines_of(RENDERERS[0], columns)
+    buffer, starts, measured, lines = expected
+    assert starts == measured
+    assert b"".join(lines) == buffer
+    for renderer in RENDERERS[1:]:
+        assert lines_of(renderer, columns) == expected
+
+
+@settings(max_examples=300)
+@given(
+    contents=st.lists(st.tuples(payloads, payloads, headers), max_size=6),
+    kind=st.sampled_from(TimestampType),
+    data=st.data(),
+)
+def test_all_renderers_give_the_same_lines(contents: list[Content], kind: TimestampType, data: st.DataObject) -> None:
+    times = data.draw(st.lists(timestamps, min_size=len(contents), max_size=len(contents)))
+    check(columns_of(contents, times, kind))
+
+
+@settings(max_examples=60)
+@given(
+    text=pieces, end=pieces, extra=st.integers(-40, 40), unit=st.sampled_from([b"a", b'"', b"\\n", b"\x01", b"\xff"])
+)
+@example(text=b"", end=b"", extra=0, unit=b"\x01")
+@example(text=b"", end=b"\xff", extra=-1, unit=b"\x01")
+def test_all_renderers_give_the_same_lines_of_large_text(text: bytes, end: bytes, extra: int, unit: bytes) -> None:
+    size = MEASURED + extra - len(text) - len(end)
+    large = text + (unit * size)[:size] + end
+    check(columns_of([(b"before", large, ()), (large, None, ((large, large),)), (None, b"after", ())]))
+
+
+@given(contents=st.lists(st.tuples(payloads, payloads, headers), min_size=1, max_size=4), data=st.data())
+def test_all_renderers_leave_out_what_is_broken(contents: list[Content], data: st.DataObject) -> None:
+    columns = columns_of(contents)
+    assert columns.faults is NO_FAULTS
+    columns.faults = dict.fromkeys(
+        data.draw(st.sets(st.integers(0, len(contents) - 1), min_size=1)), CorruptData("broken")
+    )
+    check(columns)
+
+
+@EVERY_RENDERER
+@given(timestamp=timestamps)
+@example(timestamp=FIRST_MILLISECOND)
+@example(timestamp=LAST_MILLISECOND)
+@example(timestamp=951_782_400_000)  # 2000-02-29
+@example(timestamp=-2_203_891_200_001)  # 1900-02-28
+@example(timestamp=-1)
+def test_times_are_those_of_the_calendar(renderer: type[LineRenderer], timestamp: int) -> None:
+    line = renderer("t", 0).line(columns_of([(None, None, ())], [timestamp]), 0)
+    time = iso_time(timestamp)
+    shown = "null" if time is None else f'"{time}"'
+    assert f'"timestamp":{timestamp},"timestampType":"CreateTime","time":{shown},"key"'.encode() in line
+
+
+@EVERY_RENDERER
+def test_a_record_that_is_not_there_has_no_line(renderer: type[LineRenderer]) -> None:
+    columns = columns_of([(b"k", b"v", ())])
+    with pytest.raises(IndexError):
+        renderer("t", 0).line(columns, 1)
+
+
+@pytest.mark.skipif(len(RENDERERS) < 2, reason="the compiled twins were not built")
+@pytest.mark.parametrize(
+    ("column", "number"),
+    [
+        *product(COLUMNS, [2**31 - 1, 40]),
+        # A negative length is null, a negative start of headers none.
+        *product(["key_starts", "value_starts"], [-1, -(2**31)]),
+    ],
+)
+def test_compiled_code_reads_nothing_outside_of_the_buffer(column: str, number: int) -> None:
+    columns = columns_of([(b"k", b"v", ((b"h", b"x"),))])
+    getattr(columns, column)[0] = number
+    renderer = RENDERERS[1]("t", 0)
+    for use in (lambda: renderer.lines(columns, (0, 0)), lambda: renderer.starts(columns)):
+        with pytest.raises(ValueError, match="outside of their buffer"):
+            use()
+
+
+@pytest.mark.skipif(len(RENDERERS) < 2, reason="the compiled twins were not built")
+@pytest.mark.parametrize("column", ["timestamps", "key_starts", "value_lengths", "header_starts"])
+def test_compiled_code_wants_columns_of_one_length(column: str) -> None:
+    columns = columns_of([(b"k", b"v", ()), (b"k", b"v", ())])
+    getattr(columns, column).pop()
+    with pytest.raises(ValueError, match="different lengths"):
+        RENDERERS[1]("t", 0).lines(columns, (0, 1))
