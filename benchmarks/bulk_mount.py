@@ -11,19 +11,18 @@ from pathlib import Path
 
 from benchmarks.events import EventLog
 from benchmarks.rounds import Sample
-from benchmarks.served import ServedMount
+from benchmarks.served import ServedMount, served
 from kfs.tree.segment_files import segment_name
 
 
 @contextmanager
 def mounted(log: EventLog, cache: Path) -> Iterator[ServedMount]:
     """Mount a log for the length of a block; tables are kept in ``cache``."""
-    with tempfile.TemporaryDirectory(prefix="kfs-benchmark-mnt.") as mountpoint:
-        mount = ServedMount(log.directory.parent, Path(mountpoint), "auto", cache)
-        try:
-            yield mount
-        finally:
-            mount.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="kfs-benchmark-mnt.") as mountpoint,
+        served(log.directory.parent, Path(mountpoint), "auto", cache) as mount,
+    ):
+        yield mount
 
 
 def partition(log: EventLog, mount: ServedMount) -> Path:

@@ -89,12 +89,12 @@ def served_by(mountpoint: Path, command: Sequence[str], environment: Mapping[str
 
 
 @contextmanager
-def served(log_dir: Path, mountpoint: Path, front: str) -> Iterator[ServedMount]:
-    """Mount with kfs for the length of a block, with nothing kept from earlier mounts."""
+def served(log_dir: Path, mountpoint: Path, front: str, kept: Path | None = None) -> Iterator[ServedMount]:
+    """Mount with kfs for the length of a block; what was ``kept`` of earlier mounts is nothing unless given."""
     command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
     command += ["--front", front, str(log_dir), str(mountpoint)]
     with (
-        tempfile.TemporaryDirectory() as cache,
-        served_by(mountpoint, command, {"XDG_CACHE_HOME": cache}) as mount,
+        tempfile.TemporaryDirectory() as empty,
+        served_by(mountpoint, command, {"XDG_CACHE_HOME": str(kept or empty)}) as mount,
     ):
         yield mount

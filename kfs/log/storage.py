@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -27,23 +27,24 @@ SLOT_BITS: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class LoadedBlock:
-    """A block decoded: its header and its records as columns."""
+    """A block decoded: its header and its records as columns.
+
+    ``last_offset`` is the highest that it answers for; every lookup in the cache asks for it.
+    """
 
     header: BatchHeader
     columns: RecordColumns
     file: str
+    last_offset: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        last, offsets = self.header.last_offset, self.columns.offsets
+        object.__setattr__(self, "last_offset", max(offsets[-1], last) if offsets else last)
 
     @property
     def first_offset(self) -> int:
         """The lowest offset it answers for."""
         return self.columns.offsets[0] if len(self.columns) else self.header.base_offset
-
-    @property
-    def last_offset(self) -> int:
-        """The highest offset it answers for."""
-        if self.columns.offsets:
-            return max(self.columns.offsets[-1], self.header.last_offset)
-        return self.header.last_offset
 
     @property
     def nbytes(self) -> int:
