@@ -91,7 +91,7 @@ def served_by(mountpoint: Path, command: Sequence[str], environment: Mapping[str
 @contextmanager
 def served(log_dir: Path, mountpoint: Path, front: str, kept: Path | None = None) -> Iterator[ServedMount]:
     """Mount with kfs for the length of a block; what was ``kept`` of earlier mounts is nothing unless given."""
-    command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground"]
+    command = [sys.executable, "-c", "from kfs.cli.main import main; main()", "mount", "--foreground", "--no-index"]
     command += ["--front", front, str(log_dir), str(mountpoint)]
     with (
         tempfile.TemporaryDirectory() as empty,

@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
@@ -73,8 +70,10 @@ def _index(tree: KafkaTree, jobs: int) -> None:
             if failure is not None:
                 failed += 1
                 messages.say(str(failure))
-    total = decimal(sum(closed.size for closed in wanted))
-    click.echo(f"{len(wanted)} closed segments, {total}: {made} read, {len(wanted) - made - failed} known before")
+    total = sum(closed.size for closed in wanted)
+    click.echo(
+        f"{len(wanted)} closed segments, {total:,} bytes: {made} read, {len(wanted) - made - failed} known before"
+    )
     if failed:
         raise click.exceptions.Exit(1)
 
@@ -82,6 +81,10 @@ def _index(tree: KafkaTree, jobs: int) -> None:
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
     """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
+    # Only here: it is large, and a mount has no use for it.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

@@ -48,7 +48,7 @@ def test_every_closed_segment_is_read_once(large: ToyPartition, cache: Callable[
     size = sum(large.file(base).stat().st_size for base in large.bases[:-1])
     root = large.directory.parent
     assert printed("index", root, "-j", jobs).decode() == (
-        f"3 closed segments, {size / 1000:.1f} kB: 3 read, 0 known before\n"
+        f"3 closed segments, {size:,} bytes: 3 read, 0 known before\n"
     )
     assert len(cache()) == 3
     assert b"0 read, 3 known before" in printed("index", root, "-j", jobs)

@@ -25,7 +25,8 @@ from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.storage import Storage
-from kfs.tree.context import OnDamage, TreeOptions
+from kfs.tree.context import TreeOptions
+from kfs.tree.segment_lines import OnDamage
 from tests.corpus import corpus_names
 from tests.export.exporting import EVERYTHING, LINES, exported, written
 from tests.logs import (

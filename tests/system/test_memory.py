@@ -125,7 +125,7 @@ def test_a_segment_of_half_a_million_lines_is_read_in_bounded_memory(tmp_path: P
 
 
 #: What is large, and what the default front on Linux has no need of.
-UNWANTED: Final = ("pyarrow", "pandas", "numpy", "pyspark", "fsspec", "mfusepy", "fuse")
+UNWANTED: Final = ("pyarrow", "pandas", "numpy", "pyspark", "fsspec", "mfusepy", "fuse", "rich")
 
 
 def test_the_daemon_loads_nothing_that_it_does_not_need(
