@@ -68,7 +68,8 @@ class Ahead:
     answered, and a write that stores the same page waits for that lock: done by a thread that has to answer
     meanwhile, it would wait for ever. Hence the rule about the answer that is held: whoever has ``_slot``
     may write. The thread has it while it stores a page that somebody may be waiting for; whoever answers
-    passes it on together with an answer, and then only what follows the file in question is stored.
+    passes it on together with an answer, and then only what follows the file in question is stored. Of that,
+    somebody else may be waiting for a page, and for a slow disk: then :meth:`release_overdue` sends the answer.
     """
 
     def __init__(self, tree: Tree, device: int, on_reader: Callable[[], None]) -> None:
@@ -80,7 +81,10 @@ class Ahead:
         self._wake = threading.Event()
         self._stopped = False
         self._slot = threading.Lock()
-        self._held: tuple[int, bytes] | None = None
+        self._handed_over: int | None = None  # the file whose answer came with the slot
+        self._held: bytes | None = None
+        self._overdue: bytes | None = None
+        self._sending = threading.Lock()
         self._readers: OrderedDict[_Reader, None] = OrderedDict()
         self._places: dict[int, tuple[_Reader, int]] = {}
         self._thread = threading.Thread(target=self._run, name="kfs-ahead", daemon=True)
@@ -112,11 +116,18 @@ class Ahead:
         reader, place = known
         caught_up = place >= reader.next_place
         if caught_up and not self._stopped and self._slot.acquire(timeout=_HANDOVER_SECONDS):
-            self._held = node_id, answer
+            self._held = answer
+            self._handed_over = node_id
             self._wake.set()
             return True
         self._note(node_id)
         return False
+
+    def release_overdue(self) -> None:
+        """Send an answer that was held already when this was last called."""
+        if self._held is not None and self._held is self._overdue:
+            self._answer_held()
+        self._overdue = self._held
 
     def _note(self, node_id: int) -> None:
         if len(self._reads) < MOST_WAITING:
@@ -134,21 +145,24 @@ class Ahead:
                 logger.exception("reading ahead")
                 self._readers.clear()
                 self._places.clear()
-        self._answer_held()
+        self._answer_held()  # one that came after the end
 
     def _work(self) -> None:
         """Look at the reads that wait, then go on a little for each reader."""
         while self._reads:
             self._follow(self._reads.popleft())
-        if self._held is not None:
+        if self._handed_over is not None:
             try:
-                self._store_for_held(self._held[0])
+                self._store_for_held(self._handed_over)
             finally:
-                self._answer_held()
+                self._handed_over = None
+                held = self._take_held()
+                self._slot.release()
+                self._send(held)
         busy = [reader for reader in self._readers if reader.upcoming and reader.next_place < reader.target]
         for reader in busy:
             self._store_some(reader, _TURN, is_for_held=False)
-        if not busy and not self._reads and self._held is None:
+        if not busy and not self._reads and self._handed_over is None:
             self._wake.wait()
             self._wake.clear()
 
@@ -161,10 +175,16 @@ class Ahead:
             self._store_some(reader, min(reader.window, MOST_WHILE_HELD), is_for_held=True)
 
     def _answer_held(self) -> None:
-        if self._held is not None:
-            _, answer = self._held
-            self._held = None
-            self._slot.release()
+        self._send(self._take_held())
+
+    def _take_held(self) -> bytes | None:
+        """Return the answer that is held, to whoever comes first."""
+        with self._sending:
+            held, self._held = self._held, None
+        return held
+
+    def _send(self, answer: bytes | None) -> None:
+        if answer is not None:
             with contextlib.suppress(OSError):  # the reader is gone, or the mount
                 os.write(self._device, answer)
 
@@ -187,7 +207,7 @@ class Ahead:
             reader.window = min(reader.window * 4, LAST_WINDOW)
             reader.target = max(reader.target, place + reader.window)
             self._on_reader()
-        if place >= reader.next_place and self._held is None:  # he has caught up with us, and is going on
+        if place >= reader.next_place and self._handed_over is None:  # he has caught up with us, and is going on
             self._skip(reader, place + 1 + HEAD_START)
 
     def _skip(self, reader: _Reader, place: int) -> None:
@@ -201,6 +221,8 @@ class Ahead:
         for _ in range(most):
             if not reader.upcoming or reader.next_place >= reader.target or (self._reads and not is_for_held):
                 return
+            if is_for_held and self._held is None:
+                return  # his answer was overdue
             if not is_for_held and not self._slot.acquire(blocking=False):
                 return  # an answer is being passed on to us
             try:

@@ -97,7 +97,7 @@ class Session:
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget_below)
-        self._serving = Serving(device, self.answer)
+        self._serving = Serving(device, self.answer, self._ahead.release_overdue)
         self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,

@@ -50,11 +50,15 @@ class _Server:
 
 
 class Serving:
-    """Reads requests from ``device`` and has ``answer`` answer them, until the kernel hangs up."""
+    """Reads requests from ``device`` and has ``answer`` answer them, until the kernel hangs up.
 
-    def __init__(self, device: int, answer: Answer) -> None:
+    ``look`` is called every :data:`PATIENCE` seconds for at least a second after each request.
+    """
+
+    def __init__(self, device: int, answer: Answer, look: Callable[[], None]) -> None:
         self._device = device
         self._answer = answer
+        self._look = look
         self._leader = _Server()
         self._late: set[_Server] = set()
         self._is_watched = True
@@ -73,6 +77,7 @@ class Serving:
             if self._alarm.wait(PATIENCE):
                 self._alarm.clear()
                 continue
+            self._look()
             unique = self._leader.unique
             quiet = 0 if unique else quiet + 1
             if unique and unique == seen:

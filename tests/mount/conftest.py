@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from kfs.errors import MountFailed
 from kfs.mount import FRONTS, fronts
 from tests.mount.toy_mount import ToyMount
 from tests.mount.toy_tree import Control, ToyTree
+from tests.requirements import REQUIRE_FUSE, unmet
 
 #: Every front by the name that means it and no other.
 EACH_FRONT = tuple(name for name in FRONTS if name not in ("auto", "libfuse"))
@@ -22,9 +22,7 @@ def need(front: str) -> None:
     try:
         fronts.check(front)
     except MountFailed as error:
-        if os.environ.get("KFS_REQUIRE_FUSE") == "1":
-            pytest.fail(f"KFS_REQUIRE_FUSE is set, but {error}", pytrace=False)
-        pytest.skip(str(error))
+        unmet(str(error), REQUIRE_FUSE)
 
 
 @pytest.fixture(scope="module", params=EACH_FRONT)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kfs.mount.ahead import FIRST_WINDOW, HEAD_START
 from kfs.mount.serving import MOST_LATE
 from tests.mount.conftest import need
 from tests.mount.toy_mount import ToyMount, eventually, is_running
@@ -181,3 +182,20 @@ def test_storing_a_page_that_is_being_asked_for_stops_nobody(toy: ToyMount) -> N
         toy.control[Slot.STALLED_RECORD] = 0
         assert reader.communicate(timeout=SOON)[0] == record_json(stalled)
     assert read_all(toy) == []
+
+
+def test_a_reader_who_is_read_ahead_for_does_not_wait_for_another_ones_disk(toy: ToyMount) -> None:
+    """The answer of one who has caught up is held while what follows is stored: a page of that may be locked."""
+    os.listdir(toy.path("walked"))
+    stalled = FIRST_WINDOW + 3 * HEAD_START
+    toy.control[Slot.STALLED_RECORD] = stalled
+    with cat(record(toy, stalled)) as waiting:
+        time.sleep(0.2)
+        before = [record(toy, number) for number in range(stalled)]
+        with subprocess.Popen(["cat", *before], stdout=subprocess.PIPE) as reader:
+            try:
+                assert reader.communicate(timeout=SOON)[0] == b"".join(map(record_json, range(stalled)))
+                assert waiting.poll() is None
+            finally:
+                toy.control[Slot.STALLED_RECORD] = 0
+        assert waiting.communicate(timeout=SOON)[0] == record_json(stalled)
