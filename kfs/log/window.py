@@ -6,7 +6,7 @@ from typing import Final
 
 from kfs.log.open_files import FileChanged, OpenFile
 
-_FIRST_READ: Final = 16 * 1024  # enough for one lookup between two index entries
+_FIRST_READ: Final = 64 * 1024  # enough for one lookup between two index entries
 #: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.
 WINDOW_BYTES: Final = 256 * 1024
 
@@ -44,7 +44,7 @@ class Window:
 
     def _fill(self, position: int, length: int) -> None:
         wanted = min(max(length, self._ahead), self.size - position)
-        self._ahead = WINDOW_BYTES
+        self._ahead = min(self._ahead * 4, WINDOW_BYTES)
         self._buffer = self._checked(position, length, self.file.read(position, wanted))
         self._start = position
 
