@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -182,7 +183,9 @@ class DataDir:
                         names.append((entry.path, name))
         except OSError as error:
             self.problems.add(Problem(log_dir.path, 0, 0, f"can't be listed: {error.strerror}"))
-            mtime_ns, names = -1, []
+            # What is gone is gone. What can't be looked at just now (no descriptor left) still has what it had.
+            is_gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            mtime_ns, names = -1, known[1] if known is not None and not is_gone else []
         self._names[log_dir] = (mtime_ns, sorted(names, key=lambda pair: pair[0]))
         return True
 

@@ -106,20 +106,20 @@ class Log:
         settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
             return
-        self._list()
-        self._listed_mtime = (mtime_ns, settled)
+        self._listed_mtime = (mtime_ns, self._list() and settled)
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
         with suppress(FileChanged):
             segment.file()
 
-    def _list(self) -> None:
+    def _list(self) -> bool:
+        """List the directory; where that fails, what was known stays and False is returned."""
         try:
             self.files = self.directory.list(self._next_offset_of)
         except OSError as error:
             self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
-            self.files = PartitionFiles()
+            return False
         known = {
             (segment.base_offset, segment.files.log): segment
             for segment in self._listing.segments
@@ -140,6 +140,7 @@ class Log:
         self._replace(segments)
         for orphan in self.files.orphans:
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
+        return True
 
     def _replace(self, segments: list[Segment]) -> None:
         gone = any(segment not in segments for segment in self._listing.segments)

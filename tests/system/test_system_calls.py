@@ -186,7 +186,6 @@ def test_readers_that_are_killed_harm_nobody(mounted: KafkaMount, line: bytes) -
     assert mounted.is_alive()
 
 
-@pytest.mark.xfail(reason="kfs.log.Log takes a listing that failed for an empty one until the directory changes")
 def test_without_a_descriptor_left_there_are_errors_and_no_wrong_answers(
     mount_kafka: MountKafka, tmp_path: Path
 ) -> None:
