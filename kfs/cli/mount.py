@@ -78,7 +78,7 @@ def _index_command(log_dirs: tuple[str, ...], source: SourceOptions) -> list[str
 
 def _opened(source: SourceOptions, log_dirs: tuple[str, ...]) -> KafkaTree:
     tree = source.open(log_dirs)
-    tree.context.sizing.start()
+    tree.work_ahead()
     return tree
 
 

@@ -18,9 +18,9 @@ from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import NodeIds
 from kfs.tree.segment_lines import OnDamage, ReaderPool
-from kfs.tree.sizing import SizingAhead
 from kfs.tree.table_store import TableStore
 from kfs.tree.text import TextCache, TextKey
+from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
     from kfs.tree.partition_view import PartitionView
@@ -74,8 +74,11 @@ class TreeContext:
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
         self.readers = ReaderPool()
-        self.sizing = SizingAhead()
-        self.text = TextCache(_TEXT_BYTES, options.table_store)
+        #: Measures the segments that follow the one somebody asks for.
+        self.sizing = WorkAhead()
+        #: Renders what follows in a file that somebody reads.
+        self.reading = WorkAhead()
+        self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}

@@ -110,6 +110,11 @@ class KafkaTree(Tree):
             self._totals = (now, (size, partitions))
         return self._totals[1]
 
+    def work_ahead(self) -> None:
+        """From now on use other cores to prepare what is likely to be asked for next: worth it where many ask."""
+        self.context.sizing.start()
+        self.context.reading.start()
+
     def outdated(self) -> frozenset[str]:
         """See :meth:`kfs.tree.node.Tree.outdated`."""
         return self._watch.outdated()
@@ -117,6 +122,7 @@ class KafkaTree(Tree):
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""
         self.context.sizing.stop()
+        self.context.reading.stop()
         self.context.data_dir.close()
 
 

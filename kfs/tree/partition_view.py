@@ -21,6 +21,7 @@ from kfs.tree.node import FOREVER, LIVE
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
+from kfs.tree.work_ahead import Job
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
@@ -273,7 +274,7 @@ class PartitionView:
         following = (each for each in segments[at + 1 : at + 1 + sizing.reach] if not each.is_last and self.shows(each))
         texts = [text for text in map(self.segment_text, following) if not text.is_measured]
         if texts:
-            sizing.ask(texts)
+            sizing.ask(Job(text.key, text.table) for text in texts)
 
 
 def view_of(

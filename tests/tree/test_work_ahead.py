@@ -1,0 +1,161 @@
+"""What is measured and rendered before anybody asks: only for those who go through it in order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kfs.errors import CorruptData
+from kfs.log.segment import Segment
+from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.segment_lines import SegmentLines
+from kfs.tree.text import Piece
+from tests.logs import batch, content_of, dense, file_at, open_tree, record, write_partition
+
+BASES = tuple(range(0, 80, 10))
+ACTIVE = BASES[-1]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaTree:
+    """Of eight segments, on two cores, whose sizes are found ahead."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
+    write_partition(tmp_path / "t-0", {base: dense(base, base + 9) for base in BASES})
+    tree = open_tree(tmp_path)
+    tree.work_ahead()
+    return tree
+
+
+def path_of(base: int) -> str:
+    return f"t/0/segment/{base:020d}.jsonl"
+
+
+def measured(tree: KafkaTree) -> set[int]:
+    """Return the segments whose size is known, once nothing is being measured any more."""
+    deadline = time.monotonic() + 10
+    while tree.context.sizing.is_at_work:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    [view] = tree.context.views.values()
+    return {segment.base_offset for segment in view.log.segments if view.segment_text(segment).is_measured}
+
+
+def size_of(tree: KafkaTree, base: int) -> int:
+    return file_at(tree, path_of(base)).attributes().size
+
+
+def test_whoever_asks_for_the_first_finds_the_next_ones_measured(tree: KafkaTree) -> None:
+    size_of(tree, 0)
+    assert measured(tree) == {0, 10, 20, 30, 40}
+
+
+def test_it_goes_on_with_whoever_asks_but_not_to_the_active_segment(tree: KafkaTree) -> None:
+    for base in (0, 10, 20, 30):
+        size_of(tree, base)
+    assert measured(tree) == {*BASES} - {ACTIVE}
+
+
+def test_who_asks_for_one_in_the_middle_is_not_taken_to_want_more(tree: KafkaTree) -> None:
+    size_of(tree, 40)
+    assert measured(tree) == {40}
+
+
+def test_sizes_found_ahead_are_right(tree: KafkaTree, tmp_path: Path) -> None:
+    alone = open_tree(tmp_path)
+    sizes = [size_of(tree, base) for base in BASES]
+    assert sizes == [len(content_of(alone, path_of(base))) for base in BASES]
+
+
+def test_a_segment_that_vanishes_does_no_harm(tree: KafkaTree, tmp_path: Path) -> None:
+    file = file_at(tree, path_of(0))
+    for path in (tmp_path / "t-0").glob(f"{20:020d}.*"):
+        path.unlink()
+    file.attributes()
+    assert measured(tree) >= {0, 10, 30, 40}
+
+
+def test_a_closed_tree_measures_nothing_more(tree: KafkaTree) -> None:
+    file = file_at(tree, path_of(0))
+    tree.context.sizing.stop()
+    file.attributes()
+    assert measured(tree) == {0}
+
+
+# --- reading on -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaTree:
+    """Of a closed segment of some 4 MB of lines, and an active one."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
+    values = [batch([record(at, b"x" * 20_000) for at in range(start, start + 4)]) for start in range(0, 200, 4)]
+    write_partition(tmp_path / "t-0", {0: values, 200: dense(200, 209)})
+    tree = open_tree(tmp_path)
+    tree.work_ahead()
+    return tree
+
+
+def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return where in the log chunks are rendered from, from now on."""
+    positions: list[int] = []
+    pieces = SegmentLines.pieces
+
+    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+        positions.append(position)
+        return pieces(self, segment, position, seen, end)
+
+    monkeypatch.setattr(SegmentLines, "pieces", noting)
+    return positions
+
+
+def settle(tree: KafkaTree) -> None:
+    deadline = time.monotonic() + 10
+    while tree.context.reading.is_at_work:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_who_reads_on_finds_it_rendered_and_nothing_is_rendered_twice(
+    long: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = file_at(long, path_of(0))
+    expected = content_of(open_tree(Path(long.data_dir.paths[0])), path_of(0))
+    rendered = chunks_read(monkeypatch)
+    step = len(expected) // 7
+    assert file.read(0, step) == expected[:step]
+    settle(long)
+    ahead = len(rendered)
+    assert ahead > step // 80_000 + 4
+    for start in range(step, len(expected), step):
+        assert file.read(start, step) == expected[start : start + step]
+        settle(long)
+    assert len(rendered) == len(set(rendered)) == 50
+
+
+def test_who_reads_here_and_there_has_nothing_rendered_ahead(long: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_at(long, path_of(0))
+    size = file.attributes().size
+    rendered = chunks_read(monkeypatch)
+    for start in (size // 2, size // 4, size - 1000, 0):
+        file.read(start, 1000)
+    settle(long)
+    assert len(rendered) == 4
+
+
+def test_damage_that_is_read_ahead_is_an_error_where_it_is_and_nowhere_else(long: KafkaTree) -> None:
+    path = Path(long.data_dir.paths[0]) / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    file = file_at(long, path_of(0))
+    size, failed, step = file.attributes().size, 0, 4096
+    for start in range(0, size, step):
+        try:
+            assert len(file.read(start, step)) == min(step, size - start)
+        except CorruptData:
+            failed += 1
+    assert failed == 1
