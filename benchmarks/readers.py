@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import cramjam
 import lz4.frame
@@ -184,48 +184,42 @@ def whole_batches(segment: Path, most: int) -> Iterator[bytes]:
 
 def aiokafka_validate(segments: Segments) -> int:
     """Parse every record with aiokafka's compiled parser."""
-    records = 0
-    for segment in segments:
-        for data in whole_batches(segment, _FETCH_BYTES):
-            batches = MemoryRecords(data)
-            while batches.has_next():
-                batch = batches.next_batch()
-                if not batch.validate_crc():
-                    raise KfsError(f"{segment}: wrong CRC")
-                for _ in batch:
-                    records += 1
-    return records
+    return _records_in(_batches(segments, MemoryRecords))
 
 
 def kafka_python_validate(segments: Segments) -> int:
     """Parse every record with kafka-python, which has no compiled code of its own."""
-    records = 0
-    for segment in segments:
-        for data in whole_batches(segment, _FETCH_BYTES):
-            batches = KafkaPythonRecords(data)
-            while batches.has_next():
-                batch = batches.next_batch()
-                if not batch.validate_crc():
-                    raise KfsError(f"{segment}: wrong CRC")
-                for _ in batch:
-                    records += 1
-    return records
+    return _records_in(_batches(segments, KafkaPythonRecords))
 
 
 def aiokafka_ndjson(segments: Segments, output: IO[bytes]) -> int:
     """Write every record as a line of JSON with orjson: without the times in words that kfs writes."""
     records = 0
     dumps, newline = orjson.dumps, orjson.OPT_APPEND_NEWLINE
+    for batch in _batches(segments, MemoryRecords):
+        lines = [dumps(_as_json(record), option=newline) for record in batch]
+        output.write(b"".join(lines))
+        records += len(lines)
+    return records
+
+
+def _batches(segments: Segments, parser: Callable[[bytes], Any]) -> Iterator[Iterable[object]]:
+    """Yield every batch as a client's parser gives it, its CRC checked."""
     for segment in segments:
         for data in whole_batches(segment, _FETCH_BYTES):
-            batches = MemoryRecords(data)
-            while batches.has_next():
-                batch = batches.next_batch()
+            parsed = parser(data)
+            while parsed.has_next():
+                batch = parsed.next_batch()
                 if not batch.validate_crc():
                     raise KfsError(f"{segment}: wrong CRC")
-                lines = [dumps(_as_json(record), option=newline) for record in batch]
-                output.write(b"".join(lines))
-                records += len(lines)
+                yield batch
+
+
+def _records_in(batches: Iterable[Iterable[object]]) -> int:
+    records = 0
+    for batch in batches:
+        for _ in batch:
+            records += 1
     return records
 
 

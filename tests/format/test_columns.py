@@ -14,6 +14,7 @@ from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
+from tests.format.faults import with_fault
 from tests.format.some_records import batches
 from tests.twins import EVERY_DECODER
 
@@ -21,21 +22,6 @@ from tests.twins import EVERY_DECODER
 def columns_of(records: list[Record], decoder: BlockDecoder) -> RecordColumns:
     data = encode_batch(records)
     return decoder.decode(read_header(data, 0, 0), data, 1 << 24)
-
-
-def with_fault(columns: RecordColumns, index: int, fault: CorruptData) -> RecordColumns:
-    return RecordColumns(
-        columns.buffer,
-        columns.offsets,
-        columns.timestamps,
-        columns.timestamp_type,
-        columns.key_starts,
-        columns.key_lengths,
-        columns.value_starts,
-        columns.value_lengths,
-        columns.header_starts,
-        {index: fault},
-    )
 
 
 @EVERY_DECODER

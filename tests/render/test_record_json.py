@@ -21,6 +21,7 @@ from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
 from kfs.render.record_json import RecordJson, RenderedLines, parse_line
 from kfs.render.renderers import LineRenderer
+from tests.format.faults import with_fault
 from tests.format.integers import int64s
 from tests.logs import batch, record
 from tests.twins import EVERY_RENDERER
@@ -275,18 +276,7 @@ def test_the_lines_of_a_block_are_those_of_its_records(renderer: type[LineRender
 def test_a_broken_record_in_an_intact_batch_is_an_empty_line(renderer: type[LineRenderer]) -> None:
     columns = columns_of(batch([record(at) for at in range(3)]).records)
     fault = CorruptData("broken")
-    broken = RecordColumns(
-        columns.buffer,
-        columns.offsets,
-        columns.timestamps,
-        columns.timestamp_type,
-        columns.key_starts,
-        columns.key_lengths,
-        columns.value_starts,
-        columns.value_lengths,
-        columns.header_starts,
-        {1: fault},
-    )
+    broken = with_fault(columns, 1, fault)
     lines = renderer("t", 0).lines(broken, (0, 2))
     assert [lines.line(index) for index in range(3)] == [
         line_of(renderer, record(0)),
