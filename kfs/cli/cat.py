@@ -14,6 +14,7 @@ from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory, NotFound
+from kfs.export.memory import keep_freed_memory
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export
 from kfs.export.selection import Selection
@@ -132,6 +133,7 @@ def cat(
     output_format = OutputFormat(Field(output), None if length_prefix else _unescaped(delimiter))
     failed = False
     with source.opened(log_dir) as tree:
+        keep_freed_memory()
         export = Export(tree.data_dir, selection, output_format, first, last, jobs or cores())
         try:
             for path in paths:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import platform
+from importlib import import_module
+from typing import Final
 
 import click
 
-from kfs import __version__
-from kfs.cli.cat import cat
-from kfs.cli.completion import completion
-from kfs.cli.demo import demo
-from kfs.cli.index import index
-from kfs.cli.ls import ls
 from kfs.cli.messages import messages
-from kfs.cli.mount import mount
-from kfs.cli.stat import stat
-from kfs.cli.umount import umount
 from kfs.errors import KfsError
-from kfs.format.decoders import default_decoder
 
-EXIT_FAILED = 1
+EXIT_FAILED: Final = 1
+#: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
+_COMMANDS: Final = ("cat", "completion", "demo", "index", "ls", "mount", "stat", "umount")
 
 
 class _Group(click.Group):
     """Translates what kfs raises into one line and an exit code; a closed pipe ends quietly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"kfs.cli.{name}"), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -35,6 +38,9 @@ class _Group(click.Group):
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not ctx.resilient_parsing:
+        from kfs import __version__
+        from kfs.format.decoders import default_decoder
+
         try:
             click.echo(f"kfs {__version__} (decoder: {default_decoder().name}, Python {platform.python_version()})")
         except KfsError as error:
@@ -65,7 +71,3 @@ def main() -> None:
 
     Exit codes: 0 done, 1 failed (the reason is on standard error), 2 wrong usage.
     """
-
-
-for command in (demo, mount, umount, ls, cat, stat, index, completion):
-    main.add_command(command)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kfs import __version__
+import kfs
 from kfs.errors import NotFound
 from kfs.log.log import Log, OffsetRange
 from kfs.log.log_dir import CHECKPOINTS
@@ -78,7 +78,7 @@ def source_of(context: TreeContext) -> str:
 def _stats(context: TreeContext) -> bytes:
     data_dir = context.data_dir
     fields: dict[str, Any] = {
-        "version": __version__,
+        "version": kfs.__version__,
         "decoder": data_dir.storage.decoder.name,
         "uptimeSeconds": round(time.time() - context.started),
         "topics": len(data_dir.topics()),
