@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from tests.requirements import need_fuse
 # How long an example takes says more about the machine than about kfs.
 settings.register_profile("kfs", deadline=None)
 settings.load_profile("kfs")
+
+
+# A job in the background (nohup, &) is started with these ignored, and what tests start would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
