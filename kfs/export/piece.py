@@ -112,10 +112,7 @@ class Worker:
 
     def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
         if isinstance(item, Damage):
-            reaches = max(item.claimed_last, item.after + 1) >= offsets.start
-            if item.loses_records and reaches and item.after < offsets.end:
-                return Chosen(problems=(item.problem,))
-            return None
+            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, offsets.end) else None
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
             if last < offsets.start or first >= offsets.end:

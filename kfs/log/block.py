@@ -93,3 +93,7 @@ class Damage:
     def end(self) -> int:
         """Byte position of what follows."""
         return self.problem.position + self.problem.size
+
+    def may_hide(self, start: int, end: int) -> bool:
+        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``."""
+        return self.loses_records and max(self.claimed_last, self.after + 1) >= start and self.after < end

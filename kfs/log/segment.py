@@ -99,7 +99,11 @@ class Segment:
         self, position: int = 0, seen: int | None = None, end: int | None = None
     ) -> Iterator[Records | Undecodable | Damage]:
         """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
-        return BulkReader(self._new_walk(), self.storage, self.problems.add).items(position, seen, end)
+        return self.bulk_reader().items(position, seen, end)
+
+    def bulk_reader(self) -> BulkReader:
+        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead."""
+        return BulkReader(self._new_walk(), self.storage, self.problems.add)
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
@@ -212,7 +216,3 @@ class Segment:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
         item = next(self._walk_that_tells(lambda problem: None).items(position), None)
         return item if isinstance(item, Block) else None
-
-    def bulk_reader(self) -> BulkReader:
-        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead."""
-        return BulkReader(self._new_walk(), self.storage, self.problems.add)

@@ -112,10 +112,8 @@ class SegmentLines:
             header = item.block.header
             is_shown = not header.is_control and header.last_offset >= start
             return self._damage(item.error) if is_shown else Piece(b"")
-        reaches = max(item.claimed_last, item.after + 1) >= start
-        if item.loses_records and reaches and item.after < self._offsets.end:
-            return self._damage(item.problem.error())
-        return Piece(b"")
+        is_shown = item.may_hide(start, self._offsets.end)
+        return self._damage(item.problem.error()) if is_shown else Piece(b"")
 
     def _shown(self, item: Records) -> tuple[int, int]:
         """Return which rows of the columns are shown."""
