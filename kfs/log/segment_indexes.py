@@ -76,8 +76,8 @@ class SegmentIndexes:
         if content is None:
             return
         index = OffsetIndex(content.copied(OFFSET_LAYOUT), self._segment.base_offset)
-        positions = [index.entry(number).position for number in range(index.entries)]
-        while (at := bisect_left(positions, start)) < len(positions):
+        entries = range(index.entries)
+        while (at := bisect_left(entries, start, key=lambda number: index.entry(number).position)) < len(entries):
             entry = index.entry(at)
             block = self._segment.block_at(entry.position)
             if block is not None and self._begins_at_or_below(block, entry.offset):
