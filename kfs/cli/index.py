@@ -46,13 +46,14 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: 
       kfs index /var/lib/kafka/data && kfs mount /var/lib/kafka/data /mnt/k
     """
     with source.opened(*log_dirs) as tree:
+        _check_store(tree)
         if companion:
             _accompany(tree)
         else:
             _index(tree, jobs or cores())
 
 
-def _index(tree: KafkaTree, jobs: int) -> None:
+def _check_store(tree: KafkaTree) -> None:
     store = tree.context.options.table_store
     assert store is not None
     try:
@@ -60,9 +61,13 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     except OSError as error:
         messages.say(f"{store.directory}: can't keep tables there: {error.strerror}")
         raise click.exceptions.Exit(1) from None
+
+
+def _index(tree: KafkaTree, jobs: int) -> None:
     wanted = list(closed_segments(tree.context))
+    total = sum(closed.size for closed in wanted)
     made = failed = 0
-    with _progress(sum(closed.size for closed in wanted)) as advance:
+    with _progress(total) as advance:
         for closed, (is_made, logged, failure) in _sized(tree, wanted, jobs):
             log_again(logged)
             advance(closed.size)
@@ -70,7 +75,6 @@ def _index(tree: KafkaTree, jobs: int) -> None:
             if failure is not None:
                 failed += 1
                 messages.say(str(failure))
-    total = sum(closed.size for closed in wanted)
     click.echo(
         f"{len(wanted)} closed segments, {total:,} bytes: {made} read, {len(wanted) - made - failed} known before"
     )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from kfs.errors import CorruptData
 from kfs.tree.names import tree_name
 from kfs.tree.partition_view import PartitionView
+from kfs.tree.text import WORTH_KEEPING
 
 if TYPE_CHECKING:
+    from kfs.log.log import Log
     from kfs.tree.context import TreeContext
-    from kfs.tree.text import SegmentText
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,13 @@ class ClosedSegment:
 def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
     """Yield the segments of all partitions that ``segment/`` shows, without the active ones."""
     for log in context.data_dir.logs():
-        for text in _texts(_view(context, log.topic, log.partition)):
+        for segment in _view(context, log).shown_segments():
             try:
-                size = text.segment.file().size()
+                size = segment.file().size()
             except CorruptData:
                 continue  # gone
-            if text.is_lasting(size):
-                yield ClosedSegment(log.topic, log.partition, text.segment.base_offset, size)
+            if not segment.is_last and size >= WORTH_KEEPING:
+                yield ClosedSegment(log.topic, log.partition, segment.base_offset, size)
 
 
 def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
@@ -43,22 +44,16 @@ def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
     Raises:
         CorruptData: the segment was cut meanwhile.
     """
-    for text in _texts(_view(context, closed.topic, closed.partition)):
-        if text.segment.base_offset == closed.base_offset:
-            is_known = text.is_known
-            text.table()
-            return not is_known
-    return False  # gone meanwhile
+    log = context.data_dir.log(closed.topic, closed.partition)
+    segment = log.segment_for(closed.base_offset) if log is not None else None
+    if log is None or segment is None or segment.base_offset != closed.base_offset:
+        return False  # gone meanwhile
+    text = _view(context, log).segment_text(segment)
+    is_known = text.is_known
+    text.table()
+    return not is_known
 
 
-def _view(context: TreeContext, topic: str, partition: int) -> PartitionView | None:
+def _view(context: TreeContext, log: Log) -> PartitionView:
     """A view of our own: what the tree shows is watched for changes, and this is shown to nobody."""
-    log = context.data_dir.log(topic, partition)
-    return None if log is None else PartitionView(context, log, f"{tree_name(topic)}/{partition}")
-
-
-def _texts(view: PartitionView | None) -> Iterator[SegmentText]:
-    if view is not None:
-        for segment in view.shown_segments():
-            if not segment.is_last:
-                yield view.segment_text(segment)
+    return PartitionView(context, log, f"{tree_name(log.topic)}/{log.partition}")

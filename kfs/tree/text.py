@@ -38,7 +38,7 @@ _READS_KEPT: Final = 1024
 #: Of 40 bytes each, over all tables in memory.
 _MOST_ENTRIES: Final = 512 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
-_WORTH_KEEPING: Final = 64 * 1024
+WORTH_KEEPING: Final = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -207,11 +207,7 @@ class SegmentText:
     @property
     def is_known(self) -> bool:
         """Whether the table is at hand, in memory or in the store, without a pass over the segment."""
-        return self.is_measured or self._stored() is not None
-
-    def is_lasting(self, log_size: int) -> bool:
-        """Whether the table of a ``.log`` of so many bytes is kept from one mount to the next."""
-        return self._cache.store is not None and not self.segment.is_last and log_size >= _WORTH_KEEPING
+        return self._found() is not None
 
     @property
     def size(self) -> int:
@@ -226,12 +222,9 @@ class SegmentText:
     def table(self) -> TextTable:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock_of(self.key):
-            table = self._cache.table(self.key)
+            table = self._found() or TextTable(self.segment.base_offset)
             log_end = self.segment.tail()[0] if self.segment.is_last else None
-            if table is None:
-                table = self._stored() or TextTable(self.segment.base_offset)
             if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
-                self._cache.keep_table(self.key, table)
                 return table
             self._extend(table)
             if log_end is not None:
@@ -240,17 +233,20 @@ class SegmentText:
             self._store(table)
             return table
 
-    def _stored(self) -> TextTable | None:
-        if self._cache.store is None or self.segment.is_last:
-            return None
+    def _found(self) -> TextTable | None:
+        """Return the table from memory or, to be kept there from now on, from the store."""
+        table = self._cache.table(self.key)
+        if table is not None or self._cache.store is None or self.segment.is_last:
+            return table
         table = self._cache.store.load(self._lasting_key)
         if table is not None:
+            self._cache.keep_table(self.key, table)
             for problem in table.problems:
                 self.segment.problems.add(problem)
         return table
 
     def _store(self, table: TextTable) -> None:
-        if self._cache.store is None or not self.is_lasting(table.log_end):
+        if self._cache.store is None or self.segment.is_last or table.log_end < WORTH_KEEPING:
             return
         path = self.segment.files.log.path
         table.problems = [problem for problem in self.segment.problems if problem.file == path]

@@ -89,6 +89,7 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_to_do(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert "can't keep tables there" in refused("index", large.directory.parent)
+    assert "can't keep tables there" in refused("index", "--companion", large.directory.parent)
 
 
 def test_the_companion_goes_with_its_parent(large: ToyPartition, cache: Callable[[], list[Path]]) -> None:
