@@ -15,10 +15,8 @@ import argparse
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,14 +26,13 @@ from typing import Final
 
 from benchmarks.logs import FIRST_TIMESTAMP, INTERVAL_MILLISECONDS, NEEDLE, TopicLog, write_large_topic
 from benchmarks.machine import machine
-from benchmarks.served import ServedMount, served, served_by
+from benchmarks.served import ServedMount, scratch_directory, served, served_by
 from benchmarks.tables import aligned
 from benchmarks.tasks import TASKS, Chosen, Task, choose
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.log.segment_writer import SegmentWriter
-from kfs.mount import is_mounted
 
 _SOURCE: Final = Path(__file__).with_name("low_level.c")
 _KFS: Final = "kfs"
@@ -89,7 +86,7 @@ class Files:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure as the command line says, and print the results."""
     options = parse(arguments)
-    with _scratch(options.tmpfs) as scratch:
+    with scratch_directory(options.tmpfs) as scratch:
         files = make_files(scratch, options.records)
         measurements = list(measure(files, options))
         first_entries = list(measure_first_entry(scratch, options))
@@ -121,16 +118,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
     parser.set_defaults(pinnings=(False, True))
     return parser.parse_args(arguments)
-
-
-@contextmanager
-def _scratch(parent: str) -> Iterator[Path]:
-    scratch = Path(tempfile.mkdtemp(prefix="kfs-benchmark.", dir=parent))
-    try:
-        yield scratch
-    finally:
-        if not is_mounted(scratch / "mnt"):
-            shutil.rmtree(scratch)
 
 
 # --- the files --------------------------------------------------------------------------------------------------------

@@ -16,21 +16,18 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from benchmarks.logs import TopicLog, write_large_topic, write_topic
 from benchmarks.machine import machine
-from benchmarks.served import ServedMount, Usage, served
+from benchmarks.served import ServedMount, Usage, scratch_directory, served
 from benchmarks.tables import aligned
 from benchmarks.tasks import TASKS, Chosen, Task, choose, list_all
 from kfs.format.codecs import Codec
-from kfs.mount import is_mounted
 
 _DEFAULT: Final = "default"
 _PLAIN: Final = "plain"
@@ -70,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(options: argparse.Namespace) -> list[Measurement]:
     """Make the logs, run every task, clean up."""
-    with _scratch(options.directory) as scratch:
+    with scratch_directory(options.directory) as scratch:
         return [
             *_measure_topics(scratch, options.records, options.reads, options.repeat),
             *_measure_listing(scratch, options.listed),
@@ -88,16 +85,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--directory", help="where to make the logs and the files; default: TMPDIR")
     parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
     return parser.parse_args(arguments)
-
-
-@contextmanager
-def _scratch(parent: str | None) -> Iterator[Path]:
-    scratch = Path(tempfile.mkdtemp(prefix="kfs-benchmark.", dir=parent))
-    try:
-        yield scratch
-    finally:
-        if not is_mounted(scratch / "mnt"):
-            shutil.rmtree(scratch)
 
 
 # --- tasks on records -------------------------------------------------------------------------------------------------

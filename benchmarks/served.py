@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,17 @@ class ServedMount:
         # It has ended, unless a mount namespace that was made meanwhile has a copy of the mount.
         self._process.terminate()
         self._process.wait()
+
+
+@contextmanager
+def scratch_directory(parent: str | None) -> Iterator[Path]:
+    """Make a directory for the length of a block; it stays if its ``mnt`` is still mounted."""
+    scratch = Path(tempfile.mkdtemp(prefix="kfs-benchmark.", dir=parent))
+    try:
+        yield scratch
+    finally:
+        if not is_mounted(scratch / "mnt"):
+            shutil.rmtree(scratch)
 
 
 @contextmanager
