@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.corpus import CorpusStore
+from tests.corpus import CorpusStore, compare, take_manifest
+from tests.logs import look_every_time
 from tests.requirements import need_fuse
+from tests.system.shop import Shop
 
 # How long an example takes says more about the machine than about kfs.
 settings.register_profile("kfs", deadline=None)
@@ -62,3 +65,27 @@ def corpus(corpus_store: CorpusStore, _corpora_stay_untouched: None) -> Callable
     It is read-only by agreement; a test that needs to damage something copies it first.
     """
     return corpus_store.path
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A log directory that nobody changes: what file operations and commands are tried on."""
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    before = take_manifest(made.root)
+    yield made
+    assert compare(before, take_manifest(made.root)) == []
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question about the disk is answered anew."""
+    look_every_time(monkeypatch)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Nothing is logged: a property test meets more problems than anyone wants to read."""
+    logger = logging.getLogger("kfs")
+    logger.disabled = True
+    yield
+    logger.disabled = False

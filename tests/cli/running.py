@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from tests.system.kafka_mount import kfs
+from tests.system.kafka_mount import KFS, kfs
 
 
 def printed(*arguments: str | Path) -> bytes:
@@ -19,3 +20,14 @@ def refused(*arguments: str | Path) -> str:
     done = kfs(*arguments)
     assert (done.returncode, done.stdout) == (1, b"")
     return done.stderr.decode()
+
+
+def leave_early(*arguments: str | Path) -> None:
+    """Read the first bytes of what a command prints and go; it must end soon, and in silence."""
+    with subprocess.Popen([KFS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) in (0, 1)

@@ -143,20 +143,8 @@ def _outcome(decoder: BlockDecoder, header: BatchHeader, data: bytes) -> Outcome
 def _shown(outcome: Outcome) -> object:
     if not isinstance(outcome, RecordColumns):
         return outcome
-    columns = outcome
-    faults = [(index, fault.reason, fault.position) for index, fault in columns.faults.items()]
-    return (
-        columns.buffer,
-        columns.offsets,
-        columns.timestamps,
-        columns.timestamp_type,
-        columns.key_starts,
-        columns.key_lengths,
-        columns.value_starts,
-        columns.value_lengths,
-        columns.header_starts,
-        faults,
-    )
+    faults = [(index, fault.reason, fault.position) for index, fault in outcome.faults.items()]
+    return [getattr(outcome, name) for name in RecordColumns.__slots__ if name != "faults"], faults
 
 
 def _rows(table: BatchTable) -> object:

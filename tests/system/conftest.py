@@ -8,7 +8,6 @@ from typing import Protocol
 
 import pytest
 
-from tests.corpus import compare, take_manifest
 from tests.mount.conftest import need
 from tests.system.expectation import Expectation
 from tests.system.kafka_mount import KafkaMount
@@ -105,15 +104,6 @@ def mount_kafka(tmp_path: Path) -> Iterator[MountKafka]:
         yield mounts.make
     finally:
         mounts.discard()
-
-
-@pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A log directory that nobody changes: what the file operations are tried on."""
-    made = Shop(tmp_path_factory.mktemp("shop"))
-    before = take_manifest(made.root)
-    yield made
-    assert compare(before, take_manifest(made.root)) == []
 
 
 @pytest.fixture(scope="session")
