@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 import click
 
 from kfs.cli.messages import messages
+from kfs.cli.progress import progress_in_bytes
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
-from kfs.errors import CorruptData, WorkerDied
-from kfs.kept_log import KeptLog, Logged, log_again
+from kfs.errors import CorruptData
+from kfs.forked import forked
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, size_segment
 from kfs.tree.kafka_tree import KafkaTree
 
@@ -26,8 +23,8 @@ _LOOK_AGAIN_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
 _NICEST: Final = 19
 
-#: Whether the table had to be made, what was logged, and why it can't be had.
-_Sized = tuple[bool, Logged, CorruptData | None]
+#: Whether the table had to be made, and why it can't be had.
+_Sized = tuple[bool, CorruptData | None]
 
 
 @click.command()
@@ -67,9 +64,10 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     wanted = list(closed_segments(tree.context))
     total = sum(closed.size for closed in wanted)
     made = failed = 0
-    with _progress(total) as advance:
-        for closed, (is_made, logged, failure) in _sized(tree, wanted, jobs):
-            log_again(logged)
+    # The largest first, so that no process is left alone with one at the end.
+    wanted.sort(key=lambda closed: -closed.size)
+    with progress_in_bytes("reading", total) as advance:
+        for closed, (is_made, failure) in forked(_sizer(tree), wanted, jobs):
             advance(closed.size)
             made += is_made
             if failure is not None:
@@ -82,56 +80,14 @@ def _index(tree: KafkaTree, jobs: int) -> None:
         raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
-    # Only here: it is large, and a mount has no use for it.
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=total)
-        yield lambda done: progress.advance(task, done)
-
-
-def _sized(tree: KafkaTree, wanted: Iterable[ClosedSegment], jobs: int) -> Iterator[tuple[ClosedSegment, _Sized]]:
-    """Size segments, the largest first, so that no process is left alone with one at the end."""
-    largest_first = sorted(wanted, key=lambda closed: -closed.size)
-    # Forked, so that what the parent knows of the directories is known.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(tree,)) as pool:
-        futures: dict[Future[_Sized], ClosedSegment] = {
-            pool.submit(_size_in_worker, closed): closed for closed in largest_first
-        }
+def _sizer(tree: KafkaTree) -> Callable[[ClosedSegment], _Sized]:
+    def size(closed: ClosedSegment) -> _Sized:
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BrokenProcessPool:
-            raise WorkerDied("a worker process ended early: not all segments are known") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+            return size_segment(tree.context, closed), None
+        except CorruptData as error:
+            return False, error
 
-
-class _Worker:
-    """What a worker process works with."""
-
-    tree: KafkaTree
-    kept: KeptLog
-
-
-def _begin(tree: KafkaTree) -> None:
-    _Worker.tree = tree
-    _Worker.kept = KeptLog.instead()
-
-
-def _size_in_worker(closed: ClosedSegment) -> _Sized:
-    try:
-        is_made = size_segment(_Worker.tree.context, closed)
-    except CorruptData as error:
-        return False, _Worker.kept.take(), error
-    return is_made, _Worker.kept.take(), None
+    return size
 
 
 def _accompany(tree: KafkaTree) -> None:
