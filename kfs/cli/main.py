@@ -12,8 +12,10 @@ from kfs.cli.messages import messages
 from kfs.errors import KfsError
 
 EXIT_FAILED: Final = 1
+#: Of commands that, like diff(1), answer with 1 what was asked.
+_EXIT_TROUBLE: Final = {"diff": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = ("cat", "completion", "demo", "index", "ls", "mount", "stat", "umount")
+_COMMANDS: Final = ("cat", "completion", "demo", "diff", "index", "ls", "mount", "stat", "umount")
 
 
 class _Group(click.Group):
@@ -33,7 +35,7 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except KfsError as error:
             messages.say(str(error))
-            ctx.exit(EXIT_FAILED)
+            ctx.exit(_EXIT_TROUBLE.get(ctx.invoked_subcommand or "", EXIT_FAILED))
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:

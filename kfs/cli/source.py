@@ -83,12 +83,26 @@ class SourceOptions:
     @contextmanager
     def opened(self, *paths: str) -> Iterator[KafkaTree]:
         """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
-        logging.getLogger("kfs").addHandler(messages)
+        _say_what_is_logged()
         tree = self.open(paths)
         try:
             yield tree
         finally:
             tree.close()
+
+    @contextmanager
+    def opened_data_dir(self, *paths: str) -> Iterator[DataDir]:
+        """Open the data directory, as :meth:`opened` opens the tree."""
+        _say_what_is_logged()
+        data_dir = self.data_dir(paths)
+        try:
+            yield data_dir
+        finally:
+            data_dir.close()
+
+
+def _say_what_is_logged() -> None:
+    logging.getLogger("kfs").addHandler(messages)
 
 
 def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
@@ -101,53 +115,62 @@ def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
 
 def source_options(command: Command) -> Command:
     """Add the options to a command, which gets them as the keyword ``source``."""
-
-    @functools.wraps(command)
-    def collect(*args: Any, **kwargs: Any) -> Any:
-        names = SourceOptions.__dataclass_fields__
-        return command(*args, source=SourceOptions(**{name: kwargs.pop(name) for name in names}), **kwargs)
-
-    decorated: Any = collect
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return cast(Command, decorated)
+    return some_source_options(*_OPTIONS)(command)
 
 
-_OPTIONS = (
-    click.option(
+def some_source_options(*names: str) -> Callable[[Command], Command]:
+    """Return what adds only the options of those names, for a command that shows no tree; the others are as always."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def collect(*args: Any, **kwargs: Any) -> Any:
+            return command(*args, source=SourceOptions(**{name: kwargs.pop(name) for name in names}), **kwargs)
+
+        decorated: Any = collect
+        for name in reversed(names):
+            decorated = _OPTIONS[name](decorated)
+        return cast(Command, decorated)
+
+    return decorate
+
+
+_OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "topics": click.option(
         "--topic",
         "topics",
         multiple=True,
         metavar="PATTERN",
         help="Only topics that match, such as 'orders*'. Repeatable.",
     ),
-    click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),
-    click.option(
+    "views": click.option(
+        "--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."
+    ),
+    "until": click.option(
         "--until",
         type=click.Choice(["end", "hw"]),
         default="end",
         show_default=True,
         help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
     ),
-    click.option(
+    "on_damage": click.option(
         "--on-damage",
         type=click.Choice([choice.value for choice in OnDamage]),
         default=OnDamage.ERROR.value,
         show_default=True,
         help="What stands for a corrupt batch in a segment's lines: an empty line that fails to read, or nothing.",
     ),
-    click.option(
+    "max_batch_bytes": click.option(
         "--max-batch-bytes",
         type=ByteSize(),
         default=DEFAULT_MAX_BATCH_BYTES,
         show_default="128M",
         help="Refuse a batch larger than that, before or after decompression.",
     ),
-    click.option(
+    "cache_bytes": click.option(
         "--cache-bytes",
         type=ByteSize(),
         default=DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES,
         show_default="80M",
         help="Memory for decoded and rendered batches.",
     ),
-)
+}

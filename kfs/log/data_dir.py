@@ -35,7 +35,7 @@ class DataDir:
     """One or several ``log.dirs``, single partition directories, or loose ``.log`` files, as one view.
 
     Opening it lists directories and reads no log data. A partition that lies in several places is
-    served from the copy with the highest last leader epoch, then the longest; the others are
+    served from the copy with the highest last leader epoch, then the highest end; the others are
     :meth:`replicas`. Copies are never merged.
     """
 
@@ -116,6 +116,11 @@ class DataDir:
                 if directory is not served:
                     yield self._copy_name(directory), self._log_of(directory)
 
+    def copies(self) -> Iterator[list[Log]]:
+        """Yield all copies of each partition, by topic and partition; see :meth:`Log.standing` for which is served."""
+        for _, copies in sorted(self._partitions().copies.items()):
+            yield [self._log_of(directory) for directory in copies]
+
     def _copy_name(self, directory: PartitionDirectory) -> str:
         name = directory.name
         if name.unique_id:
@@ -140,7 +145,7 @@ class DataDir:
         if len(copies) == 1:
             return copies[0]
         logs = [self._log_of(directory) for directory in copies]
-        best = max(logs, key=lambda log: (log.last_leader_epoch(), log.log_end_offset - log.log_start_offset))
+        best = max(logs, key=Log.standing)
         others = ", ".join(log.directory.path for log in logs if log is not best)
         reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason))

@@ -172,6 +172,10 @@ class Log:
         at = bisect_left(listing.bases, segment.base_offset)
         return at if at < len(listing.segments) and listing.segments[at] is segment else None
 
+    def size(self) -> int:
+        """Return the bytes of all segments; one that can't be opened just now counts as none."""
+        return sum(segment.size() for segment in self.segments)
+
     # -- offsets
 
     @property
@@ -330,3 +334,10 @@ class Log:
                 if isinstance(item, Block):
                     epoch = item.header.leader_epoch
         return epoch
+
+    def standing(self) -> tuple[int, int, int]:
+        """What to choose between copies by: the greatest is the one that a broker would go by.
+
+        The last leader epoch counts first, then the log's end, as in an election; then who has more behind that.
+        """
+        return self.last_leader_epoch(), self.log_end_offset, -self.log_start_offset

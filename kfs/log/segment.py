@@ -80,6 +80,13 @@ class Segment:
             self._closed_since_ns = written_ns
         return file
 
+    def size(self) -> int:
+        """Return the bytes of the ``.log``; none where it can't be opened just now."""
+        try:
+            return self.file().size()
+        except CorruptData:
+            return 0
+
     def walk(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
         """Yield blocks and damage from a batch boundary on; what is wrong is reported.
 

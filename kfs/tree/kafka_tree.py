@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kfs.errors import CorruptData, NotADirectory, NotFound
+from kfs.errors import NotADirectory, NotFound
 from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory, source_of
 from kfs.tree.context import TreeContext, TreeOptions, status_of
@@ -102,11 +102,7 @@ class KafkaTree(Tree):
             size = partitions = 0
             for log in self.context.data_dir.logs():
                 partitions += 1
-                for segment in log.segments:
-                    try:
-                        size += segment.file().size()
-                    except CorruptData:
-                        continue
+                size += log.size()
             self._totals = (now, (size, partitions))
         return self._totals[1]
 

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kfs.errors import CorruptData
 from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problems
 from kfs.log.segment import Segment
@@ -80,7 +79,7 @@ def _log(partition: PartitionView) -> bytes:
         "directory": log.directory.path,
         "kind": log.directory.name.kind.value,
         "segments": len(segments),
-        "size": sum(_size(segment) for segment in segments),
+        "size": log.size(),
         "firstBaseOffset": first,
         "logStartOffset": log.log_start_offset,
         "logStartOffsetCheckpoint": checkpoint,
@@ -92,13 +91,6 @@ def _log(partition: PartitionView) -> bytes:
     return json_lines([fields])
 
 
-def _size(segment: Segment) -> int:
-    try:
-        return segment.file().size()
-    except CorruptData:
-        return 0
-
-
 def _segments(partition: PartitionView) -> bytes:
     def row(segment: Segment) -> dict[str, Any]:
         files = segment.files
@@ -106,7 +98,7 @@ def _segments(partition: PartitionView) -> bytes:
         return {
             "baseOffset": segment.base_offset,
             "file": files.log.path,
-            "size": _size(segment),
+            "size": segment.size(),
             "active": segment.is_last,
             **{name: found is not None for name, found in sides.items()},
         }

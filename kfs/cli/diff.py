@@ -1,0 +1,147 @@
+"""``kfs diff``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from kfs.cli.messages import messages, shown
+from kfs.cli.progress import progress_in_bytes
+from kfs.cli.source import SourceOptions, some_source_options
+from kfs.cores import cores
+from kfs.errors import CorruptData
+from kfs.forked import forked
+from kfs.log.compare import Place
+from kfs.log.copies import CopyReport, Offsets, PartitionReport, State, report_on
+from kfs.log.data_dir import DataDir
+from kfs.log.log import Log
+
+_EXIT_DIFFERENT = 1
+_EXIT_FAILED = 2
+
+
+@click.command()
+@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a partition.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@some_source_options("topics", "max_batch_bytes")
+def diff(log_dirs: tuple[str, ...], as_json: bool, jobs: int | None, source: SourceOptions) -> None:
+    """Compare the copies of each partition that LOG_DIR... hold: several brokers' disks, a backup and the original.
+
+    Of each partition the copy to keep is named, the one with the highest leader epoch and, among those, the highest
+    log end offset, as in an election; then the others, and where each parts from it. Copies are compared by their
+    records: where their segments begin, and what compaction removed, makes no difference. Partition directories
+    of different names, if that is all there is, are taken for copies of one partition.
+
+    \b
+      kfs diff /mnt/broker1/kafka /mnt/broker2/kafka
+      kfs diff --topic 'orders*' /var/lib/kafka/data /backup/kafka
+
+    Exit codes: 0 all copies are the same, 1 some differ or a partition has only one copy, 2 could not compare all.
+    """
+    with source.opened_data_dir(*log_dirs) as data_dir:
+        exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
+    sys.exit(exit_code)
+
+
+def _to_compare(data_dir: DataDir) -> list[list[Log]]:
+    partitions = list(data_dir.copies())
+    if not data_dir.log_dirs and all(len(logs) == 1 for logs in partitions):
+        return [[log for logs in partitions for log in logs]]
+    return partitions
+
+
+def _compare(partitions: list[list[Log]], jobs: int, as_json: bool) -> int:
+    sizes = [sum(log.size() for log in logs) for logs in partitions]
+    largest_first = sorted(range(len(partitions)), key=lambda number: -sizes[number])
+    reports: list[PartitionReport] = []
+    failed = False
+    with progress_in_bytes("comparing", sum(sizes)) as advance:
+        for number, outcome in forked(lambda number: _report_on(partitions[number]), largest_first, jobs):
+            advance(sizes[number])
+            if isinstance(outcome, CorruptData):
+                failed = True
+                messages.say(str(outcome))
+            else:
+                reports.append(outcome)
+    reports.sort(key=lambda report: (report.topic, report.partition))
+    for report in reports:
+        click.echo(_json(report) if as_json else "\n".join(map(shown, _lines(report))))
+    differing = sum(report.differs for report in reports)
+    if not as_json:
+        click.echo(_summary(reports, differing))
+    if failed:
+        return _EXIT_FAILED
+    return _EXIT_DIFFERENT if differing else 0
+
+
+def _report_on(logs: list[Log]) -> PartitionReport | CorruptData:
+    try:
+        return report_on(logs)
+    except CorruptData as error:
+        return error
+
+
+def _json(report: PartitionReport) -> str:
+    return json.dumps({**_camel(asdict(report)), "differs": report.differs}, separators=(",", ":"))
+
+
+def _camel(value: Any) -> Any:
+    """Return the fields under the names that Kafka's own JSON would give them."""
+    if isinstance(value, dict):
+        return {_camel_name(name): _camel(item) for name, item in value.items()}
+    return [_camel(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _camel_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _summary(reports: list[PartitionReport], differing: int) -> str:
+    copies = sum(len(report.copies) for report in reports)
+    return f"{len(reports)} partitions, {copies} copies: {len(reports) - differing} the same, {differing} differ"
+
+
+def _lines(report: PartitionReport) -> Iterator[str]:
+    name = f"{report.topic}-{report.partition}"
+    if len(report.copies) < 2:
+        yield f"{name}: only one copy, {report.copies[0].path}"
+        return
+    yield f"{name}: {len(report.copies)} copies {'differ' if report.differs else 'are the same'}"
+    for copy in report.copies:
+        yield f"  {copy.state.value:<9}{copy.path}"
+        yield f"    offsets {copy.log_start_offset} to {copy.log_end_offset}, {_epochs(copy)}, {copy.size:,} bytes"
+        yield from (f"    {line}" for line in _details(copy))
+
+
+def _epochs(copy: CopyReport) -> str:
+    if not copy.leader_epochs:
+        return f"leader epoch {copy.last_leader_epoch}"
+    return "leader epochs " + ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in copy.leader_epochs)
+
+
+def _details(copy: CopyReport) -> Iterator[str]:
+    if copy.divergence is not None:
+        divergence = copy.divergence
+        yield f"diverges at offset {divergence.offset}: {divergence.reason}"
+        yield from (f"  {_place(place)}" for place in (divergence.first, divergence.second) if place is not None)
+    yield from (f"lacks {_offsets(offsets)}" for offsets in copy.lacks)
+    yield from (f"only here: {_offsets(offsets)}" for offsets in copy.only_here)
+    if copy.problems and copy.state is not State.DIVERGED:
+        yield f"problems: {len(copy.problems)}, see kfs verify"
+
+
+def _place(place: Place) -> str:
+    return f"{place.file} position {place.position}, leader epoch {place.leader_epoch}"
+
+
+def _offsets(offsets: Offsets) -> str:
+    which = f"offset {offsets.first}" if offsets.first == offsets.last else f"offsets {offsets.first} to {offsets.last}"
+    count = "" if offsets.records < 0 else f", {offsets.records} records"
+    return f"{which}{count}: {offsets.why}"

@@ -1,0 +1,158 @@
+"""Copies of one partition, from several brokers' disks or a backup: what each is worth, and which to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kfs.format.checkpoint import EpochEntry
+from kfs.log.block import Block
+from kfs.log.compare import Cause, Comparison, Divergence, Lack, Place, compare
+from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import Problem
+
+
+class State(StrEnum):
+    """What a copy is, seen from the one to keep."""
+
+    KEEP = "keep"
+    SAME = "same"
+    PARTIAL = "partial"  # what it has is the same, but it lacks some
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Offsets from ``first`` to ``last``, both included; ``records`` of them are known to be there (-1: not counted).
+
+    ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal`` is False
+    for what makes copies differ: compaction, which every broker does by itself, doesn't.
+    """
+
+    first: int
+    last: int
+    records: int
+    why: str
+    place: Place | None = None
+    is_normal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One copy: its offsets go from ``log_start_offset`` up to, not including, ``log_end_offset``.
+
+    ``lacks`` is what the copy to keep has and this one doesn't; ``only_here`` the reverse.
+    """
+
+    path: str
+    state: State
+    log_start_offset: int
+    log_end_offset: int
+    size: int
+    leader_epochs: tuple[EpochEntry, ...]
+    last_leader_epoch: int
+    divergence: Divergence | None
+    lacks: tuple[Offsets, ...]
+    only_here: tuple[Offsets, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether it matters which copy is taken, this one or the one to keep."""
+        if self.state is State.KEEP:
+            return False
+        return self.state is not State.SAME or any(not offsets.is_normal for offsets in self.only_here)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """The copies of a partition, the one to keep first."""
+
+    topic: str
+    partition: int
+    copies: tuple[CopyReport, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the copies aren't all alike, or there is just one."""
+        return len(self.copies) < 2 or any(copy.differs for copy in self.copies)
+
+
+def report_on(logs: Sequence[Log]) -> PartitionReport:
+    """Compare the copies of one partition with the one to keep: see :meth:`~kfs.log.log.Log.standing`.
+
+    Raises:
+        CorruptData: a file changed meanwhile.
+    """
+    kept, *others = sorted(logs, key=lambda log: log.standing(), reverse=True)
+    compared = [(log, compare(kept, log)) for log in others]
+    copies = [_describe(kept, State.KEEP), *(_judge(kept, log, comparison) for log, comparison in compared)]
+    return PartitionReport(kept.topic, kept.partition, tuple(copies))
+
+
+def _describe(
+    log: Log,
+    state: State,
+    divergence: Divergence | None = None,
+    lacks: Sequence[Offsets] = (),
+    only_here: Sequence[Offsets] = (),
+) -> CopyReport:
+    return CopyReport(
+        log.directory.path,
+        state,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.size(),
+        log.leader_epochs(),
+        log.last_leader_epoch(),
+        divergence,
+        tuple(lacks),
+        tuple(only_here),
+        tuple(log.problems),
+    )
+
+
+def _judge(kept: Log, log: Log, comparison: Comparison) -> CopyReport:
+    divergence = comparison.divergence or _longer(kept, log)
+    lacks = list(_unmatched(log, kept, comparison.second_lacks, "this copy"))
+    only_here = list(_unmatched(kept, log, comparison.first_lacks, "the copy to keep"))
+    if divergence is not None:
+        lacks = [offsets for offsets in lacks if offsets.first < divergence.offset]
+        only_here = [offsets for offsets in only_here if offsets.first < divergence.offset]
+        if log.log_end_offset > divergence.offset:
+            only_here.append(Offsets(divergence.offset, log.log_end_offset - 1, -1, "at and after the divergence"))
+        state = State.DIVERGED
+    else:
+        state = State.PARTIAL if any(not offsets.is_normal for offsets in lacks) else State.SAME
+    return _describe(log, state, divergence, lacks, only_here)
+
+
+def _longer(kept: Log, log: Log) -> Divergence | None:
+    """A copy that goes on where the one to keep has ended does so in an older leader epoch."""
+    end = kept.log_end_offset
+    if log.log_end_offset <= end:
+        return None
+    reason = "it goes on, in an older leader epoch, where the copy to keep has ended"
+    return Divergence(end, reason, None, _place_at(log, end))
+
+
+def _place_at(log: Log, offset: int) -> Place | None:
+    for _, item in log.walk(OffsetRange(offset, log.log_end_offset)):
+        if isinstance(item, Block):
+            return Place(item.file, item.position, item.header.leader_epoch)
+    return None
+
+
+def _unmatched(lacking: Log, having: Log, lacks: Mapping[Cause, Lack], name: str) -> Iterator[Offsets]:
+    """Yield what ``having`` has and ``lacking`` doesn't: ``name`` is what to call the latter."""
+    start, end = lacking.log_start_offset, lacking.log_end_offset
+    if start > having.log_start_offset:
+        last = min(start, having.log_end_offset) - 1
+        yield Offsets(having.log_start_offset, last, -1, f"below the log start offset of {name}")
+    for cause, lack in lacks.items():
+        why = f"{cause.value} in {name}"
+        is_normal = cause is Cause.COMPACTED
+        yield Offsets(lack.first_offset, lack.last_offset, lack.records, why, lack.place, is_normal)
+    if end < having.log_end_offset:
+        yield Offsets(max(end, having.log_start_offset), having.log_end_offset - 1, -1, f"after the end of {name}")
