@@ -29,6 +29,8 @@ CorpusPath = Callable[[str], Path]
 Records = dict[int, Record]
 
 DAMAGED = "g_damage"
+#: How a partition in ``.kfs/deleted`` ends whose segments were deleted, and not the whole of it.
+DELETED_SEGMENTS = ".deleted"
 #: Log directories inside of the corpora: where each lies, and the file that says what is in it.
 SOURCES = {name: ("data", "expected.jsonl") for name in corpus_names() if name != DAMAGED} | {
     "g_kill9/recovered": ("data", "expected.jsonl"),
@@ -155,6 +157,8 @@ def test_the_files_are_exactly_the_expected_records(name: str, corpus: CorpusPat
     starts = log_start_offsets(data)
     left = expected_in(name, corpus)
     for path, lines in view.lines.items():
+        if path.endswith(DELETED_SEGMENTS):  # of these Kafka's tools say nothing
+            continue
         directory = source_of(view.tree, path)
         start = starts.get(directory, 0)
         is_below = path.startswith(".kfs/deleted/") and not directory.endswith("-delete")
@@ -280,6 +284,23 @@ def test_records_below_the_log_start_offset_are_shown_as_deleted(corpus: CorpusP
         tree.resolve(f"trimmed/0/offset/{start - 1}.json")
     with pytest.raises(NotFound):
         tree.resolve(f".kfs/deleted/trimmed/0/offset/{start}.json")
+
+
+def test_segments_that_a_recovery_deleted_can_still_be_read(corpus: CorpusPath) -> None:
+    """After a bad batch a broker drops every later segment: what was in them before is the oracle."""
+    view = shown(corpus(DAMAGED) / "recovered-unclean" / "data")
+    before = messages_by_directory(corpus(DAMAGED) / "expected_before.jsonl")
+    dropped = [path for path in view.lines if path.endswith(DELETED_SEGMENTS)]
+    assert len(dropped) == 2
+    for path in dropped:
+        found = parsed(path, view.lines[path])
+        directory = source_of(view.tree, path)
+        assert found.items() <= before[directory].items()
+        kept = path.removeprefix(".kfs/deleted/").removesuffix(DELETED_SEGMENTS)
+        still_there = parsed(kept, view.lines[kept])
+        assert not found.keys() & still_there.keys()
+        # Offsets that are in neither were in the batch that was cut off, or behind it in its segment.
+        assert found.keys() == {offset for offset in before[directory] if offset >= min(found)}
 
 
 def test_partitions_of_a_deleted_topic_are_shown_as_deleted(corpus: CorpusPath) -> None:
@@ -412,7 +433,8 @@ def test_what_is_intact_in_damaged_partitions_is_served(corpus: CorpusPath) -> N
     view = shown(corpus(DAMAGED) / "data")
     assert sum(path.startswith("broken/") for path in view.lines) == 39
     for path, lines in view.lines.items():
-        assert parsed(path, lines) == intact_records(corpus, source_of(view.tree, path)), path
+        if not path.endswith(DELETED_SEGMENTS):
+            assert parsed(path, lines) == intact_records(corpus, source_of(view.tree, path)), path
 
 
 def test_records_in_damaged_batches_answer_with_an_error(damaged_tree: KafkaTree, corpus: CorpusPath) -> None:

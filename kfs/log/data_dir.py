@@ -106,10 +106,10 @@ class DataDir:
         copies = self._partitions().copies.get((topic, partition))
         return self._log_of(self._served(copies)) if copies else None
 
-    def replicas(self) -> Iterator[tuple[str, Log]]:
-        """Yield the copies that aren't served, each with a name that tells it: ``0.<hex>-future``, ``0@<n>``."""
-        for copies in list(self._partitions().copies.values()):
-            if len(copies) < 2:
+    def replicas(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
+        """Yield the copies that aren't served, of all topics or one, by a name: ``0.<hex>-future``, ``0@<n>``."""
+        for (of_topic, _), copies in list(self._partitions().copies.items()):
+            if len(copies) < 2 or topic not in (None, of_topic):
                 continue
             served = self._served(copies)
             for directory in copies:
@@ -129,10 +129,26 @@ class DataDir:
             return f"{name.partition}@{self.log_dirs.index(directory.log_dir)}"
         return f"{name.partition}@{len(self.log_dirs) + self._single.index(directory)}"
 
-    def deleted(self) -> Iterator[tuple[str, Log]]:
-        """Yield the partitions of deleted topics, each with the rest of its name: ``0.<hex>-delete``."""
-        for (_, name), directory in sorted(self._partitions().deleted.items()):
-            yield name, self._log_of(directory)
+    def deleted(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
+        """Yield the partitions of deleted topics, all or one, each by the rest of its name: ``0.<hex>-delete``."""
+        for (of_topic, name), directory in sorted(self._partitions().deleted.items()):
+            if topic in (None, of_topic):
+                yield name, self._log_of(directory)
+
+    def deleted_segments(self, log: Log) -> Log | None:
+        """Return what is still there of segments that were deleted from ``log``, as a log of its own; None: nothing.
+
+        Retention and compaction rename them to ``.deleted``, and remove them after ``file.delete.delay.ms``.
+        """
+        _ = log.segments
+        files = tuple(sorted(found.path for found in log.files.superseded if found.path.endswith(".log.deleted")))
+        if not files:
+            return None
+        return self._log_of(PartitionDirectory(log.directory.path, log.directory.name, None, files))
+
+    def deleted_topics(self) -> set[str]:
+        """The topics of :meth:`deleted`."""
+        return {topic for topic, _ in self._partitions().deleted}
 
     def logs(self) -> Iterator[Log]:
         """Yield the served copy of every partition, by topic and partition."""
@@ -154,7 +170,8 @@ class DataDir:
     def _log_of(self, directory: PartitionDirectory) -> Log:
         key = directory.path if not directory.loose else directory.loose[0]
         log = self._logs.get(key)
-        if log is None:
+        if log is None or log.directory.loose != directory.loose:
+            self._logs.pop(key, None)
             made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
             log = self._logs.setdefault(key, made)
         return log

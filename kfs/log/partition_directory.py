@@ -16,7 +16,7 @@ from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A directory of segments, or, with ``loose``, only those ``.log`` files in it.
+    """A directory of segments, or, with ``loose``, only those ``.log`` (or ``.log.deleted``) files in it.
 
     ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none.
     """
@@ -39,7 +39,8 @@ class PartitionDirectory:
         if not self.loose:
             return list_partition(self.path, next_offset)
         files = PartitionFiles()
-        segments = {segment.base_offset: segment for segment in map(_loose_segment, self.loose)}
+        there = filter(os.path.exists, self.loose)  # what was deleted is removed after file.delete.delay.ms
+        segments = {segment.base_offset: segment for segment in map(_loose_segment, there)}
         files.segments = [segments[base] for base in sorted(segments)]
         return files
 
@@ -55,13 +56,13 @@ def _loose_segment(path: str) -> SegmentFiles:
         base = LOG_OVERHEAD_STRUCT.unpack(head)[0] if len(head) == LOG_OVERHEAD_STRUCT.size else 0
         if base < 0:
             raise CorruptData(f"negative base offset {base}", 0, path)
-    beside = path.removesuffix(".log")
+    beside, _, state = path.rpartition(".log")
     return SegmentFiles(
         base,
         FoundFile(path, file.inode),
-        _found(beside + ".index"),
-        _found(beside + ".timeindex"),
-        _found(beside + ".txnindex"),
+        _found(f"{beside}.index{state}"),
+        _found(f"{beside}.timeindex{state}"),
+        _found(f"{beside}.txnindex{state}"),
     )
 
 

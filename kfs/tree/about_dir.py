@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from kfs.log.log_dir import CHECKPOINTS
 from kfs.tree.context import NOBODY, TreeContext, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines
-from kfs.tree.names import ABOUT, tree_name
+from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
 
@@ -46,6 +46,7 @@ Here, in .kfs/:
   problems.jsonl              what is wrong with the LOG_DIRs themselves
   checkpoints/<n>/            the checkpoint files of LOG_DIR number n, as JSON
   deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
+  deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
   replicas/<topic>/<partition>...             copies of a partition that are not the one served
 """
@@ -136,43 +137,78 @@ def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
     return FixedDirectory(context, path, log_dir.path, names)
 
 
-_Copies = dict[str, dict[str, tuple[Log, Callable[[Log], OffsetRange]]]]
+#: Logs by the name that they have in the directory of their topic, each with what chooses the offsets to show.
+_Copies = dict[str, tuple[Log, Callable[[Log], OffsetRange]]]
 
 
 def _deleted(context: TreeContext) -> FixedDirectory:
-    """Records below the log start offset, and partitions whose topic was deleted."""
-    copies: _Copies = {}
-    for log in context.data_dir.logs():
-        checkpoint = log.checkpointed_log_start_offset
-        if checkpoint:  # cheap: most logs were never cut
+    """Records below the log start offset, segments that were deleted, and partitions whose topic was."""
+    data_dir = context.data_dir
+
+    def copies_of(topic: str) -> _Copies:
+        copies: _Copies = {}
+        for log in filter(None, (data_dir.log(topic, partition) for partition in data_dir.partitions(topic))):
             deleted = log.deleted()
             if deleted.start < deleted.end:
-                copies.setdefault(log.topic, {})[str(log.partition)] = log, Log.deleted
-    for name, log in context.data_dir.deleted():
-        copies.setdefault(log.topic, {})[name] = log, Log.visible
-    return _copies_directory(context, f"{ABOUT}/deleted", copies)
+                copies[str(log.partition)] = log, Log.deleted
+            segments = data_dir.deleted_segments(log)
+            if segments is not None:
+                copies[f"{log.partition}.deleted"] = segments, Log.visible
+        return copies | {name: (log, Log.visible) for name, log in data_dir.deleted(topic)}
+
+    def topics() -> set[str]:
+        return data_dir.deleted_topics().union(data_dir.topics())
+
+    path = f"{ABOUT}/deleted"
+    return FixedDirectory(context, path, source_of(context), _Topics(context, path, topics, copies_of))
 
 
 def _replicas(context: TreeContext) -> FixedDirectory:
-    copies: _Copies = {}
-    for name, log in context.data_dir.replicas():
-        copies.setdefault(log.topic, {})[name] = log, Log.visible
-    return _copies_directory(context, f"{ABOUT}/replicas", copies)
+    def copies_of(topic: str) -> _Copies:
+        return {name: (log, Log.visible) for name, log in context.data_dir.replicas(topic)}
+
+    path = f"{ABOUT}/replicas"
+    topics = _Topics(context, path, context.data_dir.topics, copies_of)
+    return FixedDirectory(context, path, source_of(context), topics)
 
 
-def _copies_directory(context: TreeContext, path: str, copies: _Copies) -> FixedDirectory:
-    def topic_directory(topic: str) -> FixedDirectory:
-        topic_path = f"{path}/{tree_name(topic)}"
-        names: dict[str, Maker] = {
-            name: partial(copy_directory, f"{topic_path}/{name}", log, choose_range)
-            for name, (log, choose_range) in copies[topic].items()
-        }
-        return FixedDirectory(context, topic_path, source_of(context), names)
+class _Topics(Mapping[str, Maker]):
+    """The directories of the topics that have copies to show; of one that is looked up, only its own are looked for."""
 
+    def __init__(
+        self,
+        context: TreeContext,
+        path: str,
+        topics: Callable[[], Iterable[str]],
+        copies_of: Callable[[str], _Copies],
+    ) -> None:
+        self._context = context
+        self._path = path
+        self._topics = topics
+        self._copies_of = copies_of
+
+    def __getitem__(self, name: str) -> Maker:
+        topic = topic_name(name)
+        copies = self._copies_of(topic) if topic is not None else None
+        if not copies:
+            raise KeyError(name)
+        return partial(_topic_directory, self._context, f"{self._path}/{name}", copies)
+
+    def __iter__(self) -> Iterator[str]:
+        return (tree_name(topic) for topic in sorted(self._topics()) if self._copies_of(topic))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _topic_directory(context: TreeContext, path: str, copies: _Copies) -> FixedDirectory:
     def copy_directory(copy_path: str, log: Log, choose_range: Callable[[Log], OffsetRange]) -> FixedDirectory:
         if not log.segments:
             raise NotFound(f"{copy_path}: gone")
         return partition_directory(view_of(context, log, copy_path, choose_range))
 
-    topics: dict[str, Maker] = {tree_name(topic): partial(topic_directory, topic) for topic in sorted(copies)}
-    return FixedDirectory(context, path, source_of(context), topics)
+    names: dict[str, Maker] = {
+        name: partial(copy_directory, f"{path}/{name}", log, choose_range)
+        for name, (log, choose_range) in copies.items()
+    }
+    return FixedDirectory(context, path, source_of(context), names)

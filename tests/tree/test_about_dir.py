@@ -18,11 +18,13 @@ from kfs.tree.node import Directory
 from kfs.tree.segment_lines import OnDamage
 from tests.every_node import every_node
 from tests.logs import (
+    batch,
     content_of,
     dense,
     directory_at,
     names,
     open_tree,
+    record,
     set_high_watermark,
     set_log_start,
     target_of,
@@ -191,6 +193,44 @@ def test_deleted_topics_and_other_copies_have_their_place(root: Path) -> None:
     assert names(directory_at(tree, ".kfs/replicas/a")) == [f"0.{ID}-future"]
     assert len(rows(tree, ".kfs/problems.jsonl")) == 1
     assert names(tree.root) == ["a", "b"]
+
+
+def delete_segment(directory: Path, base_offset: int) -> None:
+    """Do what a broker does with a segment that retention or compaction has no more use for."""
+    for path in directory.glob(f"{base_offset:020d}.*"):
+        path.rename(f"{path}.deleted")
+
+
+def test_segments_that_were_deleted_are_there_until_they_are_removed(root: Path, eager: None) -> None:
+    write_partition(root / "c-0", {base: dense(base, base + 9) for base in (0, 10, 20)})
+    tree = open_tree(root)
+    assert names(directory_at(tree, ".kfs/deleted")) == []
+    before = content_of(tree, "c/0/segment/10.jsonl")
+    for base in (0, 10):
+        delete_segment(root / "c-0", base)
+    assert names(directory_at(tree, ".kfs/deleted")) == ["c"]
+    assert names(directory_at(tree, ".kfs/deleted/c")) == ["0.deleted"]
+    assert names(directory_at(tree, ".kfs/deleted/c/0.deleted/offset")) == [f"{at}.json" for at in range(20)]
+    assert content_of(tree, ".kfs/deleted/c/0.deleted/segment/10.jsonl") == before
+    assert names(directory_at(tree, "c/0/offset")) == [f"{at}.json" for at in range(20, 30)]
+    for path in (root / "c-0").glob(f"{0:020d}.*.deleted"):
+        path.unlink()
+    assert names(directory_at(tree, ".kfs/deleted/c/0.deleted/offset")) == [f"{at}.json" for at in range(10, 20)]
+    for path in (root / "c-0").glob("*.deleted"):
+        path.unlink()
+    assert names(directory_at(tree, ".kfs/deleted")) == []
+    with pytest.raises(NotFound):
+        tree.resolve(".kfs/deleted/c")
+
+
+def test_segments_that_compaction_replaced_are_told_from_what_replaced_them(root: Path) -> None:
+    directory = write_partition(root / "c-0", {base: dense(base, base + 9) for base in (0, 10, 20)})
+    for base in (0, 10):
+        delete_segment(directory, base)
+    write_partition(directory, {0: [batch([record(3), record(14)], base_offset=0, last_offset=19)]})
+    tree = open_tree(root)
+    assert names(directory_at(tree, "c/0/offset")) == ["3.json", "14.json", *(f"{at}.json" for at in range(20, 30))]
+    assert names(directory_at(tree, ".kfs/deleted/c/0.deleted/offset")) == [f"{at}.json" for at in range(20)]
 
 
 def test_a_topic_called_like_it_is_encoded(root: Path) -> None:
