@@ -86,7 +86,7 @@ class Undecodable:
         return self.block.end
 
 
-class _Ordinary(NamedTuple):
+class Ordinary(NamedTuple):
     """So many rows of a table, not decoded yet."""
 
     table: BatchTable
@@ -108,8 +108,8 @@ class BulkReader:
 
         ``seen`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
         """
-        for piece in self._pieces(position, seen, end):
-            if isinstance(piece, _Ordinary):
+        for piece in self.pieces(position, seen, end):
+            if isinstance(piece, Ordinary):
                 yield from self._decoded(piece.table, piece.rows)
             else:
                 yield self._loaded(piece) if isinstance(piece, Block) else piece
@@ -120,14 +120,17 @@ class BulkReader:
         Control records aren't counted, nor are records that are broken inside an intact batch.
         """
         messages = 0
-        for piece in self._pieces(position, seen, end):
-            if isinstance(piece, _Ordinary):
+        for piece in self.pieces(position, seen, end):
+            if isinstance(piece, Ordinary):
                 messages += self._counted(piece.table, piece.rows)
             elif isinstance(piece, Block):
                 messages += self._messages_in(piece)
         return messages
 
-    def _pieces(self, position: int, seen: int | None, end: int | None) -> Iterator[_Ordinary | Block | Damage]:
+    def pieces(
+        self, position: int = 0, seen: int | None = None, end: int | None = None
+    ) -> Iterator[Ordinary | Block | Damage]:
+        """Yield what :meth:`items` is made of, for those who decide themselves what to do with each."""
         walk = self.walk
         walk.begin(position, seen)
         stop = walk.size if end is None else min(end, walk.size)
@@ -135,7 +138,7 @@ class BulkReader:
             table = walk.ordinary(position)
             rows = len(table) if end is None else bisect_left(table.positions, stop)
             if rows:
-                yield _Ordinary(table, rows)
+                yield Ordinary(table, rows)
                 position = table.end(rows - 1)
                 continue
             item = walk.item(position)
@@ -152,7 +155,7 @@ class BulkReader:
             try:
                 columns, stop = decoder.decode_rows(table, row, rows, limit)
             except CorruptData:
-                yield self._loaded(self._block(table, row))
+                yield self._loaded(self.block(table, row))
                 row += 1
             else:
                 yield Records(columns, file, table, row, stop)
@@ -164,7 +167,7 @@ class BulkReader:
             found, row = self.storage.decoder.count_records(table, row, rows, self.storage.max_batch_bytes)
             messages += found
             if row < rows:
-                messages += self._messages_in(self._block(table, row))
+                messages += self._messages_in(self.block(table, row))
                 row += 1
         return messages
 
@@ -174,7 +177,8 @@ class BulkReader:
             return 0
         return len(item.columns) - len(item.columns.faults)
 
-    def _block(self, table: BatchTable, row: int) -> Block:
+    def block(self, table: BatchTable, row: int) -> Block:
+        """Return the batch in a row of a table as a block."""
         return Block(table.header(row), table.data(row), self.walk.file.path)
 
     def _loaded(self, block: Block) -> Records | Undecodable:
