@@ -26,8 +26,10 @@ class BatchTable:
         "buffer_position",
         "counts",
         "last_offsets",
+        "leader_epochs",
         "max_timestamps",
         "positions",
+        "producer_ids",
         "sizes",
     )
 
@@ -43,6 +45,8 @@ class BatchTable:
         counts: array[int],
         base_timestamps: array[int],
         max_timestamps: array[int],
+        producer_ids: array[int],
+        leader_epochs: array[int],
     ) -> None:
         self.buffer = buffer
         self.buffer_position = buffer_position
@@ -54,6 +58,8 @@ class BatchTable:
         self.counts = counts
         self.base_timestamps = base_timestamps
         self.max_timestamps = max_timestamps
+        self.producer_ids = producer_ids
+        self.leader_epochs = leader_epochs
 
     @classmethod
     def of(cls, header: BatchHeader, data: bytes) -> BatchTable:
@@ -70,6 +76,8 @@ class BatchTable:
             array("i", [header.record_count]),
             array("q", [header.base_timestamp]),
             array("q", [header.max_timestamp]),
+            array("q", [header.producer_id]),
+            array("i", [header.leader_epoch]),
         )
 
     def __len__(self) -> int:

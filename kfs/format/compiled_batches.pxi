@@ -9,6 +9,8 @@ cdef struct Batch:
     int count
     long long base_timestamp
     long long max_timestamp
+    long long producer_id
+    int leader_epoch
 
 
 cdef struct Fields:
@@ -43,6 +45,8 @@ cdef bint read_batch(const byte* data, Py_ssize_t at, Py_ssize_t end, Batch* bat
     batch.last_offset = batch.base_offset + last_offset_delta
     batch.base_timestamp = read_int64(data + 27)
     batch.max_timestamp = read_int64(data + 35)
+    batch.producer_id = read_int64(data + 43)
+    batch.leader_epoch = read_int32(data + 12)
     return True
 
 
@@ -87,21 +91,31 @@ cdef inline bint has_room(const Batch* batch, Py_ssize_t size) noexcept nogil:
     return 0 <= <long long>batch.count * LEAST_RECORD_BYTES <= size <= MAX_INT32
 
 
+cdef inline bint is_latest(const Batch* batch, long long latest) noexcept nogil:
+    """Whether the header gives ``latest``, that of the records, as the latest timestamp; without records it may any."""
+    return batch.count == 0 or latest == batch.max_timestamp
+
+
 cdef inline int messages_of(const Batch* batch) noexcept nogil:
     return 0 if batch.attributes & CONTROL_MASK else batch.count
 
 
-cdef long long count_uncompressed(const byte* data, Py_ssize_t* at, Py_ssize_t end, Py_ssize_t* left) noexcept nogil:
+cdef long long count_uncompressed(
+    const byte* data, Py_ssize_t* at, Py_ssize_t end, Py_ssize_t* left, bint exact_timestamps
+) noexcept nogil:
     """Return how many messages the uncompressed batches from ``at`` on have, at most ``left``; move on behind them.
 
     A batch whose records aren't what its header says ends them.
     """
     cdef long long messages = 0
+    cdef long long latest
     cdef Batch batch
     while left[0] and read_batch(data, at[0], end, &batch) and batch.size <= end - at[0]:
         if batch.attributes & CODEC_MASK or not has_room(&batch, batch.size - BATCH_OVERHEAD):
             break
-        if not parse_records(data, at[0] + BATCH_OVERHEAD, at[0] + batch.size, &batch, False, NULL, 0):
+        if not parse_records(data, at[0] + BATCH_OVERHEAD, at[0] + batch.size, &batch, False, NULL, 0, &latest):
+            break
+        if exact_timestamps and not is_latest(&batch, latest):
             break
         messages += messages_of(&batch)
         at[0] += batch.size
@@ -135,10 +149,11 @@ cdef inline bint parse_records(
     bint is_kept,
     const Fields* fields,
     Py_ssize_t row,
+    long long* latest,
 ) noexcept nogil:
     """Parse the records of a batch, which are the bytes from ``position`` to ``end``; False if they aren't.
 
-    Those that are kept are set in ``fields``, from ``row`` on.
+    Those that are kept are set in ``fields``, from ``row`` on; of others ``latest`` becomes the latest timestamp.
     """
     cdef Fields column  # copies, because what is stored could, for all the C compiler knows, change the originals
     cdef Py_ssize_t stop = row + batch.count
@@ -148,6 +163,8 @@ cdef inline bint parse_records(
     cdef long long append_time = batch.max_timestamp
     cdef long long last_delta = batch.last_offset - batch.base_offset
     cdef long long timestamp_delta
+    cdef long long timestamp
+    cdef long long highest = -MAX_INT64 - 1
     cdef int length, delta
     cdef int previous_delta = -1
     cdef bint has_append_time = batch.attributes & TIMESTAMP_TYPE_MASK
@@ -160,10 +177,14 @@ cdef inline bint parse_records(
         position += 1  # the unused attributes
         if not read_varlong(data, &position, record_end, &timestamp_delta):
             return False
-        if is_kept:  # Java's long arithmetic wraps around
-            column.timestamps[row] = append_time if has_append_time else <long long>(
-                base_timestamp + <unsigned long long>timestamp_delta
-            )
+        # Java's long arithmetic wraps around.
+        timestamp = append_time if has_append_time else <long long>(
+            base_timestamp + <unsigned long long>timestamp_delta
+        )
+        if is_kept:
+            column.timestamps[row] = timestamp
+        elif timestamp > highest:
+            highest = timestamp
         if not read_varint(data, &position, record_end, &delta) or delta <= previous_delta or delta > last_delta:
             return False
         previous_delta = delta
@@ -201,6 +222,8 @@ cdef inline bint parse_records(
                 return False
         position = record_end
         row += 1
+    if not is_kept:
+        latest[0] = highest
     return position == end
 
 

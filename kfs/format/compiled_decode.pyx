@@ -55,7 +55,7 @@ cdef class Columns:
 
     cdef bint fill(self, const byte* data, Py_ssize_t position, Py_ssize_t end, const Batch* batch) noexcept nogil:
         """Append the records of a batch, which are the bytes from ``position`` to ``end``; False if they aren't."""
-        if not parse_records(data, position, end, batch, True, &self.fields, self.filled):
+        if not parse_records(data, position, end, batch, True, &self.fields, self.filled, NULL):
             return False
         self.filled += batch.count
         return True
@@ -171,6 +171,8 @@ cdef class CompiledDecoder:
             batch.count = header.record_count
             batch.base_timestamp = header.base_timestamp
             batch.max_timestamp = header.max_timestamp
+            batch.producer_id = header.producer_id
+            batch.leader_epoch = header.leader_epoch
             columns = columns_of_batch(data, &batch, limit)
         elif header.codec_id:
             columns = columns_of_wrapper(header, data, limit)
@@ -195,7 +197,7 @@ cdef class CompiledDecoder:
             return PLAIN.decode(table.header(first), table.data(first), limit), first + 1
         return columns, first + rows
 
-    def count_records(self, table, Py_ssize_t first, Py_ssize_t stop, limit):
+    def count_records(self, table, Py_ssize_t first, Py_ssize_t stop, limit, bint exact_timestamps=False):
         """See :meth:`kfs.format.decode.BlockDecoder.count_records`."""
         cdef bytes buffer = table.buffer
         cdef const byte* data = buffer
@@ -208,10 +210,10 @@ cdef class CompiledDecoder:
             raise IndexError("first")
         while True:
             with nogil:
-                messages += count_uncompressed(data, &at, end, &left)
+                messages += count_uncompressed(data, &at, end, &left, exact_timestamps)
             if not left or not read_batch(data, at, end, &batch) or batch.size > end - at:
                 break
-            if not batch.attributes & CODEC_MASK or not are_records(buffer, &batch, limit):
+            if not batch.attributes & CODEC_MASK or not are_records(buffer, &batch, limit, exact_timestamps):
                 break
             messages += messages_of(&batch)
             at += batch.size
@@ -253,8 +255,9 @@ cdef object columns_of_batch(bytes data, const Batch* batch, limit):
     return columns.finish(buffer, timestamp_type_of(batch)) if is_sound else None
 
 
-cdef bint are_records(bytes data, const Batch* batch, limit) except -1:
+cdef bint are_records(bytes data, const Batch* batch, limit, bint exact_timestamps) except -1:
     """Whether a compressed batch has the records that its header claims."""
+    cdef long long latest
     cdef bytes buffer
     cdef const byte* records
     cdef Py_ssize_t size
@@ -270,8 +273,8 @@ cdef bint are_records(bytes data, const Batch* batch, limit) except -1:
     if not has_room(batch, size):
         return False
     with nogil:
-        is_sound = parse_records(records, 0, size, batch, False, NULL, 0)
-    return is_sound
+        is_sound = parse_records(records, 0, size, batch, False, NULL, 0, &latest)
+    return is_sound and (not exact_timestamps or is_latest(batch, latest))
 
 
 cdef bytes decompressed(bytes data, const Batch* batch, limit):
@@ -359,6 +362,8 @@ cdef object table_of(bytes buffer, long long buffer_position, const Batch* rows,
     cdef array counts = clone(INT32, count, False)
     cdef array base_timestamps = clone(INT64, count, False)
     cdef array max_timestamps = clone(INT64, count, False)
+    cdef array producer_ids = clone(INT64, count, False)
+    cdef array leader_epochs = clone(INT32, count, False)
     cdef Py_ssize_t row
     for row in range(count):
         positions.data.as_longlongs[row] = buffer_position + rows[row].at
@@ -369,6 +374,8 @@ cdef object table_of(bytes buffer, long long buffer_position, const Batch* rows,
         counts.data.as_ints[row] = rows[row].count
         base_timestamps.data.as_longlongs[row] = rows[row].base_timestamp
         max_timestamps.data.as_longlongs[row] = rows[row].max_timestamp
+        producer_ids.data.as_longlongs[row] = rows[row].producer_id
+        leader_epochs.data.as_ints[row] = rows[row].leader_epoch
     return BatchTable(
         buffer,
         buffer_position,
@@ -380,6 +387,8 @@ cdef object table_of(bytes buffer, long long buffer_position, const Batch* rows,
         counts,
         base_timestamps,
         max_timestamps,
+        producer_ids,
+        leader_epochs,
     )
 
 

@@ -86,11 +86,14 @@ class BlockDecoder(Protocol):
         """
         ...
 
-    def count_records(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[int, int]:
+    def count_records(
+        self, table: BatchTable, first: int, stop: int, limit: int, exact_timestamps: bool = False
+    ) -> tuple[int, int]:
         """Look at every record of the rows ``first`` to ``stop``, as :meth:`decode_rows` does, without keeping any.
 
         Returns how many there are, control records aside, and the first row whose records can't be
-        had, or ``stop``.
+        had, or ``stop``. With ``exact_timestamps`` that is also a row whose records have another
+        latest timestamp than its header says; a batch without records may say anything.
         """
         ...
 
@@ -122,16 +125,20 @@ class PlainDecoder:
         """See :meth:`BlockDecoder.decode_rows`."""
         return self.decode(table.header(first), table.data(first), limit), first + 1
 
-    def count_records(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[int, int]:
+    def count_records(
+        self, table: BatchTable, first: int, stop: int, limit: int, exact_timestamps: bool = False
+    ) -> tuple[int, int]:
         """See :meth:`BlockDecoder.count_records`."""
         messages = 0
         for row in range(first, stop):
             header = table.header(row)
             try:
-                count = len(self.decode(header, table.data(row), limit))
+                timestamps = self.decode(header, table.data(row), limit).timestamps
             except CorruptData:
                 return messages, row
-            messages += 0 if header.is_control else count
+            if exact_timestamps and timestamps and max(timestamps) != header.max_timestamp:
+                return messages, row
+            messages += 0 if header.is_control else len(timestamps)
         return messages, stop
 
 

@@ -46,6 +46,8 @@ def scan_batches(buffer: bytes, at: int, position: int, seen: int, limit: int, m
         array("i", [row.record_count for row in rows]),
         array("q", [row.base_timestamp for row in rows]),
         array("q", [row.max_timestamp for row in rows]),
+        array("q", [row.producer_id for row in rows]),
+        array("i", [row.leader_epoch for row in rows]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
@@ -70,6 +71,19 @@ class Block:
         return columns.slice(start, max(start, bisect_left(columns.offsets, self.before)))
 
 
+class Cause(Enum):
+    """What makes bytes damage."""
+
+    HEADER = auto()  # a size, magic or count that can't be
+    CHECKSUM = auto()
+    SIZE_LIMIT = auto()  # larger than a limit of ours; not looked at
+    TRUNCATED = auto()  # the file ends inside, and something intact follows, or another segment
+    REPEATED = auto()  # offsets that occurred before
+    MISPLACED = auto()  # offsets that can't be in this place
+    RECORDS = auto()  # an intact batch whose records aren't what its header says
+    READ_ERROR = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes of a segment that hold no records, and why.
@@ -80,6 +94,7 @@ class Damage:
     """
 
     problem: Problem
+    cause: Cause
     after: int
     claimed_last: int
     loses_records: bool = True

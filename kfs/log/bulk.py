@@ -130,7 +130,7 @@ class BulkReader:
     def pieces(
         self, position: int = 0, seen: int | None = None, end: int | None = None
     ) -> Iterator[Ordinary | Block | Damage]:
-        """Read as :meth:`items` does, but decode nothing."""
+        """Yield what :meth:`items` is made of, for those who decide themselves what to do with each."""
         walk = self.walk
         walk.begin(position, seen)
         stop = walk.size if end is None else min(end, walk.size)
@@ -155,7 +155,7 @@ class BulkReader:
             try:
                 columns, stop = decoder.decode_rows(table, row, rows, limit)
             except CorruptData:
-                yield self._loaded(self._block(table, row))
+                yield self._loaded(self.block(table, row))
                 row += 1
             else:
                 yield Records(columns, file, table, row, stop)
@@ -167,7 +167,7 @@ class BulkReader:
             found, row = self.storage.decoder.count_records(table, row, rows, self.storage.max_batch_bytes)
             messages += found
             if row < rows:
-                messages += self._messages_in(self._block(table, row))
+                messages += self._messages_in(self.block(table, row))
                 row += 1
         return messages
 
@@ -177,7 +177,8 @@ class BulkReader:
             return 0
         return len(item.columns) - len(item.columns.faults)
 
-    def _block(self, table: BatchTable, row: int) -> Block:
+    def block(self, table: BatchTable, row: int) -> Block:
+        """Return the batch in a row of a table as a block."""
         return Block(table.header(row), table.data(row), self.walk.file.path)
 
     def _loaded(self, block: Block) -> Records | Undecodable:

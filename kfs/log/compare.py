@@ -44,7 +44,7 @@ class Divergence:
     second: Place | None
 
 
-class Cause(StrEnum):
+class LackCause(StrEnum):
     """Why a log lacks a record that lies between those it has."""
 
     DAMAGED = "damaged"
@@ -84,8 +84,8 @@ class Comparison:
     """What came out: ``first_lacks`` and ``second_lacks`` are up to the divergence, if there is one."""
 
     divergence: Divergence | None
-    first_lacks: dict[Cause, Lack]
-    second_lacks: dict[Cause, Lack]
+    first_lacks: dict[LackCause, Lack]
+    second_lacks: dict[LackCause, Lack]
 
 
 def compare(first: Log, second: Log) -> Comparison:
@@ -182,7 +182,7 @@ class _Side:
         self._row = 0
         self._is_behind_damage = False
         self._is_compacted = False
-        self._lacks = {cause: Lack() for cause in Cause}
+        self._lacks = {cause: Lack() for cause in LackCause}
         self.next_batch()
 
     def _read(self) -> Iterator[_Batch | Damage]:
@@ -277,9 +277,9 @@ class _Side:
     def lacks(self, offset: int, place: Place) -> None:
         """Note that the other log has a record at ``offset``, below where this one is."""
         in_gap = self._batch is None or self._row == 0
-        cause = Cause.DAMAGED if self._is_behind_damage and in_gap else Cause.MISSING
-        if cause is Cause.MISSING and offset < self._cleaned_until:
-            cause = Cause.COMPACTED
+        cause = LackCause.DAMAGED if self._is_behind_damage and in_gap else LackCause.MISSING
+        if cause is LackCause.MISSING and offset < self._cleaned_until:
+            cause = LackCause.COMPACTED
         self._lacks[cause].add(offset, place)
 
     @property
@@ -287,8 +287,8 @@ class _Side:
         log_dir = self._log.directory.log_dir
         return log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(self._log.topic_partition, 0) if log_dir else 0
 
-    def all_that_it_lacks(self) -> dict[Cause, Lack]:
+    def all_that_it_lacks(self) -> dict[LackCause, Lack]:
         """Return what was noted, by cause, once the whole log was seen."""
         if self._is_compacted:
-            self._lacks[Cause.COMPACTED].merge(self._lacks.pop(Cause.MISSING))
+            self._lacks[LackCause.COMPACTED].merge(self._lacks.pop(LackCause.MISSING))
         return {cause: lack for cause, lack in self._lacks.items() if lack.records}

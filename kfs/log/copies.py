@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from kfs.format.checkpoint import EpochEntry
 from kfs.log.block import Block
-from kfs.log.compare import Cause, Comparison, Divergence, Lack, Place, compare
+from kfs.log.compare import Comparison, Divergence, Lack, LackCause, Place, compare
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 
@@ -144,7 +144,7 @@ def _place_at(log: Log, offset: int) -> Place | None:
     return None
 
 
-def _unmatched(lacking: Log, having: Log, lacks: Mapping[Cause, Lack], name: str) -> Iterator[Offsets]:
+def _unmatched(lacking: Log, having: Log, lacks: Mapping[LackCause, Lack], name: str) -> Iterator[Offsets]:
     """Yield what ``having`` has and ``lacking`` doesn't: ``name`` is what to call the latter."""
     start, end = lacking.log_start_offset, lacking.log_end_offset
     if start > having.log_start_offset:
@@ -152,7 +152,7 @@ def _unmatched(lacking: Log, having: Log, lacks: Mapping[Cause, Lack], name: str
         yield Offsets(having.log_start_offset, last, -1, f"below the log start offset of {name}")
     for cause, lack in lacks.items():
         why = f"{cause.value} in {name}"
-        is_normal = cause is Cause.COMPACTED
+        is_normal = cause is LackCause.COMPACTED
         yield Offsets(lack.first_offset, lack.last_offset, lack.records, why, lack.place, is_normal)
     if end < having.log_end_offset:
         yield Offsets(max(end, having.log_start_offset), having.log_end_offset - 1, -1, f"after the end of {name}")

@@ -12,7 +12,7 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem, Problems
@@ -173,7 +173,7 @@ class Segment:
                     raise
                 # Where a wrapper begins is known only inside: a later one may hold the offset yet.
                 problem = Problem(item.file, item.position, header.size, error.reason)
-                pending = Damage(problem, item.after, header.last_offset)
+                pending = Damage(problem, Cause.RECORDS, item.after, header.last_offset)
                 continue
             if pending is not None and offset < loaded.first_offset:
                 raise pending.problem.error()

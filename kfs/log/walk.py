@@ -27,7 +27,7 @@ from kfs.format.layout import (
     MAX_INT32,
     MAX_INT64,
 )
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block, Cause, Damage
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem
 from kfs.log.resync import find_batch, is_plausible, is_zero_to_end
@@ -129,21 +129,24 @@ class SegmentWalk:
         if left < HEADER_SIZE_UP_TO_MAGIC:
             return self._tail(position, None)
         header: BatchHeader | None = None
+        cause = Cause.HEADER
         try:
             header = self._header(position)
             if header.size > left:
                 return self._tail(position, header)
             if header.size > self.limit:
+                cause = Cause.SIZE_LIMIT
                 raise LimitExceeded(f"batch of {header.size} bytes, over the limit of {self.limit}", position)
             data = self._window.read(position, header.size)
             if not is_intact(header, data):
+                cause = Cause.CHECKSUM
                 raise crc_mismatch(header, data)
         except FileChanged:
             raise
         except CorruptData as error:
             if self.bounds.is_last and is_zero_to_end(self.file, position, self.size):
                 return None
-            return self._damage(position, error.reason, header)
+            return self._damage(position, error.reason, cause, header)
         if header.record_count == UNKNOWN_COUNT or header.magic >= MAGIC_V2:
             return self._placed(header, data)
         return self._placed(*self._run(header, data))
@@ -164,17 +167,17 @@ class SegmentWalk:
         found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
         if found is None and self.bounds.is_last:
             return None
-        return self._damaged(position, (found or self.size) - position, reason, header)
+        return self._damaged(position, (found or self.size) - position, reason, Cause.TRUNCATED, header)
 
-    def _damage(self, position: int, reason: str, header: BatchHeader | None) -> Damage:
+    def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
         if header is not None and header.size <= self.size - position:
             after = position + header.size
             if after == self.size or is_plausible(self._window, self.bounds, after, self._seen):
                 end = self._swallowed(header, after) or after
-                return self._damaged(position, end - position, reason, header)
+                return self._damaged(position, end - position, reason, cause, header)
         found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
-        return self._damaged(position, (found or self.size) - position, reason, header)
+        return self._damaged(position, (found or self.size) - position, reason, cause, header)
 
     def _swallowed(self, header: BatchHeader, after: int) -> int | None:
         """Where, inside of a broken batch, intact ones begin that fill it to its end: then its size is the lie.
@@ -213,10 +216,12 @@ class SegmentWalk:
             position += header.size
         return True
 
-    def _damaged(self, position: int, size: int, reason: str, header: BatchHeader | None) -> Damage:
-        problem = Problem(self.file.path, position, size, self.file.read_error(position, size) or reason)
+    def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
+        read_error = self.file.read_error(position, size)
+        problem = Problem(self.file.path, position, size, read_error or reason)
         self.report(problem)
-        return Damage(problem, self._seen, self._claimed_last(position, header))
+        cause = Cause.READ_ERROR if read_error else cause
+        return Damage(problem, cause, self._seen, self._claimed_last(position, header))
 
     def _claimed_last(self, position: int, header: BatchHeader | None) -> int:
         """The last offset that the bytes at ``position`` claim to hold, if it could be; else the last one seen."""
@@ -260,7 +265,8 @@ class SegmentWalk:
     def _misplaced(self, header: BatchHeader, reason: str, *, loses_records: bool) -> Damage:
         problem = Problem(self.file.path, header.position, header.size, reason)
         self.report(problem)
-        return Damage(problem, self._seen, self._seen, loses_records)
+        cause = Cause.MISPLACED if loses_records else Cause.REPEATED
+        return Damage(problem, cause, self._seen, self._seen, loses_records)
 
     def _next_goes_back(self, header: BatchHeader) -> bool:
         """Whether an offset that leaps forward is the lie: the batch behind it goes on where we were.

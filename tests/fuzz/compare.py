@@ -86,8 +86,9 @@ class Comparison:
         self.seen["tables" if rows else "no table"] += 1
         if not rows:
             return
-        counts = [decoder.count_records(compiled, 0, rows, LIMIT) for decoder in self.decoders]
-        _same("count_records", *counts)
+        for exact_timestamps in (False, True):
+            counts = [decoder.count_records(compiled, 0, rows, LIMIT, exact_timestamps) for decoder in self.decoders]
+            _same("count_records", *counts)
         pieces = [self._pieces(decoder, plain) for decoder in self.decoders]
         for one, two in zip_longest(*pieces):
             _same("decode_rows", one, two)
@@ -158,6 +159,8 @@ def _rows(table: BatchTable) -> object:
         table.counts,
         table.base_timestamps,
         table.max_timestamps,
+        table.producer_ids,
+        table.leader_epochs,
     )
 
 
