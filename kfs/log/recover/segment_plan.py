@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT, read_header
-from kfs.format.layout import BATCH_OVERHEAD
+from kfs.errors import CorruptData, InvalidTransaction
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.batch_table import BatchTable
+from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, NO_PRODUCER_ID
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import Ordinary
+from kfs.log.file_records import first_record
+from kfs.log.producer_state import ProducerState
 from kfs.log.resync import is_zero_to_end
 from kfs.log.segment import Segment
 
@@ -50,14 +53,17 @@ class Stretch:
         return self.first_offset <= self.last_offset
 
 
-def plan_segment(segment: Segment) -> list[Stretch]:
-    """Return the fate of every byte of a segment, in order; neighbours of one fate that has no reasons are one.
+def plan_segment(segment: Segment, producers: ProducerState) -> list[Stretch]:
+    """Return the fate of every byte of a segment, in order; neighbours that are kept are one.
+
+    ``producers`` is their state before the segment, and afterwards after it: a batch that a broker's recovery would
+    refuse because of it is set aside.
 
     Raises:
         CorruptData: the file changes meanwhile.
     """
     stretches: list[Stretch] = []
-    for stretch in _stretches(segment):
+    for stretch in _Planner(segment, producers).stretches():
         last = stretches[-1] if stretches else None
         if last is not None and last.fate is stretch.fate is Fate.KEPT and last.end == stretch.position:
             stretches[-1] = replace(last, end=stretch.end, last_offset=stretch.last_offset)
@@ -66,32 +72,71 @@ def plan_segment(segment: Segment) -> list[Stretch]:
     return _bounded(stretches, segment.next_base_offset)
 
 
-def _stretches(segment: Segment) -> Iterator[Stretch]:
-    reader = segment.bulk_reader()
-    seen = segment.base_offset - 1
-    for piece in reader.pieces():
-        if isinstance(piece, Ordinary):
-            table, last_row = piece.table, piece.rows - 1
-            first, last = table.base_offsets[0], table.last_offsets[last_row]
-            yield Stretch(table.positions[0], table.end(last_row), Fate.KEPT, first, last)
-            seen = last
-        elif isinstance(piece, Block):
-            stretch = _of_block(segment, piece, seen)
-            if stretch.fate is Fate.KEPT:
-                seen = stretch.last_offset
-            yield stretch
+class _Planner:
+    """Goes through a segment once."""
+
+    def __init__(self, segment: Segment, producers: ProducerState) -> None:
+        self._segment = segment
+        self._producers = producers
+        self._seen = segment.base_offset - 1
+
+    def stretches(self) -> Iterator[Stretch]:
+        reader = self._segment.bulk_reader()
+        for piece in reader.pieces():
+            if isinstance(piece, Ordinary):
+                yield from self._of_rows(piece.table, piece.rows)
+            else:
+                yield self._of_block(piece) if isinstance(piece, Block) else self._of_damage(piece)
+        if reader.walk.end < reader.walk.size:
+            yield self._tail(reader.walk.end, reader.walk.size)
+
+    def _of_rows(self, table: BatchTable, rows: int) -> Iterator[Stretch]:
+        if table.producer_ids[:rows].count(NO_PRODUCER_ID) == rows:  # all at once
+            self._seen = table.last_offsets[rows - 1]
+            yield Stretch(table.positions[0], table.end(rows - 1), Fate.KEPT, table.base_offsets[0], self._seen)
+            return
+        for row in range(rows):
+            yield self._judged(table.header(row), table.data(row))
+
+    def _of_block(self, block: Block) -> Stretch:
+        header = block.header
+        if header.magic >= MAGIC_V2 and not block.is_trimmed:
+            return self._judged(header, block.data)
+        first, last = _offsets_of(self._segment, block)
+        if self._seen < first and last < block.before:
+            self._seen = last
+            return Stretch(block.position, block.end, Fate.KEPT, first, last)
+        reason = f"offsets {first} to {last}, not all above {self._seen} and below {block.before}"
+        return Stretch(block.position, block.end, Fate.EXTRA, first, last, reason)
+
+    def _judged(self, header: BatchHeader, data: bytes) -> Stretch:
+        """Keep a record batch (v2) that is in its place, unless recovery would refuse it."""
+        fate, reason = Fate.KEPT, ""
+        try:
+            is_marker = header.is_control and header.producer_id != NO_PRODUCER_ID
+            self._producers.append(header, first_record(header, data) if is_marker else None)
+        except (CorruptData, InvalidTransaction) as error:
+            fate, reason = Fate.EXTRA, error.reason if isinstance(error, CorruptData) else str(error)
         else:
-            yield _of_damage(segment, piece, seen)
-    if reader.walk.end < reader.walk.size:
-        yield _tail(segment, reader.walk.end, reader.walk.size, seen)
+            self._seen = header.last_offset
+        end = header.position + header.size
+        return Stretch(header.position, end, fate, header.base_offset, header.last_offset, reason)
 
+    def _of_damage(self, damage: Damage) -> Stretch:
+        position, end, reason = damage.position, damage.end, damage.problem.reason
+        if damage.cause in _INTACT:
+            header = read_header(_head(self._segment, position), 0, position)
+            return Stretch(position, end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
+        return Stretch(position, end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
 
-def _of_block(segment: Segment, block: Block, seen: int) -> Stretch:
-    first, last = _offsets_of(segment, block)
-    if seen < first and last < block.before:
-        return Stretch(block.position, block.end, Fate.KEPT, first, last)
-    reason = f"offsets {first} to {last}, not all above {seen} and below {block.before}"
-    return Stretch(block.position, block.end, Fate.EXTRA, first, last, reason)
+    def _tail(self, position: int, size: int) -> Stretch:
+        if is_zero_to_end(self._segment.file(), position, size):
+            return Stretch(position, size, Fate.PADDING, self._seen + 1, self._seen)
+        try:
+            last = read_header(_head(self._segment, position), 0, position).last_offset
+        except CorruptData:
+            last = self._seen
+        return Stretch(position, size, Fate.LOST, self._seen + 1, last, "an incomplete batch at the end of the log")
 
 
 def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
@@ -107,27 +152,9 @@ def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
     return header.base_offset, header.last_offset
 
 
-def _of_damage(segment: Segment, damage: Damage, seen: int) -> Stretch:
-    reason = damage.problem.reason
-    if damage.cause in _INTACT:
-        header = read_header(_head(segment, damage.position), 0, damage.position)
-        return Stretch(damage.position, damage.end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
-    return Stretch(damage.position, damage.end, Fate.LOST, seen + 1, damage.claimed_last, reason)
-
-
 def _head(segment: Segment, position: int) -> bytes:
     """Return the bytes of a header, padded where a short message ends the file."""
     return segment.file().read(position, BATCH_OVERHEAD).ljust(BATCH_OVERHEAD, b"\0")
-
-
-def _tail(segment: Segment, position: int, size: int, seen: int) -> Stretch:
-    if is_zero_to_end(segment.file(), position, size):
-        return Stretch(position, size, Fate.PADDING, seen + 1, seen)
-    try:
-        last = read_header(_head(segment, position), 0, position).last_offset
-    except CorruptData:
-        last = seen
-    return Stretch(position, size, Fate.LOST, seen + 1, last, "an incomplete batch at the end of the log")
 
 
 def _bounded(stretches: list[Stretch], next_base_offset: int | None) -> list[Stretch]:

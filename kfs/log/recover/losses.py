@@ -1,0 +1,83 @@
+"""What it means for whoever reads a log that some of its batches are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader, read_header
+from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
+from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.log.log import Log
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.recover.segment_plan import Fate, Stretch
+from kfs.log.segment import Segment
+
+#: A segment, and bytes of it that are gone from the log.
+Gone = tuple[Segment, Stretch]
+
+
+def consequences(log: Log, gone: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) -> list[str]:
+    """Return a sentence for each consequence that can be told from what is left.
+
+    ``gone`` are the stretches that are lost or set aside, ``left_open`` the producers whose transactions no marker ends
+    in what is kept.
+    """
+    lost = [(segment, stretch) for segment, stretch in gone if stretch.fate is Fate.LOST]
+    return [*_aborts(log, lost), *_markers(lost), *_left_open(lost, left_open), *_compaction(log, lost)]
+
+
+def _aborts(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
+    """The transaction index tells which markers there were."""
+    for _, transaction in log.aborted_transactions():
+        marker = transaction.last_offset
+        if any(stretch.first_offset <= marker <= stretch.last_offset for _, stretch in lost):
+            yield (
+                f"the ABORT marker of producer {transaction.producer_id} at offset {marker} is lost: what it aborted,"
+                f" from offset {transaction.first_offset} on, counts as committed once its next transaction is"
+            )
+
+
+def _markers(lost: Sequence[Gone]) -> Iterator[str]:
+    for segment, stretch in lost:
+        header = _header_at(segment, stretch.position)
+        if header is not None and header.is_control and header.producer_id >= 0:
+            yield (
+                f"by its header, what is lost at position {stretch.position} of {segment.files.log.path} was a"
+                f" transaction marker of producer {header.producer_id}: if it was an ABORT, what it aborted counts as"
+                " committed once the producer's next transaction is"
+            )
+
+
+def _header_at(segment: Segment, position: int) -> BatchHeader | None:
+    """The header of a batch that is broken: probably what it was, as far as it makes sense at all."""
+    data = segment.file().read(position, BATCH_OVERHEAD)
+    if len(data) < BATCH_OVERHEAD:
+        return None
+    try:
+        header = read_header(data, 0, position)
+    except CorruptData:
+        return None
+    return header if header.magic == MAGIC_V2 else None
+
+
+def _left_open(lost: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) -> Iterator[str]:
+    last = max((stretch.last_offset for _, stretch in lost if stretch.has_offsets), default=-1)
+    for entry in left_open:
+        first_offset = entry.current_txn_first_offset
+        if first_offset is not None and first_offset <= last:
+            yield (
+                f"no marker ends the transaction of producer {entry.producer_id} from offset {first_offset} on: the"
+                " last stable offset stays there, and who reads committed records waits, until it is aborted"
+                " (kafka-transactions.sh abort --start-offset)"
+            )
+
+
+def _compaction(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
+    log_dir = log.directory.log_dir
+    is_compacted = log_dir is not None and log.topic_partition in log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT)
+    if is_compacted and any(stretch.has_offsets for _, stretch in lost):
+        yield (
+            "the topic is compacted: where a tombstone is lost, the key it deleted is back with its last value before;"
+            " where another record is, its key has an older value again, or none"
+        )
