@@ -151,6 +151,20 @@ def test_a_batch_that_reaches_into_the_next_segment_is_set_aside(tmp_path: Path)
     assert [each.fate for each in second] == [Fate.KEPT]
 
 
+def test_batches_that_damage_hides_are_set_aside(tmp_path: Path) -> None:
+    """Behind garbage the log goes on at a higher offset: what is intact before that, and lower, isn't lost."""
+    content = [batch(records(10, 14)), batch(records(0, 4)), batch(records(5, 9)), batch(records(15, 19))]
+    ends = [len(joined(content[:count])) for count in range(5)]
+    data = joined(content[:1]) + b"garbage" * 10 + joined(content[1:])
+    assert planned(tmp_path, data) == [
+        (0, ends[1], "kept", 10, 14),
+        (ends[1], ends[1] + 70, "lost", 15, 14),
+        (ends[1] + 70, ends[2] + 70, "extra", 0, 4),
+        (ends[2] + 70, ends[3] + 70, "extra", 5, 9),
+        (ends[3] + 70, ends[4] + 70, "kept", 15, 19),
+    ]
+
+
 def transactional(first: int, last: int, producer_id: int = 7) -> Batch:
     content = records(first, last)
     data = encode_batch(content, producer_id=producer_id, producer_epoch=0, base_sequence=first, transactional=True)

@@ -15,8 +15,10 @@ from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.file_records import first_record
 from kfs.log.producer_state import ProducerState
-from kfs.log.resync import is_zero_to_end
+from kfs.log.resync import find_batch, is_zero_to_end
 from kfs.log.segment import Segment
+from kfs.log.walk import SegmentBounds
+from kfs.log.window import Window
 
 #: Damage that is an intact batch in the wrong place.
 _INTACT: Final = (Cause.REPEATED, Cause.MISPLACED)
@@ -85,8 +87,10 @@ class _Planner:
         for piece in reader.pieces():
             if isinstance(piece, Ordinary):
                 yield from self._of_rows(piece.table, piece.rows)
+            elif isinstance(piece, Block):
+                yield self._of_block(piece)
             else:
-                yield self._of_block(piece) if isinstance(piece, Block) else self._of_damage(piece)
+                yield from self._of_damage(piece)
         if reader.walk.end < reader.walk.size:
             yield self._tail(reader.walk.end, reader.walk.size)
 
@@ -122,12 +126,36 @@ class _Planner:
         end = header.position + header.size
         return Stretch(header.position, end, fate, header.base_offset, header.last_offset, reason)
 
-    def _of_damage(self, damage: Damage) -> Stretch:
-        position, end, reason = damage.position, damage.end, damage.problem.reason
+    def _of_damage(self, damage: Damage) -> Iterator[Stretch]:
+        reason = damage.problem.reason
         if damage.cause in _INTACT:
-            header = read_header(_head(self._segment, position), 0, position)
-            return Stretch(position, end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
-        return Stretch(position, end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
+            yield self._aside(damage.position, reason)
+            return
+        lost = Stretch(damage.position, damage.end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
+        for position in self._intact_in(damage):
+            if lost.position < position:
+                yield replace(lost, end=position)
+            extra = self._aside(position, f"an intact batch within damage: {reason}")
+            yield extra
+            lost = replace(lost, position=extra.end)
+        if lost.position < lost.end:
+            yield lost
+
+    def _aside(self, position: int, reason: str) -> Stretch:
+        header = read_header(_head(self._segment, position), 0, position)
+        return Stretch(position, position + header.size, Fate.EXTRA, header.base_offset, header.last_offset, reason)
+
+    def _intact_in(self, damage: Damage) -> Iterator[int]:
+        """Yield where intact batches begin that the walk passed by because their offsets are too low, or too high."""
+        file, storage = self._segment.file(), self._segment.storage
+        window = Window(file, damage.end)
+        bounds = SegmentBounds(self._segment.base_offset, None)
+        position: int | None = damage.position + 1
+        while position is not None:
+            position = find_batch(window, bounds, position, bounds.base_offset - 1, storage.max_batch_bytes)
+            if position is not None:
+                yield position
+                position += read_header(_head(self._segment, position), 0, position).size
 
     def _tail(self, position: int, size: int) -> Stretch:
         if is_zero_to_end(self._segment.file(), position, size):
