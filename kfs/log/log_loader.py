@@ -37,8 +37,8 @@ class LoadObserver(Protocol):
     def rebuilds(self, segment: LogSegment, reason: str) -> None:
         """The indexes of a segment are about to be made again."""
 
-    def truncated(self, segment: LogSegment, recovery: Recovery) -> None:
-        """The end of a segment was cut off."""
+    def truncates(self, segment: LogSegment, recovery: Recovery) -> None:
+        """The end of a segment is about to be cut off."""
 
     def empties(self, segment: LogSegment, reason: str) -> None:
         """All of a segment is about to be cut off."""
@@ -59,8 +59,8 @@ class Unobserved:
     def rebuilds(self, segment: LogSegment, reason: str) -> None:
         """See :meth:`LoadObserver.rebuilds`."""
 
-    def truncated(self, segment: LogSegment, recovery: Recovery) -> None:
-        """See :meth:`LoadObserver.truncated`."""
+    def truncates(self, segment: LogSegment, recovery: Recovery) -> None:
+        """See :meth:`LoadObserver.truncates`."""
 
     def empties(self, segment: LogSegment, reason: str) -> None:
         """See :meth:`LoadObserver.empties`."""
@@ -126,7 +126,8 @@ class LogLoader:
         except RecoveryRefused:
             raise
         except KfsError as error:
-            raise RecoveryRefused(f"{self._directory}: {error}") from error
+            is_located = isinstance(error, CorruptData) and error.file is not None
+            raise RecoveryRefused(str(error) if is_located else f"{self._directory}: {error}") from error
 
     def _load(self) -> LoadedLog:
         self._remove_leftovers()
@@ -238,13 +239,13 @@ class LogLoader:
         start = self._parameters.log_start_offset
         rebuild_producer_state(producers, self._segments, start, segment.base_offset)
         try:
-            recovery = segment.recover(producers.state, self._epochs)
+            recovery = segment.recover(
+                producers.state, self._epochs, lambda cut: self._observer.truncates(segment, cut)
+            )
         except OffsetOverflow as error:
             raise _Overflow(segment, error) from error
         segment.park()
         producers.take_snapshot()
-        if recovery.truncated_bytes:
-            self._observer.truncated(segment, recovery)
         return recovery
 
     def _recover_log(self) -> int:

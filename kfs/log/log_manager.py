@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kfs.errors import UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
@@ -79,30 +79,36 @@ class LogManager:
                 write_clean_shutdown(log_dir)
 
 
-def write_checkpoints(log_dir: str, logs: dict[TopicPartition, UnifiedLog]) -> None:
+def write_checkpoints(log_dir: str, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
     """Write the recovery points, the log start offsets and the high watermarks of logs that are flushed.
 
-    All that is in a log counts as replicated. Only log starts that aren't a segment's base offset are named, as Kafka
-    does (``checkpointLogStartOffsetsInDir``). What the files say of other partitions stays.
+    All that is in a log counts as replicated. What the files say of other partitions stays.
 
     Raises:
         CorruptData: one of the files is there and can't be read.
     """
     ends = {partition: log.log_end_offset for partition, log in logs.items()}
-    starts = {
-        partition: log.log_start_offset
-        for partition, log in logs.items()
-        if log.log_start_offset > log.segments.first.base_offset
-    }
     for name, offsets in (
         (RECOVERY_POINT_CHECKPOINT, ends),
-        (LOG_START_OFFSET_CHECKPOINT, starts),
+        (LOG_START_OFFSET_CHECKPOINT, log_starts(logs)),
         (HIGH_WATERMARK_CHECKPOINT, ends),
     ):
         path = os.path.join(log_dir, name)
         others = read_side_file(path, parse_offset_checkpoint) or {}
         kept = {partition: offset for partition, offset in others.items() if partition not in logs}
         write_atomically(path, encode_offset_checkpoint({**kept, **offsets}))
+
+
+def log_starts(logs: Mapping[TopicPartition, UnifiedLog]) -> dict[TopicPartition, int]:
+    """Return the log start offsets that a checkpoint names: those that aren't the first segment's base offset.
+
+    ``LogManager.checkpointLogStartOffsetsInDir``.
+    """
+    return {
+        partition: log.log_start_offset
+        for partition, log in logs.items()
+        if log.log_start_offset > log.segments.first.base_offset
+    }
 
 
 def write_clean_shutdown(log_dir: str) -> None:

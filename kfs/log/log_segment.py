@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final
@@ -290,11 +290,17 @@ class LogSegment:
 
     # --- recovering
 
-    def recover(self, producers: ProducerState, epochs: LeaderEpochs) -> Recovery:
+    def recover(
+        self,
+        producers: ProducerState,
+        epochs: LeaderEpochs,
+        before_cut: Callable[[Recovery], None] = lambda recovery: None,
+    ) -> Recovery:
         """Build all three indexes anew from the batches, and cut off what comes with or after the first invalid one.
 
         A batch is valid if its CRC holds; its records aren't decoded. ``producers`` is the state as of the base offset
         and afterwards as of the end of the segment; ``epochs`` get those that are later than all they know.
+        ``before_cut`` is called if something is to be cut off.
 
         Raises:
             OffsetOverflow: a valid batch has an offset that doesn't fit the segment.
@@ -316,10 +322,12 @@ class LogSegment:
                     self._replay(producers, header, records)
         except CorruptData as error:
             reason = error
-        truncated = self.size - valid_bytes
-        self._truncate_log(valid_bytes)
+        recovery = Recovery(valid_bytes, self.size - valid_bytes, reason)
+        if recovery.truncated_bytes:
+            before_cut(recovery)
+            self._truncate_log(valid_bytes)
         indexes.finish()
-        return Recovery(valid_bytes, truncated, reason)
+        return recovery
 
     def _replay(self, producers: ProducerState, header: BatchHeader, records: FileRecords) -> None:
         completed = replay(producers, header, records)
