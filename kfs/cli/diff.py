@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
 
 import click
 
+from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
 from kfs.cli.progress import progress_in_bytes
 from kfs.cli.source import SourceOptions, some_source_options
@@ -71,7 +69,7 @@ def _compare(partitions: list[list[Log]], jobs: int, as_json: bool) -> int:
                 reports.append(outcome)
     reports.sort(key=lambda report: (report.topic, report.partition))
     for report in reports:
-        click.echo(_json(report) if as_json else "\n".join(map(shown, _lines(report))))
+        click.echo(json_line(report, differs=report.differs) if as_json else "\n".join(map(shown, _lines(report))))
     differing = sum(report.differs for report in reports)
     if not as_json:
         click.echo(_summary(reports, differing))
@@ -85,22 +83,6 @@ def _report_on(logs: list[Log]) -> PartitionReport | CorruptData:
         return report_on(logs)
     except CorruptData as error:
         return error
-
-
-def _json(report: PartitionReport) -> str:
-    return json.dumps({**_camel(asdict(report)), "differs": report.differs}, separators=(",", ":"))
-
-
-def _camel(value: Any) -> Any:
-    """Return the fields under the names that Kafka's own JSON would give them."""
-    if isinstance(value, dict):
-        return {_camel_name(name): _camel(item) for name, item in value.items()}
-    return [_camel(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _camel_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
 
 
 def _summary(reports: list[PartitionReport], differing: int) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import os
 from collections.abc import Iterator
 
 import click
 
+from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
 from kfs.cli.source import ByteSize
 from kfs.errors import RecoveryRefused
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.log_config import LogConfig
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from kfs.log.recover.kafka_mode import KafkaMode, recover_copy, recover_in_place
+from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
+from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import RecoveryReport
+from kfs.log.recover.salvage_mode import SalvageMode
+from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
 
 EXIT_LOST = 1
+#: The file in the output that says what ``--json`` says; brokers ignore it.
+REPORT = "kfs-recovery-report.jsonl"
 
 
 @click.command()
@@ -29,12 +34,13 @@ EXIT_LOST = 1
 @click.option("--yes", is_flag=True, help="Don't ask before LOG_DIR is changed.")
 @click.option(
     "--mode",
-    type=click.Choice(["kafka"]),
-    default="kafka",
-    show_default=True,
-    help="kafka: what a broker's own recovery leaves. All behind the first bad batch is lost.",
+    type=click.Choice(["salvage", "kafka"]),
+    default=None,
+    help="salvage: keep every intact batch. kafka: what a broker's own recovery leaves; all behind the first bad batch"
+    " is lost.  [default: salvage; with --in-place kafka]",
 )
-@click.option("--unclean", is_flag=True, help="Recover all that isn't known to be flushed, even after a clean stop.")
+@click.option("--unclean", is_flag=True, help="kafka: recover what isn't known to be flushed even after a clean stop.")
+@click.option("--undelete", is_flag=True, help="salvage: bring back what was deleted and is still on the disk.")
 @click.option(
     "--index-interval-bytes",
     type=click.IntRange(0),
@@ -56,25 +62,39 @@ EXIT_LOST = 1
     show_default=True,
     help="The broker's producer.id.expiration.ms.",
 )
+@click.option(
+    "--max-batch-bytes",
+    type=ByteSize(),
+    default=DEFAULT_MAX_BATCH_BYTES,
+    show_default="128M",
+    help="salvage: a batch larger than that counts as damaged.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Say what was done as one JSON object a line.")
 def recover(
     log_dir: str,
     output: str | None,
     in_place: bool,
     yes: bool,
-    mode: str,
+    mode: str | None,
     unclean: bool,
+    undelete: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
     producer_expiration_ms: int,
+    max_batch_bytes: int,
     as_json: bool,
 ) -> None:
     """Make a copy of LOG_DIR that a broker starts on, and say exactly what was lost.
 
-    LOG_DIR is one of a broker's log.dirs, and is only read. The copy is what Kafka 4.3 leaves of it
-    when it recovers it and is then stopped: cut off at the first bad batch of a partition, later
-    segments deleted, indexes, producer snapshots and leader epochs made again. Where a broker would
-    not start, there is no copy, and the reasons are named.
+    LOG_DIR is one of a broker's log.dirs, and is only read. Every batch that is intact is kept, at its
+    offset, behind damage too; intact batches whose offsets can't be where they are go to extra/ in
+    their partition's directory. Indexes, producer snapshots, leader epochs and checkpoints are made
+    again. What was lost is said by byte and offset range, and what that means, here and in
+    kfs-recovery-report.jsonl in the output.
+
+    With --mode kafka the copy is what Kafka 4.3 leaves when it recovers LOG_DIR and is then stopped:
+    cut off at the first bad batch of a partition, later segments deleted. Where a broker would not
+    start, there is no copy, and the reasons are named.
 
     \b
       kfs recover /var/lib/kafka/data --output /var/lib/kafka/recovered
@@ -83,19 +103,33 @@ def recover(
     """
     if (output is None) != in_place:
         raise click.UsageError("name an --output directory, or ask for --in-place")
+    mode = mode or ("kafka" if in_place else "salvage")
+    if in_place and mode != "kafka":
+        raise click.UsageError("--in-place does only what --mode kafka does")
+    if (unclean and mode != "kafka") or (undelete and mode != "salvage"):
+        raise click.UsageError("--unclean is for --mode kafka, --undelete for --mode salvage")
     config = LogConfig(
         index_interval_bytes=index_interval_bytes,
         segment_index_bytes=segment_index_bytes,
         producer_id_expiration_ms=producer_expiration_ms,
     )
-    options = KafkaMode(config=config, ignore_clean_shutdown=unclean)
+    as_kafka = KafkaMode(config=config, ignore_clean_shutdown=unclean)
     if in_place and not yes:
         click.confirm(f"{log_dir} is changed, and what Kafka's recovery loses is gone for good. Go on?", abort=True)
     try:
-        report = recover_in_place(log_dir, options) if output is None else recover_copy(log_dir, output, options)
+        if output is None:
+            report = recover_in_place(log_dir, as_kafka)
+        elif mode == "kafka":
+            report = recover_copy(log_dir, output, as_kafka)
+        else:
+            storage = Storage(max_batch_bytes=max_batch_bytes)
+            report = recover_copy(log_dir, output, SalvageMode(config=config, storage=storage, undelete=undelete))
     except RecoveryRefused as refusal:
         messages.say(f"a broker would not start on this, so nothing is recovered:\n{refusal}")
         raise click.exceptions.Exit(1) from None
+    if output is not None:
+        with open(os.path.join(output, REPORT), "x") as file:
+            file.writelines(f"{line}\n" for line in _json_lines(report))
     for line in _json_lines(report) if as_json else _lines(report):
         click.echo(line)
     if report.losses:
@@ -107,12 +141,13 @@ def _lines(report: RecoveryReport) -> Iterator[str]:
     for change in changes:
         yield shown(str(change))
     for loss in report.losses:
-        yield shown(f"LOST {loss}")
+        yield shown(str(loss))
+    for partition in report.partitions:
+        for consequence in partition.consequences:
+            yield shown(f"{partition.directory}: {consequence}")
     yield f"{len(report.partitions)} partitions, {len(report.losses)} losses"
 
 
 def _json_lines(report: RecoveryReport) -> Iterator[str]:
-    for change in report.changes:
-        yield json.dumps(dataclasses.asdict(change))
-    for partition in report.partitions:
-        yield json.dumps(dataclasses.asdict(partition))
+    yield from map(json_line, report.changes)
+    yield from map(json_line, report.partitions)

@@ -10,6 +10,7 @@ from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
 
 _LOG = logging.getLogger("kfs")
+_LOG.addHandler(logging.NullHandler())  # who uses the library decides what is shown
 _MOST_KEPT = 10_000
 
 

@@ -173,11 +173,17 @@ class SegmentWalk:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
         if header is not None and header.size <= self.size - position:
             after = position + header.size
-            if after == self.size or is_plausible(self._window, self.bounds, after, self._seen):
+            if self._may_go_on(after):
                 end = self._swallowed(header, after) or after
                 return self._damaged(position, end - position, reason, cause, header)
         found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
         return self._damaged(position, (found or self.size) - position, reason, cause, header)
+
+    def _may_go_on(self, position: int) -> bool:
+        """Whether a batch can end at ``position``, by what follows."""
+        if position == self.size or is_plausible(self._window, self.bounds, position, self._seen):
+            return True
+        return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
     def _swallowed(self, header: BatchHeader, after: int) -> int | None:
         """Where, inside of a broken batch, intact ones begin that fill it to its end: then its size is the lie.
@@ -196,8 +202,13 @@ class SegmentWalk:
         return None
 
     def _begin_of(self, position: int) -> int | None:
-        """The offset that a batch begins with, None where that is known only inside."""
-        header = self._header(position)
+        """The offset that a batch begins with, None where that is known only inside, or there is none but zeros."""
+        try:
+            header = self._header(position)
+        except FileChanged:
+            raise
+        except CorruptData:
+            return None
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
     def _is_chain(self, position: int, end: int) -> bool:

@@ -35,27 +35,31 @@ def test_a_loss_is_told_and_returned(torn: Path, tmp_path: Path) -> None:
     size = len(dense(5, 9)[0].data)
     start = len(dense(0, 4)[0].data)
     path = torn / "topic-0" / log_name(0)
-    expected = f"LOST {path}: bytes {start} to {start + size - 7}, offsets 5 to 9: cut off: a batch that isn't complete"
+    expected = (
+        f"LOST {path}: bytes {start} to {start + size - 7}, offsets 5 to 9: an incomplete batch at the end of the log"
+    )
     assert expected in done.stdout.decode().splitlines()
 
 
 def test_the_report_is_there_for_programs(torn: Path, tmp_path: Path) -> None:
     done = kfs("recover", torn, "--output", tmp_path / "copy", "--json")
-    (partition,) = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 5)
-    assert [(loss["first_offset"], loss["last_offset"]) for loss in partition["losses"]] == [(5, 9)]
+    *changes, partition = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(change.keys() == {"file", "what"} for change in changes)
+    assert (partition["logStartOffset"], partition["logEndOffset"]) == (0, 5)
+    assert [(loss["firstOffset"], loss["lastOffset"]) for loss in partition["losses"]] == [(5, 9)]
+    assert (tmp_path / "copy" / "kfs-recovery-report.jsonl").read_bytes() == done.stdout
 
 
 def test_what_a_broker_would_not_start_on_is_refused(tmp_path: Path) -> None:
     write_partition(tmp_path / "data" / "topic-0", {0: dense(0, 9)})
     (tmp_path / "data" / "lost+found").mkdir()
-    reason = refused("recover", tmp_path / "data", "--output", tmp_path / "copy")
+    reason = refused("recover", tmp_path / "data", "--output", tmp_path / "copy", "--mode", "kafka")
     assert "a broker would not start on this" in reason
     assert "lost+found" in reason
 
 
 def test_one_place_to_write_to_is_named(torn: Path, tmp_path: Path) -> None:
-    for arguments in ([], ["--in-place", "--output", tmp_path / "copy"]):
+    for arguments in ([], ["--in-place", "--output", str(tmp_path / "copy")]):
         done = kfs("recover", torn, *arguments)
         assert done.returncode == 2
         assert b"--output" in done.stderr

@@ -44,12 +44,17 @@ def _clone(source: int, target: int) -> bool:
 def _copy_extents(file: OpenFile, target: int) -> None:
     size = file.size()
     for start, end in _extents(file.fd, size):
-        for position in range(start, end, _CHUNK_BYTES):
-            data = file.read(position, min(_CHUNK_BYTES, end - position))
-            written = 0
-            while written < len(data):
-                written += os.pwrite(target, data[written:], position + written)
+        os.lseek(target, start, os.SEEK_SET)
+        copy_range(file, start, end, target)
     os.ftruncate(target, size)
+
+
+def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
+    """Write the bytes from ``start`` to ``end`` to the descriptor ``target``, where that is."""
+    for position in range(start, end, _CHUNK_BYTES):
+        rest = memoryview(file.read(position, min(_CHUNK_BYTES, end - position)))
+        while rest:
+            rest = rest[os.write(target, rest) :]
 
 
 def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:

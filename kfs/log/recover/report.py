@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kfs.log.recover.segment_plan import Stretch
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Bytes of a file, and the offsets in them, that a broker will not find any more.
 
     From ``start`` to ``end`` (bytes, not included) in the file as it was; ``first_offset`` to ``last_offset`` (both
-    included) are those that batches there have or claim, both None where nothing there tells.
+    included) are those that batches there have or claim, both None where nothing there tells. Intact batches that can't
+    stay where they are are ``set_aside``: not in the log, but in the copy.
     """
 
     file: str
@@ -19,12 +22,14 @@ class Loss:
     first_offset: int | None
     last_offset: int | None
     reason: str
+    set_aside: bool = False
 
     def __str__(self) -> str:
         offsets = "no offset can be told"
         if self.first_offset is not None:
             offsets = f"offsets {self.first_offset} to {self.last_offset}"
-        return f"{self.file}: bytes {self.start} to {self.end}, {offsets}: {self.reason}"
+        fate = "SET ASIDE" if self.set_aside else "LOST"
+        return f"{fate} {self.file}: bytes {self.start} to {self.end}, {offsets}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +43,28 @@ class Change:
         return f"{self.file}: {self.what}"
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentAccount:
+    """What became of each byte of a ``.log``, in order."""
+
+    file: str
+    stretches: tuple[Stretch, ...]
+
+
 @dataclass(slots=True)
 class PartitionReport:
-    """What became of one partition directory; its log reaches from start to end offset, the latter not included."""
+    """What became of one partition directory; its log reaches from start to end offset, the latter not included.
+
+    ``segments`` is there where each byte was looked at. ``consequences`` are sentences: what the losses mean.
+    """
 
     directory: str
     log_start_offset: int = 0
     log_end_offset: int = 0
     losses: list[Loss] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    segments: list[SegmentAccount] = field(default_factory=list)
+    consequences: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

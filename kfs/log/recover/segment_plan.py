@@ -106,7 +106,10 @@ class _Planner:
         header = block.header
         if header.magic >= MAGIC_V2 and not block.is_trimmed:
             return self._judged(header, block.data)
-        first, last = _offsets_of(self._segment, block)
+        try:
+            first, last = _offsets_of(self._segment, block)
+        except CorruptData as error:  # which the loader of a broker would fail on, too
+            return Stretch(block.position, block.end, Fate.EXTRA, header.base_offset, header.last_offset, error.reason)
         if self._seen < first and last < block.before:
             self._seen = last
             return Stretch(block.position, block.end, Fate.KEPT, first, last)
@@ -168,16 +171,16 @@ class _Planner:
 
 
 def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
-    """Return the first and the last offset; of a compressed message they are known for certain only inside."""
-    header = block.header
-    if header.record_count == UNKNOWN_COUNT:
-        try:
-            offsets = segment.storage.load(block, segment.problems.add).columns.offsets
-        except CorruptData:  # reported, and kept all the same: its CRC holds
-            return header.last_offset, header.last_offset
+    """Return the first and the last offset; of a compressed message they are known for certain only inside.
+
+    Raises:
+        CorruptData: they can't be had from there.
+    """
+    if block.header.record_count == UNKNOWN_COUNT:
+        offsets = segment.storage.load(block, segment.problems.add).columns.offsets
         if offsets:
             return offsets[0], offsets[-1]
-    return header.base_offset, header.last_offset
+    return block.header.base_offset, block.header.last_offset
 
 
 def _head(segment: Segment, position: int) -> bytes:

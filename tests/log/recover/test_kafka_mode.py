@@ -14,7 +14,8 @@ from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_ch
 from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.log.file_records import FileRecords
 from kfs.log.open_files import OpenFile
-from kfs.log.recover.kafka_mode import KafkaMode, recover_copy, recover_in_place
+from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
+from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import Loss, RecoveryReport
 from tests.corpus import compare, corpus_names, take_manifest
 from tests.expected import expected_batches

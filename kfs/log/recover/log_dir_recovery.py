@@ -1,0 +1,221 @@
+"""What recovering a log directory is in every mode: the partitions one by one, then the checkpoints of a clean stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
+from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
+from kfs.log.atomic_file import sync_directory, write_atomically
+from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
+from kfs.log.log_config import Clock, LogConfig, wall_clock
+from kfs.log.log_dir import (
+    CHECKPOINTS,
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kfs.log.log_manager import log_starts, write_clean_shutdown
+from kfs.log.output_directory import check_apart, make_empty_directory
+from kfs.log.recover.copying import copy_file, keep_owner
+from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
+from kfs.log.side_file import read_side_file
+from kfs.log.unified_log import PARTITION_METADATA, UnifiedLog
+
+LOCK: Final = ".lock"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+_REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+#: Written anew, or not wanted in a copy.
+_NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
+_NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode(ABC):
+    """How the broker would be configured, and the time that it would start at."""
+
+    config: LogConfig = field(default_factory=LogConfig)
+    clock: Clock = wall_clock
+
+    @abstractmethod
+    def recovery(self, source: str, target: str, report: RecoveryReport) -> LogDirRecovery:
+        """Return what recovers ``target``, which may be ``source``, in this mode."""
+
+
+class LogDirRecovery(ABC):
+    """The recovery of one log directory in ``target``; ``source`` is what messages name."""
+
+    def __init__(self, source: str, target: str, mode: Mode, report: RecoveryReport) -> None:
+        self.source = source
+        self.target = target
+        self.mode = mode
+        self.report = report
+        self.checkpoints = {name: self._checkpoint(name) for name in CHECKPOINTS}
+        self._owner = os.stat(source)
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_side_file(os.path.join(self.source, name), parse_offset_checkpoint) or {}
+        except CorruptData as error:
+            self.on_corrupt_checkpoint(error)
+            return {}
+
+    @abstractmethod
+    def on_corrupt_checkpoint(self, error: CorruptData) -> None:
+        """A checkpoint can't be read: raise :class:`RecoveryRefused`, or say so and go on without it."""
+
+    @abstractmethod
+    def on_strange_directory(self, path: str) -> None:
+        """A directory isn't named as a partition is, as ``lost+found`` isn't: refuse, or say so and go on."""
+
+    @abstractmethod
+    def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
+        """Recover one partition directory and return its log, closed; None where there is none.
+
+        Raises:
+            RecoveryRefused: a broker would not start on it.
+        """
+
+    def run(self, names: Iterable[str]) -> None:
+        """Recover what ``names``, all that is in the directory, are.
+
+        Raises:
+            RecoveryRefused: a broker would not start; all reasons are in it.
+        """
+        partitions = list(self._partitions(names))
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.target, CLEAN_SHUTDOWN))  # as a broker that starts does
+        refusals = []
+        for name, parsed in partitions:
+            try:
+                self._recover(name, parsed)
+            except RecoveryRefused as refusal:
+                refusals.append(str(refusal))
+        if refusals:
+            raise RecoveryRefused("\n".join(refusals))
+        self._write_checkpoints()
+        write_clean_shutdown(self.target)
+        for name in (*CHECKPOINTS, CLEAN_SHUTDOWN):
+            keep_owner(self._owner, os.path.join(self.target, name))
+        sync_directory(self.target)
+
+    def _partitions(self, names: Iterable[str]) -> Iterable[tuple[str, DirectoryName]]:
+        """Yield the directories that a broker loads, as it lists them."""
+        for name in names:
+            path = os.path.join(self.source, name)
+            if not os.path.isdir(path) or name == _REMOTE_INDEX_CACHE:
+                continue
+            parsed = parse_directory_name(name)
+            if parsed is None:
+                self.on_strange_directory(path)
+            else:
+                yield name, parsed
+
+    def _recover(self, name: str, parsed: DirectoryName) -> None:
+        source, target = os.path.join(self.source, name), os.path.join(self.target, name)
+        report = PartitionReport(source)
+        self.report.partitions.append(report)
+        log = self.recover(source, target, parsed, report)
+        if log is None:
+            return
+        if not os.path.exists(os.path.join(log.directory, PARTITION_METADATA)) and parsed.topic != CLUSTER_METADATA:
+            report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
+        self._settle(log.directory)
+        final = parse_directory_name(os.path.basename(log.directory))
+        if final is not None and final.kind is DirectoryKind.CURRENT:
+            self._logs[TopicPartition(final.topic, final.partition)] = log
+
+    def _settle(self, directory: str) -> None:
+        """Bring a partition to the disk, and give what was made anew the owner of the rest."""
+        for entry in os.scandir(directory):
+            if entry.is_file(follow_symlinks=False):
+                with open(entry.path, "rb") as file:
+                    os.fsync(file.fileno())
+                keep_owner(self._owner, entry.path)
+        keep_owner(self._owner, directory)
+        sync_directory(directory)
+
+    def _write_checkpoints(self) -> None:
+        """Write the four files as a broker does when it stops; of partitions that aren't here they say nothing."""
+        ends = {partition: log.log_end_offset for partition, log in self._logs.items()}
+        watermarks = self.checkpoints[HIGH_WATERMARK_CHECKPOINT]
+        within = {
+            partition: min(max(watermarks.get(partition, 0), log.log_start_offset), log.log_end_offset)
+            for partition, log in self._logs.items()
+        }
+        cleaned = {
+            partition: offset if offset <= ends[partition] else self._logs[partition].log_start_offset
+            for partition, offset in self.checkpoints[CLEANER_OFFSET_CHECKPOINT].items()
+            if partition in ends
+        }
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, ends),
+            (HIGH_WATERMARK_CHECKPOINT, within),
+            (LOG_START_OFFSET_CHECKPOINT, log_starts(self._logs)),
+            (CLEANER_OFFSET_CHECKPOINT, cleaned),
+        ):
+            write_atomically(os.path.join(self.target, name), encode_offset_checkpoint(offsets))
+
+
+def recover_copy(source: str, output: str, mode: Mode) -> RecoveryReport:
+    """Recover the log directory ``source`` into ``output``, which must be empty or not exist. The source is only read.
+
+    Raises:
+        RecoveryRefused: a broker would not start on it; ``output`` is then empty.
+        KfsError: the output lies in the source or the other way round, is not empty, or can't be written.
+    """
+    names = names_in(source)
+    check_apart(source, output)
+    make_empty_directory(output)
+    try:
+        report = RecoveryReport()
+        recovery = mode.recovery(source, output, report)
+        _copy_top(source, output, names, report)
+        recovery.run(names)
+        return report
+    except BaseException:
+        _empty(output)
+        raise
+
+
+def names_in(log_dir: str) -> list[str]:
+    """Return what is in a log directory, sorted; raise :class:`UnusableSource` where it isn't one."""
+    try:
+        names = sorted(os.listdir(log_dir))
+    except OSError as error:
+        raise UnusableSource(f"{log_dir}: {error.strerror}") from None
+    if not any(parse_directory_name(name) for name in names):
+        raise UnusableSource(f"{log_dir}: not a log directory: there is no partition in it")
+    return names
+
+
+def _empty(directory: str) -> None:
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _copy_top(source: str, output: str, names: Iterable[str], report: RecoveryReport) -> None:
+    for name in names:
+        path = os.path.join(source, name)
+        if name not in _NOT_COPIED and stat.S_ISREG(os.stat(path).st_mode):
+            copied(path, os.path.join(output, name), report.changes.append)
+
+
+def copied(source: str, target: str, tell: Callable[[Change], None]) -> None:
+    """Copy a file as :func:`copy_file` does, and tell of what of it can't be read."""
+    for page, reason in copy_file(source, target).items():
+        tell(Change(source, f"can't be read at byte {page * 4096} ({reason}): those 4096 bytes are taken for damaged"))

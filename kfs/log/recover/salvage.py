@@ -1,0 +1,140 @@
+"""A copy of a partition with every batch that is intact, in the order of the log, and an account of the rest.
+
+What is kept goes into segments of the same base offsets, byte for byte, with holes where batches are lost, which is
+legal: compaction leaves them too. Everything beside the segments is made again by a broker's own recovery
+(:class:`~kfs.log.log_loader.LogLoader`), which then finds nothing to cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.checkpoint import parse_leader_epoch_checkpoint
+from kfs.format.partition_metadata import parse_partition_metadata
+from kfs.log.log import Log
+from kfs.log.log_loader import LoadParameters
+from kfs.log.log_segment import segment_path
+from kfs.log.open_files import OpenFile
+from kfs.log.producer_state import ProducerState
+from kfs.log.recover.copying import copy_file, copy_range
+from kfs.log.recover.log_dir_recovery import Mode
+from kfs.log.recover.losses import consequences
+from kfs.log.recover.report import Change, Loss, PartitionReport, SegmentAccount
+from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
+from kfs.log.segment import Segment
+from kfs.log.segment_files import FoundFile
+from kfs.log.side_file import read_side_file
+from kfs.log.unified_log import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, UnifiedLog
+
+#: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
+EXTRA: Final = "extra"
+#: What an interrupted write or removal leaves among files that aren't a segment's.
+_LEFT_OUT: Final = (".tmp", ".part", ".deleted", ".swap", ".cleaned")
+
+
+#: A broker would not start on these if they can't be read.
+_CHECKED: Final[dict[str, Callable[[bytes], object]]] = {
+    PARTITION_METADATA: parse_partition_metadata,
+    LEADER_EPOCH_CHECKPOINT: parse_leader_epoch_checkpoint,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    segment: Segment
+    stretches: Sequence[Stretch]
+
+    def of_fate(self, *fates: Fate) -> list[Stretch]:
+        return [stretch for stretch in self.stretches if stretch.fate in fates]
+
+
+def salvage_partition(
+    log: Log, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport
+) -> UnifiedLog:
+    """Write a copy of ``log`` to ``directory``, which isn't there yet, tell ``report``, and return the copy, closed.
+
+    ``others`` are files that are no segment's, to be copied too.
+
+    Raises:
+        CorruptData: a file of the source changed meanwhile.
+        RecoveryRefused: a broker would not start on what is left.
+        OSError: something can't be written.
+    """
+    producers = ProducerState(mode.config.producer_id_expiration_ms)
+    plans = [_Plan(segment, plan_segment(segment, producers)) for segment in log.segments]
+    os.mkdir(directory)
+    shutil.copystat(log.directory.path, directory)
+    for plan in plans:
+        _write_segment(plan, directory)
+        _tell(plan, report)
+    _copy_other_files(others, directory, report)
+    parameters = LoadParameters(log_start_offset=log.log_start_offset)
+    copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)
+    copy.flush()
+    copy.close()
+    gone = [(plan.segment, stretch) for plan in plans for stretch in plan.of_fate(Fate.LOST, Fate.EXTRA)]
+    report.consequences += consequences(log, gone, producers.entries())
+    report.log_start_offset, report.log_end_offset = copy.log_start_offset, copy.log_end_offset
+    return copy
+
+
+def _write_segment(plan: _Plan, directory: str) -> None:
+    segment, kept, extra = plan.segment, plan.of_fate(Fate.KEPT), plan.of_fate(Fate.EXTRA)
+    path = segment_path(directory, segment.base_offset, ".log")
+    if len(kept) == len(plan.stretches) == 1:
+        copy_file(segment.files.log.path, path)
+    elif kept or segment.is_last:  # the last one tells where the log ends even if it is empty
+        _write(path, segment.file(), kept)
+    if extra:
+        beside = os.path.join(directory, EXTRA)
+        os.makedirs(beside, exist_ok=True)
+        _write(segment_path(beside, segment.base_offset, ".log"), segment.file(), extra)
+
+
+def _write(path: str, source: OpenFile, stretches: Sequence[Stretch]) -> None:
+    with open(path, "xb") as file:
+        for stretch in stretches:
+            copy_range(source, stretch.position, stretch.end, file.fileno())
+        if file.tell() != sum(stretch.end - stretch.position for stretch in stretches):
+            raise CorruptData("the file became shorter while it was copied", 0, source.path)
+    for stretch in stretches:
+        failure = source.read_error(stretch.position, stretch.end - stretch.position)
+        if failure is not None:
+            raise CorruptData(failure, stretch.position, source.path)
+
+
+def _tell(plan: _Plan, report: PartitionReport) -> None:
+    path = plan.segment.files.log.path
+    report.segments.append(SegmentAccount(path, tuple(plan.stretches)))
+    for stretch in plan.stretches:
+        if stretch.fate is Fate.PADDING:
+            what = f"{stretch.end - stretch.position} bytes of zeros left out at byte {stretch.position}"
+            report.changes.append(Change(path, what))
+        elif stretch.fate is not Fate.KEPT:
+            report.losses.append(_loss(path, stretch))
+
+
+def _loss(path: str, stretch: Stretch) -> Loss:
+    first, last = (stretch.first_offset, stretch.last_offset) if stretch.has_offsets else (None, None)
+    is_aside = stretch.fate is Fate.EXTRA
+    return Loss(path, stretch.position, stretch.end, first, last, stretch.reason, set_aside=is_aside)
+
+
+def _copy_other_files(others: Iterable[FoundFile], directory: str, report: PartitionReport) -> None:
+    """Copy what can't be made again from the log, such as KRaft's snapshots, where it makes sense."""
+    for found in others:
+        name = os.path.basename(found.path)
+        if name.endswith(_LEFT_OUT) or not os.path.isfile(found.path):
+            report.changes.append(Change(found.path, "left out"))
+            continue
+        try:
+            if name in _CHECKED:
+                read_side_file(found.path, _CHECKED[name])
+            copy_file(found.path, os.path.join(directory, name))
+        except CorruptData as error:
+            report.changes.append(Change(found.path, f"left out: at byte {error.position}: {error.reason}"))

@@ -1,0 +1,285 @@
+"""Salvage: every batch that is intact is kept, what isn't is named exactly, and a broker could start on the rest."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.recover.kafka_mode import KafkaMode
+from kfs.log.recover.log_dir_recovery import recover_copy
+from kfs.log.recover.report import PartitionReport, RecoveryReport
+from kfs.log.recover.salvage import EXTRA
+from kfs.log.recover.salvage_mode import SalvageMode
+from kfs.log.recover.segment_plan import Fate
+from kfs.log.storage import Storage
+from tests.corpus import compare, take_manifest
+from tests.log.damages import Damage, damaged, disorder, joined_parts, local_damage
+from tests.log.recover.recordings import CONFIG
+from tests.log.some_logs import some_batches
+from tests.logs import (
+    Batch,
+    batch,
+    damage_in,
+    dense,
+    joined,
+    log_name,
+    open_log,
+    positions,
+    record,
+    records,
+    records_in,
+    set_log_start,
+    write_checkpoint,
+    write_log,
+    write_partition,
+)
+from tests.recorded_damage import DAMAGED, CorpusPath, intact_records, messages_by_directory
+from tests.system.kafka_mount import kfs
+
+pytestmark = pytest.mark.usefixtures("quiet")
+ID = "0123456789abcdef0123456789abcdef"
+
+
+def salvage(source: Path, output: Path, *, undelete: bool = False) -> RecoveryReport:
+    """Salvage a log directory, and hold the source to be as it was."""
+    before = take_manifest(source)
+    mode = SalvageMode(config=CONFIG, clock=lambda: 0, storage=Storage(), undelete=undelete)
+    report = recover_copy(str(source), str(output), mode)
+    assert compare(before, take_manifest(source)) == []
+    return report
+
+
+def partition(report: RecoveryReport, name: str = "t-0") -> PartitionReport:
+    (found,) = [each for each in report.partitions if Path(each.directory).name == name]
+    return found
+
+
+def check_cover(report: PartitionReport) -> None:
+    """Hold a report to account for every byte of every segment, and its losses to be what isn't kept."""
+    losses = {(loss.file, loss.start, loss.end) for loss in report.losses}
+    gone = set()
+    for segment in report.segments:
+        ends = [0, *(each.end for each in segment.stretches)]
+        assert [each.position for each in segment.stretches] == ends[:-1]
+        assert ends[-1] == Path(segment.file).stat().st_size
+        assert not any(one.fate is other.fate is Fate.KEPT for one, other in pairwise(segment.stretches))
+        gone |= {
+            (segment.file, each.position, each.end)
+            for each in segment.stretches
+            if each.fate in (Fate.LOST, Fate.EXTRA)
+        }
+    assert losses == gone
+
+
+def test_every_intact_record_of_damaged_partitions_is_kept(corpus: CorpusPath, tmp_path: Path) -> None:
+    report = salvage(corpus(DAMAGED) / "data", tmp_path / "out")
+    assert len(report.partitions) == 43
+    for each in report.partitions:
+        check_cover(each)
+        name = Path(each.directory).name
+        log = open_log(tmp_path / "out" / name)
+        kept = {one.offset: one for one in records_in(log)}
+        assert kept == intact_records(corpus, name), name
+        assert damage_in(log) == []
+    damaged_ones = {Path(each.directory).name for each in report.partitions if each.losses}
+    assert len(damaged_ones) > 10
+    assert "broken-0" not in damaged_ones  # which is whole
+
+
+def test_what_is_salvaged_costs_a_broker_nothing(corpus: CorpusPath, tmp_path: Path) -> None:
+    salvage(corpus(DAMAGED) / "data", tmp_path / "out")
+    mode = KafkaMode(config=CONFIG, clock=lambda: 0, ignore_clean_shutdown=True)
+    report = recover_copy(str(tmp_path / "out"), str(tmp_path / "again"), mode)
+    assert report.losses == []
+    for name in (path.name for path in (tmp_path / "out").iterdir() if path.is_dir()):
+        for path in (tmp_path / "out" / name).glob("*.*"):
+            assert (tmp_path / "again" / name / path.name).read_bytes() == path.read_bytes(), path
+
+
+def test_what_recovery_has_deleted_can_be_brought_back(corpus: CorpusPath, tmp_path: Path) -> None:
+    """The broker dropped every segment behind a bad batch; only what it cut off is gone for good."""
+    source = corpus(DAMAGED) / "recovered-unclean" / "data"
+    salvage(source, tmp_path / "out", undelete=True)
+    before = messages_by_directory(corpus(DAMAGED) / "expected_before.jsonl")
+    for name in ("broken-2", "broken-7"):
+        kept = {one.offset: one for one in records_in(open_log(tmp_path / "out" / name))}
+        assert kept.items() <= before[name].items()
+        assert kept.keys() > {one.offset for one in records_in(open_log(source / name))}
+        assert max(kept) == max(before[name])
+
+
+def source_of(tmp_path: Path, data: bytes, base_offset: int = 0) -> Path:
+    write_log(tmp_path / "data" / "t-0", base_offset, data)
+    return tmp_path / "data"
+
+
+def test_batches_that_overlap_are_beside_the_log(tmp_path: Path) -> None:
+    content = [batch(records(0, 9)), batch(records(5, 14)), batch(records(15, 19))]
+    report = partition(salvage(source_of(tmp_path, joined(content)), tmp_path / "out"))
+    assert [(loss.set_aside, loss.first_offset, loss.last_offset) for loss in report.losses] == [(True, 5, 14)]
+    assert (tmp_path / "out" / "t-0" / EXTRA / log_name(0)).read_bytes() == content[1].data
+    assert (tmp_path / "out" / "t-0" / log_name(0)).read_bytes() == content[0].data + content[2].data
+
+
+def test_a_segment_of_which_nothing_is_left_is_not_there(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    write_partition(source / "t-0", {base: dense(base, base + 9) for base in (0, 10, 20)})
+    write_log(source / "t-0", 10, b"\xa5" * 500)
+    report = partition(salvage(source, tmp_path / "out"))
+    assert [(loss.first_offset, loss.last_offset) for loss in report.losses] == [(10, 19)]
+    assert not (tmp_path / "out" / "t-0" / log_name(10)).exists()
+    assert [one.offset for one in records_in(open_log(tmp_path / "out" / "t-0"))] == [*range(10), *range(20, 30)]
+
+
+def test_a_partition_of_which_nothing_is_left_begins_where_it_began(tmp_path: Path) -> None:
+    report = partition(salvage(source_of(tmp_path, b"\xa5" * 500, 40), tmp_path / "out"))
+    assert (report.log_start_offset, report.log_end_offset, len(report.losses)) == (40, 40, 1)
+
+
+def test_checkpoints_are_kept_within_what_is_left(tmp_path: Path) -> None:
+    content = dense(0, 29)
+    source = source_of(tmp_path, joined(content)[: positions(content)[4] + 20])
+    set_log_start(source, "t", 0, 7)
+    write_checkpoint(source, "replication-offset-checkpoint", {("t", 0): 30})
+    write_checkpoint(source, CLEANER_OFFSET_CHECKPOINT, {("t", 0): 10})
+    report = partition(salvage(source, tmp_path / "out"))
+    assert (report.log_start_offset, report.log_end_offset) == (7, 20)
+    read = {
+        name: (tmp_path / "out" / name).read_text().splitlines()[2:]
+        for name in (
+            "recovery-point-offset-checkpoint",
+            "replication-offset-checkpoint",
+            "log-start-offset-checkpoint",
+            CLEANER_OFFSET_CHECKPOINT,
+        )
+    }
+    assert list(read.values()) == [["t 0 20"], ["t 0 20"], ["t 0 7"], ["t 0 10"]]
+    assert (tmp_path / "out" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_cannot_be_read_beside_the_segments_is_left_out_and_said(tmp_path: Path) -> None:
+    source = source_of(tmp_path, joined(dense(0, 9)))
+    (source / "t-0" / "leader-epoch-checkpoint").write_bytes(b"garbage")
+    (source / "t-0" / "partition.metadata").write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    (source / "log-start-offset-checkpoint").write_bytes(b"0\n9\n")
+    (source / "lost+found").mkdir()
+    report = salvage(source, tmp_path / "out")
+    said = {Path(change.file).name: change.what for change in (*report.changes, *partition(report).changes)}
+    assert "left out: at byte 0" in said["leader-epoch-checkpoint"]
+    assert "ignored: at byte" in said["log-start-offset-checkpoint"]
+    assert said["lost+found"] == "left out: not named as a partition is"
+    assert report.losses == []
+    copied = tmp_path / "out" / "t-0" / "partition.metadata"
+    assert copied.read_bytes() == (source / "t-0" / "partition.metadata").read_bytes()
+
+
+def test_snapshots_of_the_cluster_metadata_are_copied(corpus: CorpusPath, tmp_path: Path) -> None:
+    source = corpus("e_meta") / "data"
+    salvage(source, tmp_path / "out")
+    snapshots = sorted((source / "__cluster_metadata-0").glob("*.checkpoint"))
+    assert snapshots
+    for path in snapshots:
+        assert (tmp_path / "out" / "__cluster_metadata-0" / path.name).read_bytes() == path.read_bytes()
+
+
+# --- undelete -------------------------------------------------------------------------------------------------------
+
+
+def delete_segment(directory: Path, base_offset: int) -> None:
+    for path in directory.glob(f"{base_offset:020d}.*"):
+        path.rename(f"{path}.deleted")
+
+
+def test_what_was_deleted_stays_deleted_unless_asked_for(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    directory = write_partition(source / "t-0", {base: dense(base, base + 9) for base in (0, 10, 20)})
+    write_partition(source / f"gone-0.{ID}-delete", {0: dense(0, 4)})
+    delete_segment(directory, 0)
+    set_log_start(source, "t", 0, 15)
+    assert partition(salvage(source, tmp_path / "out")).log_start_offset == 15
+    assert not list((tmp_path / "out").glob("gone*"))
+    report = salvage(source, tmp_path / "all", undelete=True)
+    assert partition(report).log_start_offset == 0
+    assert [one.offset for one in records_in(open_log(tmp_path / "all" / "t-0"))] == list(range(30))
+    assert [one.offset for one in records_in(open_log(tmp_path / "all" / "gone-0"))] == list(range(5))
+    assert report.losses == []
+
+
+def test_epochs_of_what_comes_back_are_those_of_its_batches(tmp_path: Path) -> None:
+    def of_epoch(first: int, epoch: int) -> list[Batch]:
+        return [batch(records(first, first + 9), partition_leader_epoch=epoch)]
+
+    source = tmp_path / "data"
+    directory = write_partition(source / "t-0", {0: of_epoch(0, 1), 10: of_epoch(10, 4)})
+    checkpoint = encode_leader_epoch_checkpoint([EpochEntry(4, 10)])
+    (directory / "leader-epoch-checkpoint").write_bytes(checkpoint)
+    delete_segment(directory, 0)
+    salvage(source, tmp_path / "out", undelete=True)
+    lines = (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text().splitlines()
+    assert lines == ["0", "2", "1 0", "4 10"]
+
+
+def test_deleted_segments_that_overlap_the_log_are_beside_it(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    directory = write_partition(source / "t-0", {base: dense(base, base + 9) for base in (0, 10, 20)})
+    for base in (0, 10):
+        delete_segment(directory, base)
+    write_partition(directory, {0: [batch([record(3), record(14)], base_offset=0, last_offset=19)]})
+    report = partition(salvage(source, tmp_path / "out", undelete=True))
+    assert [one.offset for one in records_in(open_log(tmp_path / "out" / "t-0"))] == [3, 14, *range(20, 30)]
+    beside = tmp_path / "out" / "t-0" / EXTRA
+    assert sorted(path.name for path in beside.iterdir()) == [log_name(0, ".deleted.log"), log_name(10, ".deleted.log")]
+    assert (beside / log_name(10, ".deleted.log")).read_bytes() == joined(dense(10, 19))
+    assert sum("set aside in extra/" in change.what for change in report.changes) == 2
+
+
+def test_a_deleted_topic_does_not_take_the_place_of_one_that_is_there(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    write_partition(source / "t-0", {0: dense(0, 4)})
+    write_partition(source / f"t-0.{ID}-delete", {0: dense(0, 9)})
+    report = salvage(source, tmp_path / "out", undelete=True)
+    assert len(records_in(open_log(tmp_path / "out" / "t-0"))) == 5
+    assert "there is one of that name" in partition(report, f"t-0.{ID}-delete").changes[0].what
+
+
+# --- any damage -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(content=some_batches(1000), done=st.lists(local_damage | disorder, min_size=1, max_size=4), closed=st.booleans())
+def test_whatever_was_done_to_a_segment_a_broker_starts_on_what_is_left(
+    content: Sequence[Batch], done: Sequence[Damage], closed: bool
+) -> None:
+    data = joined_parts(damaged(content, done))
+    with tempfile.TemporaryDirectory() as name:
+        source = source_of(Path(name), data, 1000)
+        if closed:
+            end = content[-1].last_offset + 1
+            write_log(source / "t-0", end, batch([record(end)]).data)
+        report = partition(salvage(source, Path(name) / "out"))
+        check_cover(report)
+        mode = KafkaMode(config=CONFIG, clock=lambda: 0, ignore_clean_shutdown=True)
+        assert recover_copy(str(Path(name) / "out"), str(Path(name) / "again"), mode).losses == []
+
+
+def test_the_report_is_json_that_names_every_stretch(tmp_path: Path) -> None:
+    content = dense(0, 14)
+    data = bytearray(joined(content))
+    data[-1] ^= 1
+    source = source_of(tmp_path, bytes(data) + bytes(100))
+    assert kfs("recover", source, "-o", tmp_path / "out").returncode == 1
+    lines = (tmp_path / "out" / "kfs-recovery-report.jsonl").read_text().splitlines()
+    (report,) = [each for each in map(json.loads, lines) if "segments" in each]
+    (segment,) = report["segments"]
+    start = positions(content)[2]
+    fates = [(each["position"], each["end"], each["fate"]) for each in segment["stretches"]]
+    assert fates == [(0, start, "kept"), (start, len(data), "lost"), (len(data), len(data) + 100, "padding")]
