@@ -215,7 +215,8 @@ class _Recovery:
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), what))
         log.close()
         self._settle(target)
-        if parsed.kind is DirectoryKind.CURRENT:
+        # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
+        if parsed.kind is DirectoryKind.CURRENT and parsed.topic != _CLUSTER_METADATA:
             self._logs[partition] = log
 
     def _parameters(self, partition: TopicPartition) -> LoadParameters:
