@@ -132,7 +132,8 @@ class LogDirRecovery(ABC):
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
         self._settle(log.directory)
         final = parse_directory_name(os.path.basename(log.directory))
-        if final is not None and final.kind is DirectoryKind.CURRENT:
+        # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
+        if final is not None and final.kind is DirectoryKind.CURRENT and final.topic != CLUSTER_METADATA:
             self._logs[TopicPartition(final.topic, final.partition)] = log
 
     def _settle(self, directory: str) -> None:
