@@ -10,6 +10,11 @@
     ├── IsADirectory         a directory where a file was needed
     ├── ReadOnly             any attempt to write
     ├── UnusableSource       a LOG_DIR that cannot be read as one
+    ├── InvalidAppend        what Kafka doesn't let into a log, whether it is appended or recovered
+    │   ├── OffsetOverflow       an offset or position that a segment's indexes can't hold
+    │   ├── InvalidOffset        an offset that goes back where an index entry is due
+    │   ├── IndexFull            an index that has no place for the entry that is due
+    │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
     ├── WorkerDied           a process of ours ended early: the output is not complete
     └── MountFailed          the kernel, libfuse or the mount point said no
 
@@ -86,6 +91,28 @@ class UnusableSource(KfsError):
     """A LOG_DIR that is missing, unreadable, or holds nothing of Kafka's."""
 
     errno = _errno.ENOENT
+
+
+class InvalidAppend(KfsError):
+    """What Kafka's own code refuses to have in a log."""
+
+    errno = _errno.EINVAL
+
+
+class OffsetOverflow(InvalidAppend):
+    """An offset or a position that doesn't fit a segment (``LogSegmentOffsetOverflowException``)."""
+
+
+class InvalidOffset(InvalidAppend):
+    """An index entry that isn't above the one before it (``InvalidOffsetException``)."""
+
+
+class IndexFull(InvalidAppend):
+    """An index that should have been rolled before."""
+
+
+class InvalidTransaction(InvalidAppend):
+    """A batch or marker that doesn't fit the transaction its producer has open (``InvalidTxnStateException``)."""
 
 
 class WorkerDied(KfsError):

@@ -1,0 +1,215 @@
+"""The batches of a ``.log`` as a broker's own code meets them (``FileRecords.java``, ``FileLogInputStream.java``).
+
+Who reads messages goes through :mod:`kfs.log.walk`, which steps over damage and believes nothing. Here it is the other
+way round: what recovery and appending do depends on what Kafka takes for a batch, so this takes the same for one. Any
+magic above 1 is format v2, counts and offsets aren't looked at, and what is too short at the end isn't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, crc_mismatch, is_intact
+from kfs.format.columns import RecordColumns
+from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import default_decoder
+from kfs.format.layout import (
+    BATCH_HEADER,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_HEADER,
+    LEGACY_TIMESTAMP_OFFSET,
+    LOG_OVERHEAD,
+    LOG_OVERHEAD_STRUCT,
+    MAGIC_OFFSET,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_INT64,
+    MIN_MESSAGE_SIZE,
+    NO_TIMESTAMP,
+)
+from kfs.format.record import Record
+from kfs.log.open_files import OpenFile
+from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
+from kfs.log.time_index import TimestampOffset
+from kfs.log.window import Window
+
+_LEGACY_V1_HEADER_SIZE = LEGACY_TIMESTAMP_OFFSET + 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsetPosition:
+    """A batch that was looked for: its base offset, byte position and size."""
+
+    offset: int
+    position: int
+    size: int
+
+
+class FileRecords:
+    """The batches in the first ``size`` bytes of an open ``.log``."""
+
+    def __init__(self, file: OpenFile, size: int, decoder: BlockDecoder | None = None) -> None:
+        self.file = file
+        self.size = size
+        self._window = Window(file, size)
+        self._decoder = decoder or default_decoder()
+
+    def headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches from ``position`` on, none of them verified.
+
+        Raises:
+            CorruptData: a size is below the least a message can have.
+        """
+        while position < self.size - HEADER_SIZE_UP_TO_MAGIC:
+            header = self._header(position)
+            if header is None:
+                return
+            yield header
+            position += header.size
+
+    def _header(self, position: int) -> BatchHeader | None:
+        left = self.size - position
+        buffer, at = self._window.at(position, min(BATCH_OVERHEAD, left))
+        offset, length = LOG_OVERHEAD_STRUCT.unpack_from(buffer, at)
+        if length < MIN_MESSAGE_SIZE[MAGIC_V0]:
+            reason = f"size {length} is below the least a message can have ({MIN_MESSAGE_SIZE[MAGIC_V0]})"
+            raise CorruptData(reason, position, self.file.path)
+        size = LOG_OVERHEAD + length
+        if size > left:
+            return None
+        magic = int.from_bytes(buffer[at + MAGIC_OFFSET : at + MAGIC_OFFSET + 1], "big", signed=True)
+        if magic < MAGIC_V2:
+            return self._legacy_header(buffer[at : at + _LEGACY_V1_HEADER_SIZE], position, size, magic)
+        if left < BATCH_OVERHEAD:
+            # Too short to be one, which verify() says; until then it counts as a batch.
+            return BatchHeader(position, size, MAGIC_V2, 0, 0, offset, offset, 0, NO_TIMESTAMP, NO_TIMESTAMP)
+        return _batch_header(buffer, at, position, size)
+
+    @staticmethod
+    def _legacy_header(head: bytes, position: int, size: int, magic: int) -> BatchHeader:
+        offset, _, crc, _, attributes = LEGACY_HEADER.unpack_from(head)
+        timestamp = NO_TIMESTAMP
+        if magic != MAGIC_V0 and len(head) == _LEGACY_V1_HEADER_SIZE:
+            timestamp = int.from_bytes(head[LEGACY_TIMESTAMP_OFFSET:], "big", signed=True)
+        count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+        magic = MAGIC_V0 if magic == MAGIC_V0 else MAGIC_V1
+        return BatchHeader(position, size, magic, attributes & 0xFF, crc, offset, offset, count, timestamp, timestamp)
+
+    def data(self, header: BatchHeader) -> bytes:
+        """Return the bytes of a batch."""
+        return self._window.read(header.position, header.size)
+
+    def verified(self, header: BatchHeader) -> bytes:
+        """Return the bytes of a batch, which is intact (``RecordBatch.ensureValid``): nothing in it is decoded.
+
+        Raises:
+            CorruptData: it is too short, its CRC doesn't hold, or the device fails to read it.
+        """
+        data = self.data(header)
+        failure = self.file.read_error(header.position, header.size)
+        if failure is not None:
+            raise CorruptData(failure, header.position, self.file.path)
+        if header.magic == MAGIC_V2 and header.size < BATCH_OVERHEAD:
+            reason = f"{header.size} bytes, a record batch has at least {BATCH_OVERHEAD}"
+            raise CorruptData(reason, header.position, self.file.path)
+        if not is_intact(header, data):
+            raise crc_mismatch(header, data).located(self.file.path)
+        return data
+
+    def first_record(self, header: BatchHeader) -> Record | None:
+        """Return the first record of a batch, None where it has none.
+
+        Raises:
+            CorruptData: it can't be decoded.
+        """
+        if not 0 <= header.record_count <= header.last_offset - header.base_offset + 1:
+            raise CorruptData(f"a record count of {header.record_count}", header.position, self.file.path)
+        columns = self._columns(header)
+        return columns.record(0) if len(columns) else None
+
+    def first_offset(self, header: BatchHeader) -> int:
+        """Return the offset of a batch's first record: of a compressed message it is known only inside.
+
+        Raises:
+            CorruptData: it can't be decompressed.
+        """
+        if header.record_count != UNKNOWN_COUNT:
+            return header.base_offset
+        offsets = self._columns(header).offsets
+        return offsets[0] if offsets else header.base_offset
+
+    def _columns(self, header: BatchHeader) -> RecordColumns:
+        try:
+            return self._decoder.decode(header, self.data(header), DEFAULT_MAX_BATCH_BYTES)
+        except CorruptData as error:
+            raise error.located(self.file.path) from None
+
+    def search_for_offset(self, target: int, position: int = 0) -> LogOffsetPosition | None:
+        """Return the batch that holds ``target`` or else the first above it, from ``position`` on; None without one."""
+        previous: BatchHeader | None = None
+        for header in self.headers(position):
+            first = self.first_offset(header)
+            if first >= target:
+                if first > target and previous is not None and previous.last_offset >= target:
+                    return self._found(previous)
+                return LogOffsetPosition(first, header.position, header.size)
+            previous = header
+        if previous is not None and previous.last_offset >= target:
+            return self._found(previous)
+        return None
+
+    def _found(self, header: BatchHeader) -> LogOffsetPosition:
+        return LogOffsetPosition(self.first_offset(header), header.position, header.size)
+
+    def largest_timestamp_after(self, position: int) -> TimestampOffset:
+        """Return the latest timestamp of the batches from ``position`` on and the last offset of the first that has it.
+
+        Both are -1 where no batch has a timestamp.
+        """
+        largest = TimestampOffset(NO_TIMESTAMP, -1)
+        for header in self.headers(position):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+
+def _batch_header(buffer: bytes, at: int, position: int, size: int) -> BatchHeader:
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        _,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = BATCH_HEADER.unpack_from(buffer, at)
+    last_offset = base_offset + last_offset_delta
+    if last_offset > MAX_INT64:
+        last_offset -= 2 * (MAX_INT64 + 1)  # a long of Java's wraps
+    return BatchHeader(
+        position,
+        size,
+        MAGIC_V2,
+        attributes & 0xFFFF,
+        crc,
+        base_offset,
+        last_offset,
+        count,
+        base_timestamp,
+        max_timestamp,
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+    )

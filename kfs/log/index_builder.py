@@ -1,0 +1,145 @@
+"""The entries that Kafka 4.x puts into a segment's offset and time index, batch by batch.
+
+``LogSegment.append`` and ``LogSegment.recover`` follow one rule: a batch gets an entry in both indexes when more than
+``index.interval.bytes`` lie between it and the last batch that got one (or the start). What differs is only where
+they begin: recovery at the start of the segment, an append to a segment that was opened again as if an entry had just
+been made. The entry of a batch has its last offset; the one in the time index has the latest timestamp so far and the
+last offset of the batch that brought it, and is left out if that is no later than in the entry before.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kfs.errors import IndexFull, InvalidOffset, OffsetOverflow
+from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
+from kfs.log.offset_index import OffsetPosition
+from kfs.log.time_index import TimestampOffset
+
+#: The default of ``index.interval.bytes``.
+INDEX_INTERVAL_BYTES: Final = 4096
+#: The default of ``segment.index.bytes``: how large each index may become.
+MAX_INDEX_BYTES: Final = 10 * 1024 * 1024
+
+OFFSET_ENTRY: Final = Struct(">ii")  # OffsetIndex.java: relative offset, position
+TIME_ENTRY: Final = Struct(">qi")  # TimeIndex.java: timestamp, relative offset
+
+
+class IndexBuilder:
+    """Makes the entries of one segment's indexes; batches come in the order in which they lie there.
+
+    ``offset_index`` and ``time_index`` are the entries so far, as they are in the files. ``largest`` is the latest
+    timestamp so far, in milliseconds, with the last offset of the first batch that has it.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        *,
+        interval_bytes: int = INDEX_INTERVAL_BYTES,
+        max_index_bytes: int = MAX_INDEX_BYTES,
+    ) -> None:
+        self.base_offset = base_offset
+        self.offset_index = bytearray()
+        self.time_index = bytearray()
+        self.largest = TimestampOffset(NO_TIMESTAMP, base_offset)
+        self._interval_bytes = interval_bytes
+        self._max_offset_bytes = max_index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
+        # The last place is kept for the entry that is made when the segment is closed (TimeIndex.isFull).
+        self._max_time_bytes = (max_index_bytes // TIME_ENTRY.size - 1) * TIME_ENTRY.size
+        self._bytes_since_last_entry = 0
+        self._last_offset = base_offset
+        self._last_time = TimestampOffset(NO_TIMESTAMP, base_offset)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one of the indexes has no place left, so that the segment must be rolled."""
+        return len(self.offset_index) >= self._max_offset_bytes or len(self.time_index) >= self._max_time_bytes
+
+    def accepts(self, offset: int) -> bool:
+        """Whether an entry can be made of ``offset`` (``AbstractIndex.canAppendOffset``): an int32 above the base."""
+        return 0 <= offset - self.base_offset <= MAX_INT32
+
+    def add(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
+        """Note a batch by its last offset, latest timestamp (milliseconds), byte position and size.
+
+        Raises:
+            OffsetOverflow: the offset doesn't fit an entry, whether or not one is due.
+            InvalidOffset: an entry is due, but the offset isn't above that of the last one.
+            IndexFull: an entry is due and there is no place for it.
+        """
+        if not self.accepts(last_offset):
+            raise OffsetOverflow(f"offset {last_offset} is out of the range of segment {self.base_offset}")
+        if max_timestamp > self.largest.timestamp:
+            self.largest = TimestampOffset(max_timestamp, last_offset)
+        if self._bytes_since_last_entry > self._interval_bytes:
+            self._append_offset(last_offset, position)
+            self._append_time(may_fill=False)
+            self._bytes_since_last_entry = 0
+        self._bytes_since_last_entry += size
+
+    def finish(self) -> None:
+        """End the time index with the latest timestamp (``LogSegment.onBecomeInactiveSegment``).
+
+        Raises:
+            InvalidOffset: its offset is below that of the last entry.
+        """
+        self._append_time(may_fill=True)
+
+    def resume(self, offset_index: bytes, time_index: bytes, largest: TimestampOffset) -> None:
+        """Go on from entries that are there already, as of a segment that was opened again.
+
+        ``largest`` is what a broker finds that truncates a segment: its latest timestamp.
+        """
+        self.offset_index[:] = offset_index
+        self.time_index[:] = time_index
+        self.largest = largest
+        self._bytes_since_last_entry = 0
+        last_offset = self._last_entry(OFFSET_ENTRY, self.offset_index)
+        self._last_offset = self.base_offset + last_offset[0] if last_offset else self.base_offset
+        last_time = self._last_entry(TIME_ENTRY, self.time_index)
+        timestamp, relative = last_time or (NO_TIMESTAMP, 0)
+        self._last_time = TimestampOffset(timestamp, self.base_offset + relative)
+
+    @staticmethod
+    def _last_entry(layout: Struct, entries: bytearray) -> tuple[int, ...] | None:
+        return layout.unpack_from(entries, len(entries) - layout.size) if entries else None
+
+    @property
+    def last_offset_entry(self) -> OffsetPosition:
+        """The last entry of the offset index; base offset and position 0 where there is none."""
+        last = self._last_entry(OFFSET_ENTRY, self.offset_index) or (0, 0)
+        return OffsetPosition(self.base_offset + last[0], last[1])
+
+    @property
+    def last_time_entry(self) -> TimestampOffset:
+        """The last entry of the time index; no timestamp and the base offset where there is none."""
+        return self._last_time
+
+    def _append_offset(self, offset: int, position: int) -> None:
+        """``OffsetIndex.append``."""
+        if len(self.offset_index) >= self._max_offset_bytes:
+            raise IndexFull(f"the offset index of segment {self.base_offset} has no place for offset {offset}")
+        if self.offset_index and offset <= self._last_offset:
+            raise InvalidOffset(
+                f"offset {offset} at position {position} of segment {self.base_offset}: not above {self._last_offset},"
+                " the last in its offset index"
+            )
+        if position > MAX_INT32:
+            raise OffsetOverflow(f"position {position} is out of the range of segment {self.base_offset}")
+        self.offset_index += OFFSET_ENTRY.pack(offset - self.base_offset, position)
+        self._last_offset = offset
+
+    def _append_time(self, *, may_fill: bool) -> None:
+        """``TimeIndex.maybeAppend``."""
+        if not may_fill and len(self.time_index) >= self._max_time_bytes:
+            raise IndexFull(f"the time index of segment {self.base_offset} has no place left")
+        if self.time_index and self.largest.offset < self._last_time.offset:
+            raise InvalidOffset(
+                f"offset {self.largest.offset} of segment {self.base_offset}: below {self._last_time.offset},"
+                " the last in its time index"
+            )
+        if self.largest.timestamp > self._last_time.timestamp:
+            self.time_index += TIME_ENTRY.pack(self.largest.timestamp, self.largest.offset - self.base_offset)
+            self._last_time = self.largest

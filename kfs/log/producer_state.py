@@ -1,0 +1,184 @@
+"""What a broker remembers of the producers of a partition, rebuilt from the log (``ProducerStateManager.java``).
+
+The entries are those of a ``.snapshot``, replayed as when a broker recovers a log: nothing is validated against what
+went before (``AppendOrigin.REPLICATION``), because whoever appended it has done so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kfs.errors import CorruptData, InvalidTransaction
+from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.batch_header import BatchHeader
+from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
+from kfs.format.layout import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.format.record import Record
+
+#: The default of ``producer.id.expiration.ms``: after a day without a word a producer is forgotten.
+PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
+
+NO_COORDINATOR_EPOCH: Final = -1
+_NO_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction that a marker at ``last_offset`` ended (``CompletedTxn.java``).
+
+    ``last_stable_offset`` is the partition's from then on, as the transaction index keeps it.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+    last_stable_offset: int
+
+    def aborted(self) -> AbortedTransaction:
+        """Return what the transaction index says of it, where it was aborted."""
+        return AbortedTransaction(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+
+
+class ProducerState:
+    """The producers of a partition and their open transactions, as of :attr:`map_end_offset`."""
+
+    def __init__(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+        self.expiration_ms = expiration_ms
+        #: The offset up to which (exclusive) the log has been replayed.
+        self.map_end_offset = 0
+        self._producers: dict[int, ProducerStateEntry] = {}
+        self._open: dict[int, int] = {}  # first offset of each open transaction, its producer id
+
+    def entries(self) -> list[ProducerStateEntry]:
+        """Return what a snapshot of this moment holds, in the order in which the producers were first seen."""
+        return list(self._producers.values())
+
+    def entry(self, producer_id: int) -> ProducerStateEntry | None:
+        """Return what is known of a producer, None where it isn't."""
+        return self._producers.get(producer_id)
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins: nothing from there on is stable. None without one."""
+        return min(self._open, default=None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known."""
+        return not self._producers
+
+    def clear(self) -> None:
+        """Forget every producer and every open transaction."""
+        self._producers.clear()
+        self._open.clear()
+
+    def load(self, entries: Iterable[ProducerStateEntry], offset: int, now: int) -> None:
+        """Take over a snapshot as of ``offset``, the producers aside that have expired by ``now`` (milliseconds)."""
+        for entry in entries:
+            if not self._is_expired(entry, now):
+                self._producers[entry.producer_id] = entry
+                if entry.current_txn_first_offset is not None:
+                    self._open[entry.current_txn_first_offset] = entry.producer_id
+        self.map_end_offset = offset
+
+    def remove_expired(self, now: int) -> None:
+        """Forget the producers that have been silent for too long at ``now`` (milliseconds)."""
+        for producer_id in [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now)]:
+            del self._producers[producer_id]
+
+    def _is_expired(self, entry: ProducerStateEntry, now: int) -> bool:
+        return entry.current_txn_first_offset is None and now - entry.timestamp >= self.expiration_ms
+
+    def append(self, header: BatchHeader, first_record: Record | None = None) -> CompletedTransaction | None:
+        """Note a batch, of any format; return the transaction that it ends, if it does that.
+
+        A control batch comes with its ``first_record``, or None where compaction has left none.
+
+        Raises:
+            CorruptData: the control record of a producer isn't one.
+            InvalidTransaction: a batch that no transaction has, in one, or a marker that ends none of those open.
+        """
+        completed = None
+        if header.producer_id != NO_PRODUCER_ID:
+            if not header.is_control:
+                self._append_data(header)
+            elif first_record is not None:
+                completed = self._append_marker(header, first_record)
+        self.map_end_offset = header.last_offset + 1
+        return completed
+
+    def _append_data(self, header: BatchHeader) -> None:
+        known = self._known(header.producer_id)
+        open_from = known.current_txn_first_offset
+        if open_from is None and header.is_transactional:
+            open_from = header.base_offset
+            self._open[open_from] = header.producer_id
+        elif open_from is not None and not header.is_transactional:
+            reason = f"offset {header.base_offset} of producer {header.producer_id} is in no transaction, "
+            raise InvalidTransaction(f"{reason}but one is open from offset {open_from}")
+        self._producers[header.producer_id] = ProducerStateEntry(
+            header.producer_id,
+            header.producer_epoch,
+            last_sequence(header),
+            header.last_offset,
+            header.last_offset - header.base_offset,
+            header.max_timestamp,
+            known.coordinator_epoch,
+            open_from,
+        )
+
+    def _append_marker(self, header: BatchHeader, record: Record) -> CompletedTransaction | None:
+        """``ProducerAppendInfo.appendEndTxnMarker``."""
+        marker = _marker(header, record)
+        known = self._known(header.producer_id)
+        entry = replace(
+            known,
+            producer_epoch=header.producer_epoch,
+            timestamp=record.timestamp,
+            coordinator_epoch=marker.coordinator_epoch,
+            current_txn_first_offset=None,
+        )
+        if header.producer_epoch != known.producer_epoch:  # a new epoch, of which there is no batch yet
+            entry = replace(entry, last_sequence=NO_SEQUENCE, last_offset=_NO_OFFSET, offset_delta=0)
+        self._producers[header.producer_id] = entry
+        if known.current_txn_first_offset is None:
+            return None  # a transaction without records here
+        return self._complete(known, header, is_aborted=isinstance(marker, AbortMarker))
+
+    def _complete(self, known: ProducerStateEntry, header: BatchHeader, *, is_aborted: bool) -> CompletedTransaction:
+        first_offset = known.current_txn_first_offset
+        if first_offset is None or self._open.pop(first_offset, None) is None:
+            reason = f"the marker at offset {header.base_offset} of producer {known.producer_id} ends a transaction"
+            raise InvalidTransaction(f"{reason} from offset {first_offset}, which isn't open")
+        others = (first for first, producer_id in self._open.items() if producer_id != known.producer_id)
+        last_stable_offset = min(others, default=header.base_offset + 1)
+        return CompletedTransaction(known.producer_id, first_offset, header.base_offset, is_aborted, last_stable_offset)
+
+    def _known(self, producer_id: int) -> ProducerStateEntry:
+        known = self._producers.get(producer_id)
+        if known is not None:
+            return known
+        return ProducerStateEntry(
+            producer_id, NO_PRODUCER_EPOCH, NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP, NO_COORDINATOR_EPOCH, None
+        )
+
+
+def last_sequence(header: BatchHeader) -> int:
+    """Return the sequence of a batch's last record (``DefaultRecordBatch.incrementSequence``: it wraps at 2^31)."""
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (header.base_sequence + header.last_offset - header.base_offset) & MAX_INT32
+
+
+def _marker(header: BatchHeader, record: Record) -> AbortMarker | CommitMarker:
+    marker = parse_control_record(record.key, record.value)
+    if not isinstance(marker, AbortMarker | CommitMarker):
+        raise CorruptData(
+            f"a control record of type {marker.type} of producer {header.producer_id}, expected ABORT or COMMIT",
+            header.position,
+        )
+    return marker
