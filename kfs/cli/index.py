@@ -5,15 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Final
 
 import click
 
 from kfs.cli.messages import messages
+from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, WorkerDied
@@ -67,7 +67,7 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     wanted = list(closed_segments(tree.context))
     total = sum(closed.size for closed in wanted)
     made = failed = 0
-    with _progress(total) as advance:
+    with progress_bar(total, "reading") as advance:
         for closed, (is_made, logged, failure) in _sized(tree, wanted, jobs):
             log_again(logged)
             advance(closed.size)
@@ -80,20 +80,6 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     )
     if failed:
         raise click.exceptions.Exit(1)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
-    # Only here: it is large, and a mount has no use for it.
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=total)
-        yield lambda done: progress.advance(task, done)
 
 
 def _sized(tree: KafkaTree, wanted: Iterable[ClosedSegment], jobs: int) -> Iterator[tuple[ClosedSegment, _Sized]]:

@@ -113,14 +113,23 @@ def source_options(command: Command) -> Command:
     return cast(Command, decorated)
 
 
+#: Those that other commands have too.
+topic_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only topics that match, such as 'orders*'. Repeatable.",
+)
+max_batch_bytes_option = click.option(
+    "--max-batch-bytes",
+    type=ByteSize(),
+    default=DEFAULT_MAX_BATCH_BYTES,
+    show_default="128M",
+    help="Refuse a batch larger than that, before or after decompression.",
+)
 _OPTIONS = (
-    click.option(
-        "--topic",
-        "topics",
-        multiple=True,
-        metavar="PATTERN",
-        help="Only topics that match, such as 'orders*'. Repeatable.",
-    ),
+    topic_option,
     click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),
     click.option(
         "--until",
@@ -136,13 +145,7 @@ _OPTIONS = (
         show_default=True,
         help="What stands for a corrupt batch in a segment's lines: an empty line that fails to read, or nothing.",
     ),
-    click.option(
-        "--max-batch-bytes",
-        type=ByteSize(),
-        default=DEFAULT_MAX_BATCH_BYTES,
-        show_default="128M",
-        help="Refuse a batch larger than that, before or after decompression.",
-    ),
+    max_batch_bytes_option,
     click.option(
         "--cache-bytes",
         type=ByteSize(),

@@ -136,6 +136,12 @@ class DataDir:
             if log is not None:
                 yield log
 
+    def copies(self) -> Iterator[Log]:
+        """Yield every copy of every partition, those of deleted topics aside, by directory."""
+        copies = [copy for copies in self._partitions().copies.values() for copy in copies]
+        for directory in sorted(copies, key=lambda copy: (copy.name.topic, copy.name.partition, copy.path)):
+            yield self._log_of(directory)
+
     def _served(self, copies: list[PartitionDirectory]) -> PartitionDirectory:
         if len(copies) == 1:
             return copies[0]

@@ -7,7 +7,7 @@ from typing import Final
 from kfs.errors import CorruptData, LimitExceeded
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.control_record import parse_control_record
+from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.format.layout import CONTROL_MASK, MAGIC_V2
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.storage import Storage
@@ -38,6 +38,8 @@ class BatchAudit:
         self.has_holes = False
         #: The message formats met.
         self.magics: set[int] = set()
+        #: The types and the offsets of the first and of the last control record.
+        self.controls: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
 
     def rows(self, table: BatchTable) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
@@ -91,9 +93,14 @@ class BatchAudit:
             return  # said already
         for index, offset in enumerate(columns.offsets):
             try:
-                parse_control_record(columns.key(index), columns.value(index))
+                control = parse_control_record(columns.key(index), columns.value(index))
             except CorruptData as error:
                 self._add(Kind.CONTROL_RECORD, block, f"offset {offset}: {error.reason}")
+                continue
+            if block.header.producer_id >= 0 and not isinstance(control, AbortMarker | CommitMarker):
+                reason = f"type {control.type} of producer {block.header.producer_id}, not ABORT or COMMIT"
+                self._add(Kind.CONTROL_RECORD, block, f"offset {offset}: {reason}")
+            self.controls = (self.controls[0] or (control.type, offset), (control.type, offset))
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""

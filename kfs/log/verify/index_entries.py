@@ -59,7 +59,8 @@ def read_entries(
         findings.add(Kind.READ_ERROR, found.path, error.reason)
         return None
     if used is None:
-        findings.add(kinds.size, found.path, f"more than {_MOST_BYTES} bytes of entries: not looked at", bytes=(0, size))
+        reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"
+        findings.add(kinds.size, found.path, reason, bytes=(0, size))
         return None
     if size % layout.size:
         start = size - size % layout.size

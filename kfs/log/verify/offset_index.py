@@ -1,15 +1,14 @@
 """The offset index against its log.
 
-What an entry may be depends on who wrote it: brokers from 4.x on write the last offset of a batch, those before the last
-offset of an append with the position of its first batch, still older ones the first offset of an append. All agree on
-this: the position is where a batch begins, the offset isn't below that batch's first, and so above all before it.
+What an entry may be depends on who wrote it: brokers from 4.x on write the last offset of a batch, those before the
+last offset of an append with the position of its first batch, still older ones the first offset of an append. All
+agree on this: the position is where a batch begins, the offset isn't below that batch's first, so above all before it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
 
 from kfs.format.batch_header import UNKNOWN_COUNT
@@ -17,16 +16,11 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.block import Block, Damage
-from kfs.log.verify.finding import Findings, Kind, Severity
+from kfs.log.index_builder import OFFSET_ENTRY
+from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.index_entries import IndexEntries, IndexKinds, check_order
 
-ENTRY: Final = Struct(">ii")
 KINDS: Final = IndexKinds("offset index", Kind.INDEX_MISSING, Kind.INDEX_SIZE, Kind.INDEX_ZEROS)
-
-#: ``index.interval.bytes``'s default.
-_INTERVAL_BYTES: Final = 4096
-#: ``replica.fetch.response.max.bytes``'s default: what a follower appends at once, before 4.x with one entry at most.
-_LARGEST_APPEND: Final = 10 * 1024 * 1024
 
 
 class OffsetIndexAudit:
@@ -36,12 +30,15 @@ class OffsetIndexAudit:
         self._entries = entries
         self._base_offset = base_offset
         self._findings = findings
-        check_order(entries, lambda entry, before: entry[0] > before[0] and entry[1] > before[1], Kind.INDEX_ORDER, findings)
+        check_order(entries, _is_after, Kind.INDEX_ORDER, findings)
         # By position: an index out of order is said to be that once, not at each entry that leads back.
         self._sorted = sorted((position, offset, number) for number, (offset, position) in enumerate(entries))
         self._next = 0
         self._last_batch = 0
         self._damaged: list[tuple[int, int]] = []
+        #: How far apart entries lie at most, in bytes, and how far the last batch lies from the last entry.
+        self.spacing = 0
+        self.gap = 0
 
     def rows(self, table: BatchTable) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
@@ -73,13 +70,16 @@ class OffsetIndexAudit:
         for _ in self._entries_below(damage.end):
             pass
 
-    def finish(self, end: int, next_offset: int, *, time_entries: int, is_closed: bool) -> None:
-        """Take where the log ends, in bytes and offsets, and how many entries the time index has."""
-        past = [number for position, _, number in self._sorted if position >= end]
-        past += [number for position, offset, number in self._sorted if position < end and self._absolute(offset) >= next_offset]
+    def finish(self, end: int, next_offset: int) -> None:
+        """Take where the log ends, in bytes and offsets."""
+        past = [
+            number
+            for position, offset, number in self._sorted
+            if position >= end or self._absolute(offset) >= next_offset
+        ]
         if past and not (self._damaged and self._damaged[-1][1] >= end):
             first = min(past)
-            offset, position = ENTRY.unpack_from(self._entries.data, first * ENTRY.size)
+            offset, position = OFFSET_ENTRY.unpack_from(self._entries.data, first * OFFSET_ENTRY.size)
             self._findings.add(
                 Kind.INDEX_PAST_END,
                 self._entries.path,
@@ -88,29 +88,15 @@ class OffsetIndexAudit:
                 bytes=self._entries.bytes_of(first),
                 offsets=(self._absolute(offset), self._absolute(offset)),
             )
-        self._check_length(time_entries, is_closed=is_closed)
+        self._measure(end)
 
-    def _check_length(self, time_entries: int, *, is_closed: bool) -> None:
-        """Entries are made for both indexes at once, and one more for the time index when the segment is closed."""
-        count = len(self._entries)
-        if count < time_entries - 1:
-            reason = f"{count} entries where the time index has {time_entries}"
-            self._findings.add(Kind.INDEX_SHORT, self._entries.path, reason, bytes=self._end_bytes())
-            return
-        if not is_closed:
-            return
-        previous, widest = 0, _INTERVAL_BYTES
+    def _measure(self, end: int) -> None:
+        previous = 0
         for position, _, _ in self._sorted:
-            widest = max(widest, position - previous)
-            previous = position
-        gap = self._last_batch - previous
-        if gap > widest:
-            severity = None if gap > _LARGEST_APPEND else Severity.INFO
-            reason = f"no entry after position {previous}, the last batch is at {self._last_batch}"
-            self._findings.add(Kind.INDEX_SHORT, self._entries.path, reason, bytes=self._end_bytes(), severity=severity)
-
-    def _end_bytes(self) -> tuple[int, int]:
-        return len(self._entries.data), max(self._entries.file_size, len(self._entries.data))
+            if position < end:
+                self.spacing = max(self.spacing, position - previous)
+                previous = position
+        self.gap = self._last_batch - previous
 
     def _absolute(self, offset: int) -> int:
         return self._base_offset + offset
@@ -134,6 +120,10 @@ class OffsetIndexAudit:
             bytes=self._entries.bytes_of(number),
             offsets=(offset, offset),
         )
+
+
+def _is_after(entry: tuple[int, int], before: tuple[int, int]) -> bool:
+    return entry[0] > before[0] and entry[1] > before[1]
 
 
 def _starts(block: Block, columns: RecordColumns) -> Iterator[tuple[int, int]]:

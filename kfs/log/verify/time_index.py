@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
 
 from kfs.format.batch_header import UNKNOWN_COUNT
@@ -15,7 +14,6 @@ from kfs.log.block import Block, Damage
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.index_entries import IndexEntries, IndexKinds, check_order
 
-ENTRY: Final = Struct(">qi")
 KINDS: Final = IndexKinds("time index", Kind.TIMEINDEX_MISSING, Kind.TIMEINDEX_SIZE, Kind.TIMEINDEX_ZEROS)
 
 
@@ -30,7 +28,7 @@ class TimeIndexAudit:
         self._sorted: list[tuple[int, int, int]] = []
         if entries is not None:
             # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), never go back.
-            check_order(entries, lambda entry, before: entry >= before and entry[1] >= before[1], Kind.TIMEINDEX_ORDER, findings)
+            check_order(entries, _is_after, Kind.TIMEINDEX_ORDER, findings)
             self._sorted = sorted((base_offset + offset, at, number) for number, (at, offset) in enumerate(entries))
         self._next = 0
         self._is_damaged = False
@@ -57,8 +55,10 @@ class TimeIndexAudit:
         for offset, timestamp, number in self._entries_to(max(last, columns.offsets[-1])):
             stop = bisect_right(columns.offsets, offset)
             before = max(self.latest, max(columns.timestamps[:stop], default=NO_TIMESTAMP))
+            # An entry of a wrapper's last message may have the wrapper's own timestamp.
             is_wrapper = block.header.record_count == UNKNOWN_COUNT
-            self._compare(timestamp, number, before, max(self.latest, block.header.max_timestamp) if is_wrapper else before)
+            most = max(before, block.header.max_timestamp) if is_wrapper else before
+            self._compare(timestamp, number, before, most)
         self.latest = max(self.latest, block.header.max_timestamp, max(columns.timestamps))
 
     def damage(self, damage: Damage) -> None:
@@ -108,3 +108,7 @@ class TimeIndexAudit:
             return
         assert self._entries is not None
         self._findings.add(Kind.TIMEINDEX_TIMESTAMP, self._entries.path, reason, bytes=self._entries.bytes_of(number))
+
+
+def _is_after(entry: tuple[int, int], before: tuple[int, int]) -> bool:
+    return entry[0] >= before[0] and entry[1] >= before[1]
