@@ -16,6 +16,7 @@ from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.properties import MetaProperties, encode_meta_properties
 from kfs.format.uuid import UUID_SIZE, Uuid
 from kfs.log.log_dir import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -74,7 +75,7 @@ def _write(path: str, topics: Iterable[Topic]) -> list[WrittenTopic]:
     files = {
         META_PROPERTIES: encode_meta_properties(meta),
         **_checkpoints(written),
-        ".kafka_cleanshutdown": encode_clean_shutdown(CleanShutdown(_BROKER_EPOCH)),
+        CLEAN_SHUTDOWN: encode_clean_shutdown(CleanShutdown(_BROKER_EPOCH)),
         ".lock": b"",
     }
     for name, content in files.items():
