@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -56,7 +57,8 @@ def read_entries(
         size = file.size()
         used = _used(file, size)
     except CorruptData as error:
-        findings.add(Kind.READ_ERROR, found.path, error.reason)
+        severity = None if os.path.lexists(found.path) else Severity.INFO  # of a log that is in use
+        findings.add(Kind.READ_ERROR, found.path, error.reason, severity=severity)
         return None
     if used is None:
         reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"

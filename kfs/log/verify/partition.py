@@ -77,10 +77,12 @@ class PartitionCheck:
         self._check_gaps(segments)
         self._check_index_lengths([report for report in segments if report.task.is_closed and report.task.files.index])
         ProducerCheck(self._files.snapshots, self._findings).check(segments)
-        if segments:
-            check_presence(segments, self._files.snapshots, self._findings)
         check_epochs(self._path, segments, log_start, self._findings)
         metadata = self._check_metadata()
+        if segments:
+            is_from_broker = metadata is not None
+            snapshots = self._files.snapshots
+            check_presence(self._path, segments, snapshots, self._findings, is_from_broker=is_from_broker)
         check_leftovers(self._path, self._files, self._findings)
         first = segments[0].task.files.base_offset if segments else 0
         end = segments[-1].next_offset if segments else 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.aborted_transaction import ABORTED_TRANSACTION_SIZE, AbortedTransaction
 from kfs.format.control_record import AbortMarker, parse_control_record
+from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import (
     PRODUCER_ENTRY,
     SNAPSHOT_HEADER,
@@ -218,25 +220,37 @@ class ProducerCheck:
         self._findings.add(Kind.SNAPSHOT_CONTRADICTION, path, reason, bytes=where, offsets=(offset, offset))
 
 
-def check_presence(reports: list[SegmentReport], snapshots: Mapping[int, FoundFile], findings: Findings) -> None:
-    """Say which snapshots should be there: brokers since 0.11 have one where the last segment begins, at least."""
-    if not any(2 in report.magics for report in reports):
-        return
+def check_presence(
+    directory: str,
+    reports: Sequence[SegmentReport],
+    snapshots: Mapping[int, FoundFile],
+    findings: Findings,
+    *,
+    is_from_broker: bool,
+) -> None:
+    """Say which snapshots should be there: brokers since 0.11 have one where the last segment begins, at least.
+
+    A log without producers and not from such a broker can do without.
+    """
     last = reports[-1]
-    directory = last.task.files.log.path.rpartition("/")[0]
-    bases = [report.task.files.base_offset for report in reports[1:]]
+    # Where the log begins, there need not be one; nor in what brokers before 0.11 wrote.
+    from_magic = next((at for at, report in enumerate(reports) if MAGIC_V2 in report.magics), len(reports))
+    bases = [report.task.files.base_offset for report in reports[from_magic + 1 :]]
     needed = bases[-1:]
-    if last.task.is_stopped and last.next_offset > last.task.files.base_offset:
+    if last.task.is_stopped and MAGIC_V2 in last.magics:
         needed.append(last.next_offset)
+    has_producers = any(report.producers for report in reports)
+    severity = None if snapshots or has_producers or is_from_broker else Severity.INFO
     for offset in needed:
         if offset not in snapshots:
             reason = "there is none; a broker reads the whole log to make it anew"
-            findings.add(Kind.SNAPSHOT_MISSING, f"{directory}/{offset:020d}.snapshot", reason, offsets=(offset, offset))
+            path = os.path.join(directory, f"{offset:020d}.snapshot")
+            findings.add(Kind.SNAPSHOT_MISSING, path, reason, offsets=(offset, offset), severity=severity)
     missing = [base for base in bases[:-1] if base not in snapshots]
     if missing:
         findings.add(
             Kind.SNAPSHOT_MISSING,
-            f"{directory}/{missing[0]:020d}.snapshot",
+            os.path.join(directory, f"{missing[0]:020d}.snapshot"),
             f"{len(missing)} segments begin without one; brokers before 2.8 keep the last ones only",
             offsets=(missing[0], missing[-1]),
             severity=Severity.INFO,

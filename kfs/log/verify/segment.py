@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
@@ -66,7 +67,9 @@ def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
         return _SegmentCheck(task, storage, findings).run()
     except CorruptData as error:  # gone, replaced or cut meanwhile, or not to be read
         path = error.file or task.files.log.path
-        findings.add(Kind.READ_ERROR, path, error.reason, bytes=(error.position, error.position))
+        # Of a log that is in use, retention may have taken it meanwhile.
+        severity = None if os.path.lexists(path) else Severity.INFO
+        findings.add(Kind.READ_ERROR, path, error.reason, severity=severity)
         return SegmentReport(task, tuple(findings.all()), next_offset=task.files.base_offset, is_damaged=True)
 
 
