@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kfs.errors import CorruptData, LimitExceeded
+from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
-from kfs.format.layout import CONTROL_MASK, MAGIC_V2
+from kfs.format.layout import CONTROL_MASK, MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Findings, Kind
@@ -124,12 +126,20 @@ class BatchAudit:
             self._add(Kind.BATCH_TIMESTAMP, block, reason)
 
     def load(self, block: Block) -> RecordColumns | None:
-        """Return the records of a block of messages; say what is wrong where there are none."""
+        """Return the records of a block of messages; say what is wrong where there are none, or some don't belong."""
+        if block.header.record_count != UNKNOWN_COUNT:
+            return self._decoded(block)
+        columns = self._decoded(replace(block, after=-1, before=MAX_INT64))
+        if columns is None or not len(columns):
+            return columns
+        first, last = columns.offsets[0], columns.offsets[-1]
+        if first > block.after and last < block.before:
+            return columns
+        self.misplaced(block, first, last)
         return self._decoded(block)
 
-    def trimmed(self, block: Block) -> None:
-        """Take note of a batch of which some offsets belong elsewhere."""
-        first, last = block.header.base_offset, block.header.last_offset
+    def misplaced(self, block: Block, first: int, last: int) -> None:
+        """Take note of a batch that has offsets which belong elsewhere."""
         reason = f"offsets {first} to {last}, of which only those above {block.after} and below {block.before} can be"
         self._add(Kind.OFFSETS_MISPLACED, block, reason)
 

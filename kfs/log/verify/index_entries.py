@@ -10,6 +10,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.log.open_files import OpenFile
+from kfs.log.resync import next_data
 from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 
@@ -84,23 +85,20 @@ def read_entries(
 
 
 def _used(file: OpenFile, size: int) -> bytes | None:
-    """Return the file without the zeros at its end, None where that is too much; a sparse file costs no memory."""
-    parts: list[bytes] = []
-    zeros = position = 0
+    """Return the file without the zeros at its end, None where that is too much; zeros at the end cost no memory."""
+    used = bytearray()
+    position = 0
     while position < size:
+        position = next_data(file, position, size)
         chunk = file.read(position, min(_CHUNK, size - position))
         if not chunk:
             break
+        if chunk.count(0) != len(chunk):
+            if position + len(chunk) > _MOST_BYTES:
+                return None
+            used += bytes(position - len(used)) + chunk
         position += len(chunk)
-        kept = chunk.rstrip(b"\0")
-        if kept:
-            parts += [bytes(zeros), kept]
-            zeros = len(chunk) - len(kept)
-        else:
-            zeros += len(chunk)
-        if position - zeros > _MOST_BYTES:
-            return None
-    return b"".join(parts)
+    return bytes(used).rstrip(b"\0")
 
 
 def check_order(

@@ -75,7 +75,7 @@ class PartitionCheck:
         self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
         log_start = self.log.checkpointed_log_start_offset or 0
         self._check_gaps(segments)
-        self._check_index_lengths([report for report in segments if report.task.is_closed and report.task.files.index])
+        self._check_index_lengths(segments)
         ProducerCheck(self._files.snapshots, self._findings).check(segments)
         check_epochs(self._path, segments, log_start, self._findings)
         metadata = self._check_metadata()
@@ -112,14 +112,13 @@ class PartitionCheck:
         """Look for offset indexes whose last entries are missing.
 
         It can't be said for sure. What was appended at once has one entry, before 4.x, however large it is; and a
-        broker that is restarted counts the bytes since the last entry anew. So it is measured by other segments.
+        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments.
         """
-        spacings = sorted((report.index_spacing for report in reports), reverse=True)
-        for report in reports:
-            usual = max(spacings[:1] if report.index_spacing < spacings[0] else spacings[:2])
-            if report.index_gap <= max(usual, INDEX_INTERVAL_BYTES) and not 0 < usual * _FAR < report.index_gap:
+        usual = max((report.index_spacing for report in reports), default=0)
+        for report in (report for report in reports if report.task.is_closed and report.task.files.index is not None):
+            is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > max(usual, _LARGEST_APPEND)
+            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES):
                 continue
-            is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > _LARGEST_APPEND
             assert report.task.files.index is not None
             self._findings.add(
                 Kind.INDEX_SHORT,

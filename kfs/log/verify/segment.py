@@ -146,7 +146,7 @@ class _SegmentCheck:
         is_trimmed = block.is_trimmed and header.record_count != UNKNOWN_COUNT
         if is_trimmed:
             self.is_damaged = True
-            self.batches.trimmed(block)
+            self.batches.misplaced(block, header.base_offset, header.last_offset)
         if header.magic < MAGIC_V2:
             columns = self.batches.load(block)
             for observer in self.observers:
