@@ -108,7 +108,8 @@ class Finding:
     """One thing found in ``file``.
 
     ``bytes`` are those that it is about, from the first up to, not including, the second, and ``offsets`` the first and
-    the last; each is None where there are none to name.
+    the last; each is None where there are none to name. ``more`` is set where it only stands for so many of its kind
+    in that file that aren't listed.
     """
 
     kind: Kind
@@ -117,6 +118,7 @@ class Finding:
     sentence: str
     bytes: tuple[int, int] | None = None
     offsets: tuple[int, int] | None = None
+    more: int = 0
 
     @property
     def sort_key(self) -> tuple[str, int, str]:
@@ -151,15 +153,15 @@ class Findings:
     def take(self, finding: Finding) -> None:
         """Add a finding that is made already."""
         key = (finding.file, finding.kind)
-        self._counts[key] += 1
+        self._counts[key] += finding.more or 1
         if self._counts[key] <= MOST_OF_A_KIND:
             self._found.append(finding)
 
     def all(self) -> list[Finding]:
         """Return what was found, by file and position."""
         more = [
-            Finding(kind, kind.severity, file, f"and {count - MOST_OF_A_KIND} more of these")
+            Finding(kind, kind.severity, file, f"and {more} more of these", more=more)
             for (file, kind), count in self._counts.items()
-            if count > MOST_OF_A_KIND
+            if (more := count - MOST_OF_A_KIND) > 0
         ]
         return sorted(self._found, key=lambda finding: finding.sort_key) + more
