@@ -19,8 +19,11 @@ from kfs.format.layout import BATCH_HEADER
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from kfs.format.writer import encode_batch
 from kfs.log.log_config import LogConfig
+from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Kind, Severity
-from tests.log.verify.broker import Broker, End, Lead, Produce, Roll
+from kfs.log.verify.segment import check_segment
+from kfs.log.verify.verification import Verification
+from tests.log.verify.broker import Broker, End, Lead, Produce, Roll, Step
 from tests.log.verify.checking import complaints, found_in, kinds, one, verified
 from tests.logs import batch, dense, joined, log_name, record, records, set_log_start, write_log, write_partition
 
@@ -39,7 +42,7 @@ def abort(producer: int) -> End:
 def partition(tmp_path: Path) -> Path:
     """A partition of three segments, with three aborted transactions, one of which began in the segment before."""
     broker = Broker(tmp_path / "data", LogConfig(), 0)
-    steps = [
+    steps: list[Step] = [
         *(produce(0), produce(IDEMPOTENT), produce(FIRST), produce(SECOND), abort(FIRST), Roll()),
         *(produce(FIRST), abort(SECOND), produce(IDEMPOTENT), Lead(), produce(SECOND), Roll()),
         *(produce(IDEMPOTENT), abort(SECOND), produce(0)),
@@ -191,10 +194,9 @@ def test_snapshots_that_are_missing_misplaced_or_broken_are_named(partition: Pat
 
 
 def test_a_batch_outside_of_its_producer_s_transaction_is_named(tmp_path: Path) -> None:
-    options = {"producer_id": 5, "producer_epoch": 0}
-    content = encode_batch(records(0, 1), base_sequence=0, transactional=True, **options)
-    content += encode_batch(records(2, 3), base_sequence=2, **options)
-    write_log(tmp_path / "t-0", 0, content)
+    first = encode_batch(records(0, 1), base_sequence=0, transactional=True, producer_id=5, producer_epoch=0)
+    second = encode_batch(records(2, 3), base_sequence=2, producer_id=5, producer_epoch=0)
+    write_log(tmp_path / "t-0", 0, first + second)
     finding = one(verified(tmp_path / "t-0"), Kind.TRANSACTION_STATE)
     assert finding.offsets == (2, 3)
 
@@ -289,10 +291,6 @@ def test_what_lies_around_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
-    from kfs.log.storage import Storage
-    from kfs.log.verify.segment import check_segment
-    from kfs.log.verify.verification import Verification
-
     directory = write_partition(tmp_path / "t-0", {0: dense(0, 9), 10: dense(10, 19)})
     verification = Verification([str(directory)], Storage())
     tasks = list(verification.tasks())
