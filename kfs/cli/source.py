@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
 from kfs.cli.messages import messages
+from kfs.cli.options import ByteSize, max_batch_bytes_option, topic_filter, topic_option
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
@@ -21,24 +20,7 @@ from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore, default_directory
 
-_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class ByteSize(click.ParamType[int]):
-    """A number of bytes: 1048576, 512K, 64MiB, 1G."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; 1K is 1024."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.match(value)
-        if match is None:
-            self.fail(f"{value!r} is not a number of bytes, such as 512K, 64M or 1G", param, ctx)
-        return int(match[1]) * _UNITS[match[2].upper()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +73,6 @@ class SourceOptions:
             tree.close()
 
 
-def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
-    if not patterns:
-        return None
-    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
-    return lambda topic: any(match(topic) for match in matches)
-
-
 def source_options(command: Command) -> Command:
     """Add the options to a command, which gets them as the keyword ``source``."""
 
@@ -113,21 +87,6 @@ def source_options(command: Command) -> Command:
     return cast(Command, decorated)
 
 
-#: Those that other commands have too.
-topic_option = click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only topics that match, such as 'orders*'. Repeatable.",
-)
-max_batch_bytes_option = click.option(
-    "--max-batch-bytes",
-    type=ByteSize(),
-    default=DEFAULT_MAX_BATCH_BYTES,
-    show_default="128M",
-    help="Refuse a batch larger than that, before or after decompression.",
-)
 _OPTIONS = (
     topic_option,
     click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),

@@ -12,8 +12,8 @@ from typing import Any, Final
 import click
 
 from kfs.cli.messages import messages, shown
+from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
 from kfs.cli.progress import progress_bar
-from kfs.cli.source import max_batch_bytes_option, topic_filter, topic_option
 from kfs.cores import cores
 from kfs.errors import KfsError
 from kfs.log.storage import Storage

@@ -12,9 +12,6 @@ from typing import Any
 from kfs.errors import CorruptData
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
-from kfs.log.verify.finding import Severity
-from kfs.log.verify.partition import PartitionCheck
-from kfs.log.verify.segment import check_segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
 from kfs.tree.node import Attributes
@@ -190,6 +187,11 @@ class ProblemsFile(CostlyFile):
 
 def _problems(partition: PartitionView) -> bytes:
     """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition."""
+    # Only here: who never asks for it needn't wait for it.
+    from kfs.log.verify.finding import Severity
+    from kfs.log.verify.partition import PartitionCheck
+    from kfs.log.verify.segment import check_segment
+
     log = partition.log
     _ = log.log_start_offset
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import WorkerDied
 from kfs.log.storage import Storage
 from kfs.log.verify.segment import SegmentReport, check_segment
 from kfs.log.verify.segment_task import SegmentTask
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: Tasks given out for each process, those that are done and not taken yet included: their reports are held.
 _AHEAD: Final = 4
@@ -33,6 +33,15 @@ def reports_of(tasks: Iterator[SegmentTask], jobs: int, max_batch_bytes: int) ->
             yield check_segment(task, storage)
         storage.close()
         return
+    yield from _reports_of_processes(tasks, jobs, max_batch_bytes)
+
+
+def _reports_of_processes(tasks: Iterator[SegmentTask], jobs: int, max_batch_bytes: int) -> Iterator[SegmentReport]:
+    # Only here: one process alone needn't wait for it.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(max_batch_bytes,)) as pool:
         given: deque[Future[SegmentReport]] = deque()

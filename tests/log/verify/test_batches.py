@@ -55,13 +55,14 @@ def test_timestamps_that_only_the_header_gives_are_right_as_they_are(decoder: Bl
 
 @EVERY_DECODER
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "kind"),
     [
-        {"count": 4},
-        {"count": 5, "last_offset_delta": 5},
-        {"last_offset_delta": 3},
-        {"attributes": 5},
-        {"attributes": 3},
+        ({"count": 4}, Kind.BATCH_RECORDS),
+        ({"last_offset_delta": 5}, None),  # a hole at the end is legal
+        ({"last_offset_delta": 3}, Kind.BATCH_HEADER),
+        ({"count": 4, "last_offset_delta": 3}, Kind.BATCH_RECORDS),
+        ({"attributes": 5}, Kind.BATCH_RECORDS),
+        ({"attributes": 3}, Kind.BATCH_RECORDS),
     ],
 )
 def test_records_that_aren_t_what_the_header_says_are_named(
