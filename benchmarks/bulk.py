@@ -174,6 +174,21 @@ def _print_all(bench: Bench) -> Iterator[Measurement]:
                 yield from _measured("print", log, contenders, _PROCESS_ROUNDS)
 
 
+def _verify(bench: Bench) -> Iterator[Measurement]:
+    """A partition verified by a process of its own, on one CPU and on all; indexes as well, which Kafka isn't given."""
+    kfs = str(Path(sys.executable).with_name("kfs"))
+    for log in (*bench.logs(), *bench.small_batches()):
+        for cpus in dict.fromkeys((bench.cpus[:1], bench.cpus)):
+            on = f"{len(cpus)} CPU{'s' if len(cpus) > 1 else ''}"
+            command = [kfs, "verify", str(log.directory), "--jobs", str(len(cpus))]
+            contenders: dict[str, Run] = {f"kfs verify, {on}": partial(timed_process, command, log.records)}
+            if bench.tools is not None:
+                deep = partial(bench.tools.dump_log, log.segments(), log.records, "--deep-iteration")
+                contenders[f"kafka-dump-log, {on}"] = deep
+            with on_cpus(cpus):
+                yield from _measured("verify", log, contenders, _PROCESS_ROUNDS)
+
+
 def _cat(log: EventLog, jobs: int, path: str = "") -> list[str]:
     """Return the command that prints a log's topic, or what lies at ``path`` in it."""
     kfs = Path(sys.executable).with_name("kfs")
@@ -252,6 +267,7 @@ _GROUPS: Final[dict[str, Callable[[Bench], Iterator[Measurement]]]] = {
     "ndjson": _ndjson,
     "lookup": _lookup,
     "print": _print_all,
+    "verify": _verify,
     "workers": _workers,
     "memory": _memory,
     "mount": _mount,

@@ -41,14 +41,14 @@ class KafkaTools:
         logging = f"-Dlog4j2.configurationFile={_SOURCES / 'log4j2.properties'}"
         return ["java", "-Xmx512m", logging, "-cp", self._class_path, main_class, *arguments]
 
-    def dump_log(self, segments: Sequence[Path], records: int) -> Sample:
-        """Have ``kafka-dump-log`` print every record, as a process of its own.
+    def dump_log(self, segments: Sequence[Path], records: int, option: str = "--print-data-log") -> Sample:
+        """Have ``kafka-dump-log`` print every record, or with another option look at it, as a process of its own.
 
         It is given ``.log`` files only: an index that it doesn't like, it changes.
         """
         files = ",".join(map(str, segments))
         tool = "org.apache.kafka.tools.DumpLogSegments"
-        return timed_process(self.command(tool, "--print-data-log", "--files", files), records)
+        return timed_process(self.command(tool, option, "--files", files), records)
 
 
 class JavaLoop:

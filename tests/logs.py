@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint
@@ -102,6 +104,23 @@ def dense(first: int, last: int, size: int = 5, **options: Any) -> list[Batch]:
 def joined(content: Iterable[Batch]) -> bytes:
     """Return the bytes of batches, one after another."""
     return b"".join(one.data for one in content)
+
+
+def resealed(data: bytes, **fields: int) -> bytes:
+    """Change header fields of a v2 batch and make its CRC right again."""
+    places = {
+        "last_offset_delta": (23, ">i"),
+        "count": (57, ">i"),
+        "attributes": (21, ">h"),
+        "max_timestamp": (35, ">q"),
+        "producer_id": (43, ">q"),
+    }
+    changed = bytearray(data)
+    for name, value in fields.items():
+        position, layout = places[name]
+        struct.pack_into(layout, changed, position, value)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
 
 
 def positions(content: Iterable[Batch]) -> list[int]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
 
 from kfs.cli.json_line import json_line
-from kfs.cli.messages import messages, shown
-from kfs.cli.progress import progress_in_bytes
-from kfs.cli.source import SourceOptions, some_source_options
+from kfs.cli.messages import messages, say_what_is_logged, shown
+from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.progress import progress_bar
 from kfs.cores import cores
 from kfs.errors import CorruptData
 from kfs.forked import forked
@@ -18,6 +17,7 @@ from kfs.log.compare import Place
 from kfs.log.copies import CopyReport, Offsets, PartitionReport, State, report_on
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
+from kfs.log.storage import Storage
 
 _EXIT_DIFFERENT = 1
 _EXIT_FAILED = 2
@@ -27,8 +27,11 @@ _EXIT_FAILED = 2
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a partition.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
-@some_source_options("topics", "max_batch_bytes")
-def diff(log_dirs: tuple[str, ...], as_json: bool, jobs: int | None, source: SourceOptions) -> None:
+@topic_option
+@max_batch_bytes_option
+def diff(
+    log_dirs: tuple[str, ...], as_json: bool, jobs: int | None, topics: tuple[str, ...], max_batch_bytes: int
+) -> None:
     """Compare the copies of each partition that LOG_DIR... hold: several brokers' disks, a backup and the original.
 
     Of each partition the copy to keep is named, the one with the highest leader epoch and, among those, the highest
@@ -42,9 +45,12 @@ def diff(log_dirs: tuple[str, ...], as_json: bool, jobs: int | None, source: Sou
 
     Exit codes: 0 all copies are the same, 1 some differ or a partition has only one copy, 2 could not compare all.
     """
-    with source.opened_data_dir(*log_dirs) as data_dir:
-        exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
-    sys.exit(exit_code)
+    say_what_is_logged()
+    storage = Storage(max_batch_bytes=max_batch_bytes)
+    data_dir = DataDir(log_dirs, storage, topic_filter=topic_filter(topics))
+    exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
 
 
 def _to_compare(data_dir: DataDir) -> list[list[Log]]:
@@ -59,7 +65,7 @@ def _compare(partitions: list[list[Log]], jobs: int, as_json: bool) -> int:
     largest_first = sorted(range(len(partitions)), key=lambda number: -sizes[number])
     reports: list[PartitionReport] = []
     failed = False
-    with progress_in_bytes("comparing", sum(sizes)) as advance:
+    with progress_bar(sum(sizes), "comparing") as advance:
         for number, outcome in forked(lambda number: _report_on(partitions[number]), largest_first, jobs):
             advance(sizes[number])
             if isinstance(outcome, CorruptData):

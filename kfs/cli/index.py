@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from kfs.cli.messages import messages
-from kfs.cli.progress import progress_in_bytes
+from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData
@@ -66,7 +66,7 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     made = failed = 0
     # The largest first, so that no process is left alone with one at the end.
     wanted.sort(key=lambda closed: -closed.size)
-    with progress_in_bytes("reading", total) as advance:
+    with progress_bar(total, "reading") as advance:
         for closed, (is_made, failure) in forked(_sizer(tree), wanted, jobs):
             advance(closed.size)
             made += is_made

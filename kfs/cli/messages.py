@@ -30,6 +30,11 @@ class Messages(logging.Handler):
 messages: Final = Messages()
 
 
+def say_what_is_logged() -> None:
+    """From now on say warnings and errors that this package logs."""
+    logging.getLogger("kfs").addHandler(messages)
+
+
 def shown(text: str) -> str:
     """Return a line of text as a terminal may be shown it: if not all of it is printable, it is escaped."""
     return text if text.isprintable() else text.encode("unicode_escape", "surrogateescape").decode("ascii")

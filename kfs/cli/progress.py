@@ -1,20 +1,23 @@
-"""How far a command is, on standard error, where that is a terminal."""
+"""A bar that shows how far a command is."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def progress_in_bytes(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how much of ``total`` bytes is done, after the word ``what``; yield what tells of more bytes."""
-    # Only here: it is large, and a mount has no use for it.
+def progress_bar(total: int, doing: str) -> Iterator[Callable[[int], None]]:
+    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    # Only here: it is large, and most have no use for it.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
+    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(doing, total=total)
         yield lambda done: progress.advance(task, done)

@@ -9,7 +9,7 @@ import click
 
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
-from kfs.cli.source import ByteSize
+from kfs.cli.options import ByteSize, max_batch_bytes_option
 from kfs.errors import RecoveryRefused
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.log_config import LogConfig
@@ -18,7 +18,7 @@ from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
 from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import RecoveryReport
 from kfs.log.recover.salvage_mode import SalvageMode
-from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.log.storage import Storage
 
 EXIT_LOST = 1
 #: The file in the output that says what ``--json`` says; brokers ignore it.
@@ -62,13 +62,7 @@ REPORT = "kfs-recovery-report.jsonl"
     show_default=True,
     help="The broker's producer.id.expiration.ms.",
 )
-@click.option(
-    "--max-batch-bytes",
-    type=ByteSize(),
-    default=DEFAULT_MAX_BATCH_BYTES,
-    show_default="128M",
-    help="salvage: a batch larger than that counts as damaged.",
-)
+@max_batch_bytes_option
 @click.option("--json", "as_json", is_flag=True, help="Say what was done as one JSON object a line.")
 def recover(
     log_dir: str,

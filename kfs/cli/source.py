@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
-import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
-from kfs.cli.messages import messages
+from kfs.cli.messages import say_what_is_logged
+from kfs.cli.options import ByteSize, max_batch_bytes_option, topic_filter, topic_option
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
@@ -21,24 +19,7 @@ from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore, default_directory
 
-_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class ByteSize(click.ParamType[int]):
-    """A number of bytes: 1048576, 512K, 64MiB, 1G."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; 1K is 1024."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.match(value)
-        if match is None:
-            self.fail(f"{value!r} is not a number of bytes, such as 512K, 64M or 1G", param, ctx)
-        return int(match[1]) * _UNITS[match[2].upper()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,94 +64,51 @@ class SourceOptions:
     @contextmanager
     def opened(self, *paths: str) -> Iterator[KafkaTree]:
         """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
-        _say_what_is_logged()
+        say_what_is_logged()
         tree = self.open(paths)
         try:
             yield tree
         finally:
             tree.close()
 
-    @contextmanager
-    def opened_data_dir(self, *paths: str) -> Iterator[DataDir]:
-        """Open the data directory, as :meth:`opened` opens the tree."""
-        _say_what_is_logged()
-        data_dir = self.data_dir(paths)
-        try:
-            yield data_dir
-        finally:
-            data_dir.close()
-
-
-def _say_what_is_logged() -> None:
-    logging.getLogger("kfs").addHandler(messages)
-
-
-def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
-    if not patterns:
-        return None
-    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
-    return lambda topic: any(match(topic) for match in matches)
-
 
 def source_options(command: Command) -> Command:
     """Add the options to a command, which gets them as the keyword ``source``."""
-    return some_source_options(*_OPTIONS)(command)
+
+    @functools.wraps(command)
+    def collect(*args: Any, **kwargs: Any) -> Any:
+        names = SourceOptions.__dataclass_fields__
+        return command(*args, source=SourceOptions(**{name: kwargs.pop(name) for name in names}), **kwargs)
+
+    decorated: Any = collect
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return cast(Command, decorated)
 
 
-def some_source_options(*names: str) -> Callable[[Command], Command]:
-    """Return what adds only the options of those names, for a command that shows no tree; the others are as always."""
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def collect(*args: Any, **kwargs: Any) -> Any:
-            return command(*args, source=SourceOptions(**{name: kwargs.pop(name) for name in names}), **kwargs)
-
-        decorated: Any = collect
-        for name in reversed(names):
-            decorated = _OPTIONS[name](decorated)
-        return cast(Command, decorated)
-
-    return decorate
-
-
-_OPTIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    "topics": click.option(
-        "--topic",
-        "topics",
-        multiple=True,
-        metavar="PATTERN",
-        help="Only topics that match, such as 'orders*'. Repeatable.",
-    ),
-    "views": click.option(
-        "--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."
-    ),
-    "until": click.option(
+_OPTIONS = (
+    topic_option,
+    click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),
+    click.option(
         "--until",
         type=click.Choice(["end", "hw"]),
         default="end",
         show_default=True,
         help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
     ),
-    "on_damage": click.option(
+    click.option(
         "--on-damage",
         type=click.Choice([choice.value for choice in OnDamage]),
         default=OnDamage.ERROR.value,
         show_default=True,
         help="What stands for a corrupt batch in a segment's lines: an empty line that fails to read, or nothing.",
     ),
-    "max_batch_bytes": click.option(
-        "--max-batch-bytes",
-        type=ByteSize(),
-        default=DEFAULT_MAX_BATCH_BYTES,
-        show_default="128M",
-        help="Refuse a batch larger than that, before or after decompression.",
-    ),
-    "cache_bytes": click.option(
+    max_batch_bytes_option,
+    click.option(
         "--cache-bytes",
         type=ByteSize(),
         default=DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES,
         show_default="80M",
         help="Memory for decoded and rendered batches.",
     ),
-}
+)

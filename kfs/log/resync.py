@@ -67,16 +67,20 @@ def find_batch(
 
 def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
     """Whether only zero bytes follow: a preallocated or crashed file. Holes are skipped, not read."""
-    while position < size:
-        try:
-            position = max(position, os.lseek(file.fd, position, os.SEEK_DATA))
-        except OSError:  # ENXIO: a hole to the end
-            return True
+    while (position := next_data(file, position, size)) < size:
         chunk = file.read(position, min(_SCAN_CHUNK, size - position))
         if not chunk or chunk.count(0) != len(chunk):
             return False
         position += len(chunk)
     return True
+
+
+def next_data(file: OpenFile, position: int, size: int) -> int:
+    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none."""
+    try:
+        return max(position, os.lseek(file.fd, position, os.SEEK_DATA))
+    except OSError:  # ENXIO: a hole to the end
+        return size
 
 
 def _pattern(offset: int) -> re.Pattern[bytes]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
-from kfs.format.layout import MAGIC_V0
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block
 from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
@@ -22,7 +21,7 @@ from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
 from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
-from kfs.log.time_index import TimeIndex, TimeIndexAudit, check_time_index
+from kfs.log.time_index import TimeIndex, check_time_index
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 _MOST_VERIFIED: Final = 4096
 #: Entries tried, backwards, before an index that leads to no batch is given up.
 _MOST_TRIED: Final = 8
-#: ``index.interval.bytes``'s default: what a short index is measured by unless its own entries lie further apart.
-_INTERVAL_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
@@ -155,67 +152,3 @@ class SegmentIndexes:
 
     def _report(self, path: str, reason: str, position: int = 0) -> None:
         self._segment.problems.add(Problem(path, position, 0, f"{reason}; rebuilt in memory"))
-
-    # -- for those who want to know all that is wrong
-
-    def check(self) -> None:
-        """Compare both indexes with the log, which is walked for it, and report what is wrong with them."""
-        damaged: list[tuple[int, int]] = []
-        starts_with_timestamps = False
-        last_batch = 0
-        times = self._checked(self._time, self._segment.files.timeindex, check_time_index)
-        base_offset = self._segment.base_offset
-        audit = TimeIndexAudit(TimeIndex(times.copied(TIME_LAYOUT), base_offset)) if times is not None else None
-        for item in self._segment.walk():
-            if isinstance(item, Damage):
-                damaged.append((item.position, item.end))
-            else:
-                last_batch = item.position
-                if audit is not None:
-                    audit.add(item.header.last_offset, item.header.max_timestamp)
-                starts_with_timestamps |= item.header.magic > MAGIC_V0
-        self._check_present(self._offset, self._segment.files.index, last_batch > 0 or self._segment.tail()[0] > 0)
-        self._check_present(self._time, self._segment.files.timeindex, starts_with_timestamps)
-        if audit is not None and audit.lie is not None and self._segment.files.timeindex is not None:
-            self._time.usable = False
-            self._report(self._segment.files.timeindex.path, *audit.lie)
-        self._check_entries(damaged, last_batch)
-
-    def _check_present(self, state: _State, found: FoundFile | None, needed: bool) -> None:
-        log = self._segment.files.log.path
-        if found is None:
-            if needed and log.endswith(".log"):
-                self._report(log.removesuffix(".log") + state.suffix, "index is missing")
-            return
-        if self._segment.is_last:
-            return  # its tail is preallocated
-        try:
-            content = self._segment.storage.indexes.bytes_of(found, state.layout, closed=True)
-        except CorruptData:
-            return
-        used = content.entries * state.layout.size
-        if content.file_size - used >= state.layout.size:
-            self._report(
-                found.path, f"{content.file_size - used} bytes of zeros in the index of a closed segment", used
-            )
-
-    def _check_entries(self, damaged: list[tuple[int, int]], last_batch: int) -> None:
-        """Look where each entry leads: into damage is the log's fault, elsewhere than to a batch the index's."""
-        content = self._offset_content()
-        if content is None or self._segment.files.index is None:
-            return
-        index = OffsetIndex(content.copied(OFFSET_LAYOUT), self._segment.base_offset)
-        log_end = self._segment.tail()[0]
-        previous, interval = 0, _INTERVAL_BYTES
-        for entry in map(index.entry, range(index.entries)):
-            interval = max(interval, entry.position - previous)
-            previous = entry.position
-            if entry.position >= log_end or any(start <= entry.position < end for start, end in damaged):
-                continue
-            if not self._leads_to_batch(entry):
-                self._give_up(f"entry ({entry.offset}, {entry.position}) points at no batch")
-            if not self._offset.usable:
-                return
-        if not self._segment.is_last and last_batch - previous > interval:
-            path = self._segment.files.index.path
-            self._report(path, f"index is short: nothing after position {previous} of the log")

@@ -60,28 +60,3 @@ def check_time_index(content: IndexBytes) -> None:
         if pair[0] < previous[0] or pair[1] < previous[1]:
             raise CorruptData(f"time index entry {pair} after {previous}", at * LAYOUT.size)
         previous = pair
-
-
-class TimeIndexAudit:
-    """Compares a time index with its log, block by block: every entry must be true of all that lies before it."""
-
-    def __init__(self, index: TimeIndex) -> None:
-        self._index = index
-        self._next = 0
-        self._latest = -1
-        #: What is wrong, and where in the index; None as long as nothing is.
-        self.lie: tuple[str, int] | None = None
-
-    def add(self, last_offset: int, latest: int) -> None:
-        """Take the next block of the log: its last offset, and the latest timestamp in it."""
-        while self._next < self._index.entries and self.lie is None:
-            entry = self._index.entry(self._next)
-            if entry.offset > last_offset:
-                break
-            # Of a block that reaches beyond the entry, which records lie before it isn't known here.
-            known = max(self._latest, latest) if entry.offset == last_offset else self._latest
-            if known > entry.timestamp:
-                reason = f"entry ({entry.timestamp}, {entry.offset}) with timestamp {known} before it"
-                self.lie = reason, self._next * LAYOUT.size
-            self._next += 1
-        self._latest = max(self._latest, latest)

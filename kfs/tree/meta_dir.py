@@ -9,8 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kfs.log.open_files import FileChanged
-from kfs.log.problem import Problems
+from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
@@ -179,18 +178,21 @@ class ProblemsFile(CostlyFile):
 
 
 def _problems(partition: PartitionView) -> bytes:
+    """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition."""
+    # Only here: who never asks for it needn't wait for it.
+    from kfs.log.verify.finding import Severity
+    from kfs.log.verify.partition import PartitionCheck
+    from kfs.log.verify.segment import check_segment
+
     log = partition.log
-    _ = log.log_start_offset, log.leader_epochs(), log.partition_metadata()
-    for _snapshot in log.producer_snapshots():
-        pass
-    for _transaction in log.aborted_transactions():
-        pass
-    for segment in log.segments:
-        try:
-            _ = partition.segment_text(segment).size
-            segment.indexes.check()
-        except FileChanged as error:
-            log.problems.add_error(error)
+    _ = log.log_start_offset
+    check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
+    reports = [check_segment(task, log.storage) for task in check.tasks()]
+    _, findings = check.finish(reports)
+    for finding in findings:
+        if finding.severity is not Severity.INFO:
+            start, end = finding.bytes or (0, 0)
+            log.problems.add(Problem(finding.file, start, end - start, finding.sentence))
     own = problem_lines(log.problems)
     log_dir = log.directory.log_dir
     return own + problem_lines(log_dir.problems) if log_dir is not None else own

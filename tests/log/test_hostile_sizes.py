@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crc32c import crc32c
 
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec, compress
 from kfs.format.layout import MAX_INT32
 from kfs.log.log import Log
 from kfs.log.storage import Storage
-from tests.logs import Batch, batch, dense, find_record, joined, open_log, record, records_in, write_log
+from tests.logs import Batch, batch, dense, find_record, joined, open_log, record, records_in, resealed, write_log
 
 MEBIBYTE = 1 << 20
 LIMIT = 4 * MEBIBYTE
@@ -37,17 +36,6 @@ def log_with(tmp_path: Path, data: bytes) -> Log:
     first, last = dense(0, 4)[0], dense(10, 14)[0]
     directory = write_log(tmp_path / "t-0", 0, first.data + data + last.data).parent
     return open_log(directory, Storage(max_batch_bytes=LIMIT))
-
-
-def resealed(data: bytes, **fields: int) -> bytes:
-    """Change header fields of a v2 batch and make its CRC right again."""
-    places = {"last_offset_delta": (23, ">i"), "count": (57, ">i"), "attributes": (21, ">h")}
-    changed = bytearray(data)
-    for name, value in fields.items():
-        position, layout = places[name]
-        struct.pack_into(layout, changed, position, value)
-    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
-    return bytes(changed)
 
 
 def with_payload(payload: bytes, codec: Codec, **fields: int) -> bytes:

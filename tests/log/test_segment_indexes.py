@@ -236,17 +236,7 @@ def test_wrong_indexes_change_no_answer(data: st.DataObject, segments: Segments,
         assert found == truth(segments, found)
 
 
-# --- what is said of them -------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60)
-@given(segments=some_segments(), interval=st.sampled_from([0, 100, 4096]))
-def test_of_sound_indexes_nothing_is_said(segments: Segments, interval: int) -> None:
-    with partition_of(segments, interval) as directory:
-        log = open_log(directory)
-        for segment in log.segments:
-            segment.indexes.check()
-        assert list(log.problems) == []
+# --- how they are used ----------------------------------------------------------------------------------------------
 
 
 def two_segments(tmp_path: Path) -> Path:
@@ -256,75 +246,6 @@ def two_segments(tmp_path: Path) -> Path:
 
 
 OFFSETS, TIMES = log_name(0, ".index"), log_name(0, ".timeindex")
-
-
-def swap_first_two(size: int) -> Callable[[bytes], bytes]:
-    return lambda data: data[size : 2 * size] + data[:size] + data[2 * size :]
-
-
-def without_first_times(data: bytes) -> bytes:
-    """Keep one entry, and say of it that it is an hour earlier."""
-    return TIME_ENTRY.pack(START - 3_600_000, 50)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "reason"),
-    [
-        (OFFSETS, None, "index is missing"),
-        (TIMES, None, "index is missing"),
-        (OFFSETS, lambda data: b"", "index is short"),
-        (OFFSETS, lambda data: data[:8], "index is short"),
-        (OFFSETS, lambda data: data[:-1], "not a multiple of 8"),
-        (TIMES, lambda data: data[:-1], "not a multiple of 12"),
-        (OFFSETS, lambda data: bytes(len(data)), "bytes of zeros in the index of a closed segment"),
-        (TIMES, lambda data: bytes(len(data)), "bytes of zeros in the index of a closed segment"),
-        (OFFSETS, lambda data: data + bytes(80), "80 bytes of zeros in the index of a closed segment"),
-        (OFFSETS, swap_first_two(8), "after"),
-        (TIMES, swap_first_two(12), "after"),
-        (OFFSETS, shifted(OFFSET_ENTRY, 0, 1), "at no intact batch"),
-        (OFFSETS, shifted(OFFSET_ENTRY, -10, 0), "begins above its offset"),
-        (OFFSETS, shifted(OFFSET_ENTRY, 0, 10**6), "of a log of"),
-        (TIMES, without_first_times, "before it"),
-        (OFFSETS, lambda data: b"\xff" * len(data), "negative entry"),
-    ],
-)
-def test_a_wrong_index_is_a_problem_that_names_it(
-    name: str, change: Callable[[bytes], bytes] | None, reason: str, tmp_path: Path
-) -> None:
-    directory = two_segments(tmp_path)
-    path = directory / name
-    data = path.read_bytes()
-    path.unlink()
-    if change is not None:
-        path.write_bytes(change(data))
-    log = open_log(directory)
-    for segment in log.segments:
-        segment.indexes.check()
-    found = [problem for problem in log.problems if problem.file == str(path)]
-    assert len(found) == 1
-    assert reason in found[0].reason
-    assert "rebuilt in memory" in found[0].reason
-    assert [one.offset for one in records_in(log)] == list(range(110))
-
-
-def test_what_is_at_the_end_of_an_active_index_is_no_problem(tmp_path: Path) -> None:
-    directory = write_partition(tmp_path / "t-0", {0: dense(0, 99)})
-    for name in (OFFSETS, TIMES):
-        with (directory / name).open("ab") as file:
-            file.write(bytes(960))
-    log = open_log(directory)
-    log.segments[0].indexes.check()
-    assert list(log.problems) == []
-    assert find_record(log, 57) == record(57)
-
-
-def test_a_time_index_found_to_lie_is_not_used_again(tmp_path: Path) -> None:
-    content = [batch([record(at, timestamp=START + after)]) for at, after in enumerate((100, 50, 200))]
-    directory = write_partition(tmp_path / "t-0", {0: content, 3: [batch([record(3)])]})
-    (directory / TIMES).write_bytes(TIME_ENTRY.pack(START + 50, 1))
-    log = open_log(directory)
-    log.segments[0].indexes.check()
-    assert log.offset_for_time(START + 60, EVERYTHING) == 0
 
 
 def test_an_index_that_is_replaced_is_read_again(tmp_path: Path, eager: None) -> None:

@@ -309,8 +309,8 @@ def test_hostile_data_does_not_fill_the_memory_with_problems(tmp_path: Path) -> 
         log.write(good * 12_000)
     tree = open_tree(tmp_path)
     found = rows(tree, "t/0/meta/problems.jsonl")
-    assert len(found) <= 10_001
-    assert "more problems" in found[-1]["reason"]
+    assert len(found) <= 1_010
+    assert any("more of these" in row["reason"] for row in found)
 
 
 # --- sizes and times ------------------------------------------------------------------------------------------------

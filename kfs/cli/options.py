@@ -1,0 +1,54 @@
+"""Options of several commands, and the types of their values; nothing here needs the tree."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
+
+_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
+
+
+class ByteSize(click.ParamType[int]):
+    """A number of bytes: 1048576, 512K, 64MiB, 1G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; 1K is 1024."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.match(value)
+        if match is None:
+            self.fail(f"{value!r} is not a number of bytes, such as 512K, 64M or 1G", param, ctx)
+        return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
+    if not patterns:
+        return None
+    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
+    return lambda topic: any(match(topic) for match in matches)
+
+
+topic_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only topics that match, such as 'orders*'. Repeatable.",
+)
+max_batch_bytes_option = click.option(
+    "--max-batch-bytes",
+    type=ByteSize(),
+    default=DEFAULT_MAX_BATCH_BYTES,
+    show_default="128M",
+    help="Refuse a batch larger than that, before or after decompression.",
+)

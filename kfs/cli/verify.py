@@ -1,0 +1,128 @@
+"""``kfs verify``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+
+from kfs.cli.messages import shown
+from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.progress import progress_bar
+from kfs.cores import cores
+from kfs.log.storage import Storage
+from kfs.log.verify.finding import Finding, Severity
+from kfs.log.verify.segment import SegmentReport
+from kfs.log.verify.verification import Totals, Verification
+from kfs.log.verify.workers import reports_of
+
+EXIT_FINDINGS: Final = 1
+
+
+@click.command()
+@click.argument("paths", metavar="LOG_DIR|FILE...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@click.option("--json", "is_json", is_flag=True, help="One finding a line as JSON, the summary last.")
+@topic_option
+@max_batch_bytes_option
+def verify(
+    paths: tuple[str, ...], jobs: int | None, is_json: bool, topics: tuple[str, ...], max_batch_bytes: int
+) -> None:
+    """Check everything in LOG_DIR... that can be checked, and say what is wrong; nothing is written.
+
+    Every batch of every segment is read and its records are looked at; indexes, transaction indexes, producer
+    snapshots, leader epochs and checkpoints are held to what the batches say. What brokers from 0.8 to 4.x
+    leave behind in health is no finding. FILE is a single file: a .log, an index, a .snapshot, a checkpoint.
+
+    docs/VERIFY.md names every kind of finding, what it means and what to do.
+
+    \b
+    Exit codes: 0 clean (there may be findings of severity info), 1 findings, 2 it could not run.
+    """
+    totals = _verify(paths, jobs or cores(), _json_line if is_json else _line, topics, max_batch_bytes)
+    click.echo(_json_summary(totals) if is_json else _summary(totals))
+    if not totals.is_clean:
+        raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _verify(
+    paths: tuple[str, ...],
+    jobs: int,
+    line_of: Callable[[Finding], str],
+    topics: tuple[str, ...],
+    max_batch_bytes: int,
+) -> Totals:
+    storage = Storage(max_batch_bytes=max_batch_bytes)
+    verification = Verification(paths, storage, topic_filter=topic_filter(topics))
+    with progress_bar(verification.size, "checking") as advance:
+        reports = _counted(reports_of(verification.tasks(), jobs, max_batch_bytes), advance)
+        for finding in verification.run(reports):
+            sys.stdout.write(line_of(finding) + "\n")
+    storage.close()
+    return verification.totals
+
+
+def _counted(reports: Iterator[SegmentReport], advance: Callable[[int], None]) -> Iterator[SegmentReport]:
+    for report in reports:
+        advance(report.size)
+        yield report
+
+
+def _line(finding: Finding) -> str:
+    where = shown(os.path.relpath(finding.file)) if _is_below_here(finding.file) else shown(finding.file)
+    if finding.bytes is not None:
+        where += f", bytes {finding.bytes[0]} to {finding.bytes[1]}"
+    if finding.offsets is not None:
+        where += f", offsets {finding.offsets[0]} to {finding.offsets[1]}"
+    return f"{finding.severity:<7} {finding.kind} {where}: {shown(finding.sentence)}"
+
+
+def _is_below_here(path: str) -> bool:
+    return path.startswith(os.path.join(os.getcwd(), ""))
+
+
+def _summary(totals: Totals) -> str:
+    found = ", ".join(
+        f"{count} {'error' if severity is Severity.ERROR else severity}{'s' if count != 1 else ''}"
+        for severity, count in totals.findings.items()
+        if severity is not Severity.INFO
+    )
+    return (
+        f"{totals.segments:,} segments, {totals.bytes:,} bytes, {totals.batches:,} batches, {totals.records:,} records:"
+        f" {found}, {totals.findings[Severity.INFO]} info"
+    )
+
+
+def _json_line(finding: Finding) -> str:
+    first, last = finding.offsets or (None, None)
+    start, end = finding.bytes or (None, None)
+    fields: dict[str, Any] = {
+        "kind": finding.kind,
+        "severity": finding.severity,
+        "file": finding.file,
+        "startByte": start,
+        "endByte": end,
+        "firstOffset": first,
+        "lastOffset": last,
+        "sentence": finding.sentence,
+    }
+    return json.dumps(fields)
+
+
+def _json_summary(totals: Totals) -> str:
+    return json.dumps(
+        {
+            "summary": {
+                "segments": totals.segments,
+                "bytes": totals.bytes,
+                "batches": totals.batches,
+                "records": totals.records,
+                "findings": totals.findings,
+                "clean": totals.is_clean,
+            }
+        }
+    )

@@ -1,0 +1,167 @@
+"""What a check finds: kinds, how bad each is, and findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Severity(StrEnum):
+    """How bad a finding is; ``INFO`` is worth knowing and nothing is wrong."""
+
+    ERROR = "error"  # records are lost or answers wrong, or a broker refuses to start
+    WARNING = "warning"  # a broker repairs it, or works around it
+    INFO = "info"
+
+
+class Kind(StrEnum):
+    """What is found. The names are stable; ``severity`` is the one that a kind has unless a check knows better."""
+
+    severity: Severity
+
+    def __new__(cls, name: str, severity: Severity) -> Kind:
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.severity = severity
+        return kind
+
+    # .log, and .checkpoint files of KRaft, which are made of batches too
+    BATCH_HEADER = "batch-header", Severity.ERROR
+    BATCH_CRC = "batch-crc", Severity.ERROR
+    BATCH_TRUNCATED = "batch-truncated", Severity.ERROR
+    BATCH_RECORDS = "batch-records", Severity.ERROR
+    BATCH_TIMESTAMP = "batch-timestamp", Severity.WARNING
+    BATCH_TOO_LARGE = "batch-too-large", Severity.WARNING
+    CONTROL_RECORD = "control-record", Severity.ERROR
+    OFFSETS_REPEATED = "offsets-repeated", Severity.ERROR
+    OFFSETS_MISPLACED = "offsets-misplaced", Severity.ERROR
+    OFFSET_GAP = "offset-gap", Severity.WARNING
+    TORN_TAIL = "torn-tail", Severity.WARNING
+    ZERO_TAIL = "zero-tail", Severity.INFO
+    BATCH_EPOCH = "batch-epoch", Severity.WARNING
+    TRANSACTION_STATE = "transaction-state", Severity.WARNING
+    BELOW_LOG_START = "below-log-start", Severity.INFO
+    KRAFT_SNAPSHOT = "kraft-snapshot", Severity.ERROR
+    READ_ERROR = "read-error", Severity.ERROR
+    # .index
+    INDEX_MISSING = "index-missing", Severity.WARNING
+    INDEX_SIZE = "index-size", Severity.WARNING
+    INDEX_ZEROS = "index-zeros", Severity.WARNING
+    INDEX_ORDER = "index-order", Severity.WARNING
+    INDEX_POSITION = "index-position", Severity.WARNING
+    INDEX_OFFSET = "index-offset", Severity.WARNING
+    INDEX_PAST_END = "index-past-end", Severity.WARNING
+    INDEX_SHORT = "index-short", Severity.WARNING
+    INDEX_ORPHAN = "index-orphan", Severity.WARNING
+    # .timeindex
+    TIMEINDEX_MISSING = "timeindex-missing", Severity.WARNING
+    TIMEINDEX_SIZE = "timeindex-size", Severity.WARNING
+    TIMEINDEX_ZEROS = "timeindex-zeros", Severity.WARNING
+    TIMEINDEX_ORDER = "timeindex-order", Severity.WARNING
+    TIMEINDEX_TIMESTAMP = "timeindex-timestamp", Severity.WARNING
+    TIMEINDEX_PAST_END = "timeindex-past-end", Severity.WARNING
+    TIMEINDEX_SHORT = "timeindex-short", Severity.WARNING
+    # .txnindex
+    TXNINDEX_MISSING = "txnindex-missing", Severity.ERROR
+    TXNINDEX_FORMAT = "txnindex-format", Severity.ERROR
+    TXNINDEX_ENTRY_MISSING = "txnindex-entry-missing", Severity.ERROR
+    TXNINDEX_ENTRY_WRONG = "txnindex-entry-wrong", Severity.ERROR
+    # .snapshot
+    SNAPSHOT_MISSING = "snapshot-missing", Severity.WARNING
+    SNAPSHOT_FORMAT = "snapshot-format", Severity.WARNING
+    SNAPSHOT_MISPLACED = "snapshot-misplaced", Severity.WARNING
+    SNAPSHOT_CONTRADICTION = "snapshot-contradiction", Severity.WARNING
+    # leader-epoch-checkpoint, partition.metadata
+    EPOCHS_MISSING = "epochs-missing", Severity.WARNING
+    EPOCHS_FORMAT = "epochs-format", Severity.ERROR
+    EPOCHS_ORDER = "epochs-order", Severity.WARNING
+    EPOCHS_PAST_END = "epochs-past-end", Severity.WARNING
+    EPOCHS_CONTRADICTION = "epochs-contradiction", Severity.WARNING
+    PARTITION_METADATA_MISSING = "partition-metadata-missing", Severity.WARNING
+    PARTITION_METADATA_FORMAT = "partition-metadata-format", Severity.ERROR
+    TOPIC_ID_MISMATCH = "topic-id-mismatch", Severity.ERROR
+    # what lies around
+    SWAP_FILE = "swap-file", Severity.WARNING
+    CLEANED_FILE = "cleaned-file", Severity.WARNING
+    DELETED_FILE = "deleted-file", Severity.INFO
+    TEMPORARY_FILE = "temporary-file", Severity.INFO
+    STRAY_FILE = "stray-file", Severity.INFO
+    # the log directory
+    CHECKPOINT_FORMAT = "checkpoint-format", Severity.ERROR
+    CHECKPOINT_PAST_END = "checkpoint-past-end", Severity.WARNING
+    CHECKPOINT_UNKNOWN_PARTITION = "checkpoint-unknown-partition", Severity.INFO
+    META_PROPERTIES_MISSING = "meta-properties-missing", Severity.INFO
+    META_PROPERTIES_FORMAT = "meta-properties-format", Severity.ERROR
+    DIRECTORY_ID_REPEATED = "directory-id-repeated", Severity.ERROR
+    CLEAN_SHUTDOWN_FORMAT = "clean-shutdown-format", Severity.INFO
+    DIRECTORY_NAME = "directory-name", Severity.ERROR
+    PARTITION_TWICE = "partition-twice", Severity.ERROR
+    DELETED_DIRECTORY = "deleted-directory", Severity.INFO
+    STRAY_DIRECTORY = "stray-directory", Severity.INFO
+    FUTURE_DIRECTORY = "future-directory", Severity.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found in ``file``.
+
+    ``bytes`` are those that it is about, from the first up to, not including, the second, and ``offsets`` the first and
+    the last; each is None where there are none to name. ``more`` is set where it only stands for so many of its kind
+    in that file that aren't listed.
+    """
+
+    kind: Kind
+    severity: Severity
+    file: str
+    sentence: str
+    bytes: tuple[int, int] | None = None
+    offsets: tuple[int, int] | None = None
+    more: int = 0
+
+    @property
+    def sort_key(self) -> tuple[str, int, str]:
+        """What orders findings: by file, and by position in it."""
+        return self.file, self.bytes[0] if self.bytes else -1, self.kind.value
+
+
+#: Findings of one kind kept of a file; hostile bytes can give one for each few bytes.
+MOST_OF_A_KIND: Final = 1000
+
+
+class Findings:
+    """Collects findings; of one kind in one file so many, and then says how many more there were."""
+
+    def __init__(self) -> None:
+        self._found: list[Finding] = []
+        self._counts: Counter[tuple[str, Kind]] = Counter()
+
+    def add(
+        self,
+        kind: Kind,
+        file: str,
+        sentence: str,
+        *,
+        bytes: tuple[int, int] | None = None,  # noqa: A002  as in Finding
+        offsets: tuple[int, int] | None = None,
+        severity: Severity | None = None,
+    ) -> None:
+        """Add a finding, with the severity of its kind unless another is given."""
+        self.take(Finding(kind, severity or kind.severity, file, sentence, bytes, offsets))
+
+    def take(self, finding: Finding) -> None:
+        """Add a finding that is made already."""
+        key = (finding.file, finding.kind)
+        self._counts[key] += finding.more or 1
+        if self._counts[key] <= MOST_OF_A_KIND:
+            self._found.append(finding)
+
+    def all(self) -> list[Finding]:
+        """Return what was found, by file and position."""
+        more = [
+            Finding(kind, kind.severity, file, f"and {more} more of these", more=more)
+            for (file, kind), count in self._counts.items()
+            if (more := count - MOST_OF_A_KIND) > 0
+        ]
+        return sorted(self._found, key=lambda finding: finding.sort_key) + more

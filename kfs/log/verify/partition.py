@@ -1,0 +1,151 @@
+"""A partition: its segments, each checked by itself, and what they have to agree on."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
+from kfs.log.directory_name import DirectoryKind
+from kfs.log.index_builder import INDEX_INTERVAL_BYTES
+from kfs.log.log import Log
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.verify.finding import Finding, Findings, Kind, Severity
+from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
+from kfs.log.verify.leader_epochs import check_epochs
+from kfs.log.verify.leftovers import PARTITION_METADATA, check_leftovers
+from kfs.log.verify.producers import ProducerCheck, check_presence
+from kfs.log.verify.segment import SegmentReport
+from kfs.log.verify.segment_task import SegmentTask
+from kfs.log.verify.side_files import parse_file
+
+#: How many times further than anywhere else no entry is to be found, before an index is called short.
+_FAR: Final = 3
+#: ``replica.fetch.response.max.bytes``'s default: what a follower appends at once.
+_LARGEST_APPEND: Final = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What a log directory has to know of a partition in it."""
+
+    log: Log
+    first_offset: int
+    end_offset: int
+    metadata: PartitionMetadata | None
+
+
+class PartitionCheck:
+    """The checks of one partition directory; ``needs_metadata`` where its neighbours have a ``partition.metadata``."""
+
+    def __init__(self, log: Log, *, is_stopped: bool, needs_metadata: bool) -> None:
+        self.log = log
+        self._needs_metadata = needs_metadata
+        self._is_stopped = is_stopped and log.directory.name.kind is DirectoryKind.CURRENT
+        self._segments = log.segments
+        self._files = log.files
+        self._path = log.directory.path
+        self._findings = Findings()
+
+    def tasks(self) -> list[SegmentTask]:
+        """Return what is to be read, each piece by itself."""
+        snapshots = sorted(self._files.snapshots)
+        segments = [
+            SegmentTask(
+                segment.files,
+                segment.next_base_offset,
+                self._is_stopped,
+                _between(snapshots, segment.base_offset, segment.next_base_offset),
+            )
+            for segment in self._segments
+        ]
+        others = sorted(self._files.others.items())
+        return segments + [kraft_task(found) for name, found in others if KRAFT_SNAPSHOT.match(name)]
+
+    def finish(self, reports: Sequence[SegmentReport]) -> tuple[PartitionResult, list[Finding]]:
+        """Take what was found in each piece; look at what they have to agree on, and at what lies beside them.
+
+        Returns what others have to know, and all that was found.
+        """
+        segments = [report for report in reports if not report.task.is_kraft_snapshot]
+        self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
+        log_start = self.log.checkpointed_log_start_offset or 0
+        self._check_gaps(segments)
+        self._check_index_lengths(segments)
+        ProducerCheck(self._files.snapshots, self._findings).check(segments)
+        check_epochs(self._path, segments, log_start, self._findings)
+        metadata = self._check_metadata()
+        if segments:
+            is_from_broker = metadata is not None
+            snapshots = self._files.snapshots
+            check_presence(self._path, segments, snapshots, self._findings, is_from_broker=is_from_broker)
+        check_leftovers(self._path, self._files, self._findings)
+        first = segments[0].task.files.base_offset if segments else 0
+        end = segments[-1].next_offset if segments else 0
+        self._list_below(first, min(log_start, end))
+        return PartitionResult(self.log, first, end, metadata), self._findings.all()
+
+    def _take(self, reports: Iterable[SegmentReport], *, has_time_index: bool) -> None:
+        for finding in (finding for report in reports for finding in report.findings):
+            if finding.kind is Kind.TIMEINDEX_MISSING and not has_time_index:
+                reason = "no segment has one: brokers before 0.10.1 wrote none"
+                finding = replace(finding, severity=Severity.INFO, sentence=reason)
+            self._findings.take(finding)
+
+    def _check_gaps(self, reports: Sequence[SegmentReport]) -> None:
+        """Say where offsets are missing between segments, unless that is what compaction leaves."""
+        if self._is_compacted or any(report.has_holes for report in reports):
+            return
+        for before, after in pairwise(reports):
+            start, end = before.next_offset, after.task.files.base_offset
+            if start < end and not before.is_damaged:
+                reason = f"offsets {start} to {end - 1} are missing before this segment"
+                if any(start <= offset < end for offset in self._files.snapshots):
+                    reason += ", where a snapshot tells of another one"
+                self._findings.add(Kind.OFFSET_GAP, after.task.files.log.path, reason, offsets=(start, end - 1))
+
+    def _check_index_lengths(self, reports: Sequence[SegmentReport]) -> None:
+        """Look for offset indexes whose last entries are missing.
+
+        It can't be said for sure. What was appended at once has one entry, before 4.x, however large it is; and a
+        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments.
+        """
+        usual = max((report.index_spacing for report in reports), default=0)
+        for report in (report for report in reports if report.task.is_closed and report.task.files.index is not None):
+            is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > max(usual, _LARGEST_APPEND)
+            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES):
+                continue
+            assert report.task.files.index is not None
+            self._findings.add(
+                Kind.INDEX_SHORT,
+                report.task.files.index.path,
+                f"the last batch lies {report.index_gap} bytes behind the last entry",
+                severity=None if is_sure else Severity.INFO,
+            )
+
+    @property
+    def _is_compacted(self) -> bool:
+        log_dir = self.log.directory.log_dir
+        return log_dir is not None and self.log.topic_partition in log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT)
+
+    def _check_metadata(self) -> PartitionMetadata | None:
+        path = os.path.join(self._path, PARTITION_METADATA)
+        metadata = parse_file(path, parse_partition_metadata, Kind.PARTITION_METADATA_FORMAT, self._findings)
+        if metadata is None and self._needs_metadata and not os.path.lexists(path):
+            reason = "there is none: a broker that knows the topic by its id takes the partition for a stray"
+            self._findings.add(Kind.PARTITION_METADATA_MISSING, path, reason)
+        return metadata
+
+    def _list_below(self, first: int, log_start: int) -> None:
+        if first < log_start:
+            reason = f"records below the log start offset {log_start} are still here"
+            self._findings.add(Kind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
+
+
+def _between(offsets: Sequence[int], after: int, before: int | None) -> tuple[int, ...]:
+    end = len(offsets) if before is None else bisect_left(offsets, before)
+    return tuple(offsets[bisect_right(offsets, after) : end])

@@ -1,0 +1,26 @@
+"""Reading the small files: what can't be parsed is a finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from kfs.errors import CorruptData
+from kfs.log.side_file import read_side_file
+from kfs.log.verify.finding import Findings, Kind
+
+Parsed = TypeVar("Parsed")
+
+
+def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: Kind, findings: Findings) -> Parsed | None:
+    """Return the content of a file; None where there is none, or none that can be parsed, which is said."""
+    try:
+        return read_side_file(path, parse)
+    except CorruptData as error:
+        end = error.position
+        with suppress(OSError):
+            end = max(end, os.stat(path).st_size)
+        findings.add(kind, path, error.reason, bytes=(error.position, end))
+        return None
