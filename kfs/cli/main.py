@@ -13,7 +13,7 @@ from kfs.errors import KfsError
 
 EXIT_FAILED: Final = 1
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = ("cat", "completion", "demo", "index", "ls", "mount", "stat", "umount")
+_COMMANDS: Final = ("cat", "completion", "demo", "dump", "index", "ls", "mount", "stat", "umount")
 
 
 class _Group(click.Group):

@@ -43,7 +43,7 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE: Final = Message(
     Field("subscribedTopicRegex", STRING, nullable="0+"),
     Field("rebalanceTimeoutMs", INT32, default=-1),
     Field("serverAssignor", STRING, nullable="0+"),
-    Field("classicMemberMetadata", _CLASSIC_MEMBER_METADATA, tag=0, nullable="0+", default=None),
+    Field("classicMemberMetadata", _CLASSIC_MEMBER_METADATA, tag=0, nullable="0+"),
 )
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY: Final = Message(
     "ConsumerGroupTargetAssignmentMetadataKey", "0", "none", Field("groupId", STRING)
