@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -24,14 +24,18 @@ from kfs.dump.contents import (
 from kfs.dump.dumper import Dumper, DumpOptions
 from kfs.dump.findings import Findings
 from kfs.dump.forms import Form, Printing
+from kfs.dump.json_form import JsonForm
 from kfs.dump.kinds import files_of
 from kfs.dump.text_form import TextForm, encoded
+from kfs.dump.text_form_2x import TextForm20, TextForm28
 from kfs.export.memory import keep_freed_memory
 from kfs.log.problem import Problem
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
 
 _SOMETHING_WRONG: Final = 1
 _MAX_INT: Final = 2**31 - 1
+_DIALECTS: Final[dict[str, Callable[[Printing], Form]]] = {"4.x": TextForm, "2.8": TextForm28, "2.x": TextForm20}
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Decoder(click.ParamType[str]):
@@ -49,7 +53,7 @@ class _Decoder(click.ParamType[str]):
         return name
 
 
-def _decoder(option: str, what: str) -> Any:
+def _decoder(option: str, what: str) -> Callable[[Command], Command]:
     names = ", ".join(DECODERS)
     return click.option(
         option, type=_Decoder(), is_flag=False, flag_value="string", help=f"How to read {what}: {names}.  [string]"
@@ -74,6 +78,21 @@ def _decoder(option: str, what: str) -> Any:
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="The log is __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="The log is __share_group_state.")
 @click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines as Kafka's tool prints them, or one JSON object a line, with all there is.",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(list(_DIALECTS)),
+    default="4.x",
+    show_default=True,
+    help="Which Kafka's lines: 4.x, 2.8, or 2.x for those of 2.0, which most articles show.",
+)
+@click.option(
     "--max-batch-bytes",
     type=ByteSize(),
     default=DEFAULT_MAX_BATCH_BYTES,
@@ -90,10 +109,24 @@ def dump(
     index_sanity_check: bool,
     verify_index_only: bool,
     max_message_size: int | None,
+    output_format: str,
+    dialect: str,
     max_batch_bytes: int,
     **decoders: Any,
 ) -> None:
-    """Print the files of a log: what kafka-dump-log of Kafka 4.3 prints, line for line, or JSON."""
+    """Print what is in Kafka's files, as kafka-dump-log of Kafka 4.3 does, line for line, or as JSON.
+
+    PATH is a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file, a checkpoint,
+    partition.metadata, meta.properties, or a directory of such. A bad file doesn't stop the others.
+    Text is what the messages hold, controls included; --format json is safe to look at, and to parse.
+
+    \b
+      kfs dump --deep-iteration /var/lib/kafka/data/orders-0/00000000000000000000.log
+      kfs dump --format json --print-data-log /var/lib/kafka/data/orders-0 | jq .
+      kfs dump --offsets-decoder /var/lib/kafka/data/__consumer_offsets-7
+
+    Exit codes: 0 all is well, 1 something is wrong in a file, 2 wrong usage.
+    """
     wanted = [*(file for listed in files for file in listed.split(",")), *paths]
     if not wanted:
         raise click.UsageError("no file to dump: give a PATH or --files")
@@ -104,7 +137,7 @@ def dump(
     )
     options = DumpOptions(printing.is_deep, max_bytes, index_sanity_check, verify_index_only)
     findings = Findings(messages.say)
-    form: Form = TextForm(printing)
+    form: Form = JsonForm(printing) if output_format == "json" else _DIALECTS[dialect](printing)
     keep_freed_memory()
     storage = Storage(max_batch_bytes=max_batch_bytes)
     dumper = Dumper(

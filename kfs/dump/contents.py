@@ -45,10 +45,8 @@ class Contents(Protocol):
         ...
 
 
-class Decoder(Protocol):
-    """Makes text of bytes; raises ValueError, with the words of Kafka's, where they aren't what it reads."""
-
-    def __call__(self, data: bytes) -> str: ...
+#: Makes text of bytes; raises ValueError, with the words of Kafka's, where they aren't what it reads.
+Decoder = Callable[[bytes], str]
 
 
 def _number(name: str, layout: str, show: Callable[[float], str] = str) -> Decoder:
@@ -70,7 +68,7 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     "short": _number("Short", ">h"),
     "double": _number("Double", ">d", java_double),
     "base64": lambda data: b64encode(data).decode("ascii"),
-    "hex": bytes.hex,
+    "hex": lambda data: data.hex(),
 }
 #: Where the decoders of Kafka are that ours are the equals of, now and before 4.0.
 _KAFKA_PACKAGES: Final = ("org.apache.kafka.tools.api.", "kafka.serializer.")

@@ -22,6 +22,7 @@ from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.format.properties import parse_properties
+from kfs.internal.message_json import Json
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.open_files import OpenFile
@@ -270,7 +271,7 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
     return parsed
 
 
-def _parse_json(data: bytes) -> dict[str, object]:
+def _parse_json(data: bytes) -> dict[str, Json]:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

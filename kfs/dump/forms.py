@@ -11,6 +11,7 @@ from kfs.dump.contents import Contents
 from kfs.format.aborted_transaction import AbortedTransaction
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.internal.message_json import Json
 from kfs.log.bulk import Records
 from kfs.log.problem import Problem
 
@@ -87,7 +88,7 @@ class Form(Protocol):
         """Lines of one of the offset checkpoints of a log directory."""
         ...
 
-    def properties(self, properties: Mapping[str, object]) -> bytes:
+    def properties(self, properties: Mapping[str, Json]) -> bytes:
         """Names and values: ``partition.metadata``, ``meta.properties``, ``quorum-state``."""
         ...
 

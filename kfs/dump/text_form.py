@@ -13,6 +13,7 @@ from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.java_text import java_text
 from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.internal.message_json import Json
 from kfs.log.bulk import Records
 from kfs.log.problem import Problem
 
@@ -171,7 +172,7 @@ class TextForm:
             for partition, offset in offsets.items()
         )
 
-    def properties(self, properties: Mapping[str, object]) -> bytes:
+    def properties(self, properties: Mapping[str, Json]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.properties`."""
         return joined(f"{name}: {value}\n" for name, value in properties.items())
 

@@ -40,12 +40,12 @@ def _plain(name: str) -> Callable[[Fields], str]:
 
 def _topic_partition(fields: Fields) -> str:
     partition = _fields(fields["topicIdPartition"])
-    return f"{partition['id']}:{partition['name']}-{partition['partition']}"
+    return f"{partition['id']!s}:{partition['name']!s}-{partition['partition']!s}"
 
 
 def _segment_id(fields: Fields) -> str:
     segment = _fields(fields["remoteLogSegmentId"])
-    return f"RemoteLogSegmentId{{topicIdPartition={_topic_partition(segment)}, id={segment['id']}}}"
+    return f"RemoteLogSegmentId{{topicIdPartition={_topic_partition(segment)}, id={segment['id']!s}}}"
 
 
 def _epochs(fields: Fields) -> str:
@@ -55,7 +55,7 @@ def _epochs(fields: Fields) -> str:
         reason = "segmentLeaderEpochs can not be null or empty"
         raise Malformed(reason, 0, None, reason)
     offsets = {int(str(_fields(entry)["leaderEpoch"])): _fields(entry)["offset"] for entry in entries}
-    return "{" + ", ".join(f"{epoch}={offsets[epoch]}" for epoch in sorted(offsets)) + "}"
+    return "{" + ", ".join(f"{epoch}={offsets[epoch]!s}" for epoch in sorted(offsets)) + "}"
 
 
 def _custom_metadata(fields: Fields) -> str:

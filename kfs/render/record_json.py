@@ -89,13 +89,27 @@ class RecordJson:
 
     def _line(self, columns: RecordColumns, index: int, kind: str) -> bytes:
         offset, timestamp = columns.offsets[index], columns.timestamps[index]
-        time = iso_time(timestamp)
-        key = _field("key", columns.key(index))
-        value = _field("value", columns.value(index))
-        headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
-        when = "null" if time is None else f'"{time}"'
-        start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{when}'
-        return f'{start},{key},{value},"headers":[{headers}]}}\n'.encode()
+        start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{_when(timestamp)}'
+        return f"{start}{_contents(columns, index)}}}\n".encode()
+
+
+def record_fields(columns: RecordColumns, index: int, *, has_contents: bool) -> str:
+    """Return what a line says behind the offset of a record: its times and, if they are wanted, its contents."""
+    timestamp = columns.timestamps[index]
+    times = f',"timestamp":{timestamp}{_kind_of(columns)}{_when(timestamp)}'
+    return times + _contents(columns, index) if has_contents else times
+
+
+def _when(timestamp: int) -> str:
+    time = iso_time(timestamp)
+    return "null" if time is None else f'"{time}"'
+
+
+def _contents(columns: RecordColumns, index: int) -> str:
+    key = _field("key", columns.key(index))
+    value = _field("value", columns.value(index))
+    headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
+    return f',{key},{value},"headers":[{headers}]'
 
 
 def _kind_of(columns: RecordColumns) -> str:
