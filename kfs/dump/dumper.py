@@ -134,7 +134,11 @@ class Dumper:
                 return self._form.batch(self._decoded(item.table.header(0), item.table.data(0)))
             return self._form.records(item)
         batch = self._damaged_batch(item, file)
-        return b"" if batch is None else self._form.batch(batch)
+        if batch is None:
+            return b""
+        if batch.columns is not None:
+            holes.look_at(batch.columns.offsets)
+        return self._form.batch(batch)
 
     def _damaged_batch(self, damage: Damage, file: OpenFile) -> Batch | None:
         """Return what can be shown of a broken batch: nothing unless its header fits what it takes of the file."""
@@ -167,7 +171,7 @@ class Dumper:
         if file.size() < _OFFSET_ENTRY.size:
             yield self._form.empty_index()
         elif self._options.sanity_only:
-            yield from self._sanity(file, _OFFSET_ENTRY, 0, start)
+            yield self._sanity(file, _OFFSET_ENTRY, 0)
         else:
             entries = [(start + relative, position) for relative, position in _entries(file, _OFFSET_ENTRY, 0)]
             outline = self._outline(path, start)
@@ -181,7 +185,7 @@ class Dumper:
         start, file = base_offset(path), OpenFile(path)
         self._check_size(file, _TIME_ENTRY)
         if self._options.sanity_only:
-            yield from self._sanity(file, _TIME_ENTRY, 1, start)
+            yield self._sanity(file, _TIME_ENTRY, 1)
         else:
             entries = [(timestamp, start + relative) for timestamp, relative in _entries(file, _TIME_ENTRY, 1)]
             outline = self._outline(path, start)
@@ -199,15 +203,21 @@ class Dumper:
             reason = f"index of {file.size()} bytes, not a multiple of {layout.size}"
             self._findings.problem(Problem(file.path, file.size() - file.size() % layout.size, 0, reason))
 
-    def _sanity(self, file: OpenFile, layout: Struct, offset_field: int, start: int) -> Iterator[bytes]:
-        """``sanityCheck``: that the last entry isn't below the base offset is all that a broker asks when it starts."""
+    def _sanity(self, file: OpenFile, layout: Struct, offset_field: int) -> bytes:
+        """``sanityCheck`` of the index classes: what a broker asks of an index is asked of its last entry."""
         count = file.size() // layout.size
-        relative = layout.unpack(file.read((count - 1) * layout.size, layout.size))[offset_field] if count else 0
-        if relative < 0:
-            reason = f"the last entry has offset {start + relative}, below the segment's base offset {start}"
-            yield self._problem(Problem(file.path, (count - 1) * layout.size, layout.size, reason))
-        else:
-            yield self._form.sane_index()
+        if not count:
+            return self._form.sane_index()
+        first = layout.unpack(file.read(0, layout.size))
+        last = layout.unpack(file.read((count - 1) * layout.size, layout.size))
+        reason = ""
+        if last[offset_field] < 0:
+            reason = f"the last entry has relative offset {last[offset_field]}, below the segment's base offset"
+        elif layout is _TIME_ENTRY and last[0] < first[0]:
+            reason = f"the last entry has timestamp {last[0]}, the first one {first[0]}"
+        if not reason:
+            return self._form.sane_index()
+        return self._problem(Problem(file.path, (count - 1) * layout.size, layout.size, reason))
 
     def _outline(self, path: str, start: int) -> Outline | None:
         """Return where the batches of an index's log are, None, and a problem, where there is no log."""

@@ -89,10 +89,15 @@ def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[lis
     """Hold the entries (offset, position) of an offset index against the log.
 
     Returns those whose offset is that of a record before their position, each with the last offset of the batch it
-    points at, and as problems those that point at no batch.
+    points at, and as problems those that point at no batch, or stand before their predecessor.
     """
     mismatches, problems = [], []
+    previous = (-1, -1)
     for number, (offset, position) in enumerate(entries):
+        if offset <= previous[0] or position <= previous[1]:
+            reason = f"entry of offset {offset}, position {position} after that of {previous[0]}, {previous[1]}"
+            problems.append(Problem(path, number * _OFFSET_ENTRY, _OFFSET_ENTRY, reason))
+        previous = offset, position
         index = outline.batch_at(position)
         if index is None:
             if (offset, position) == (entries[0][0], 0) and not number:
