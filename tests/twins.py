@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kfs.dump.batch_text import BatchLines, BatchText
 from kfs.errors import KfsError
 from kfs.format.decode import BlockDecoder, PlainDecoder
 from kfs.render.record_json import RecordJson
@@ -11,7 +12,9 @@ from kfs.render.renderers import LineRenderer
 
 DECODERS: list[type[BlockDecoder]] = [PlainDecoder]
 RENDERERS: list[type[LineRenderer]] = [RecordJson]
+BATCH_TEXTS: list[type[BatchLines]] = [BatchText]
 try:
+    from kfs.dump.compiled_batch_text import CompiledBatchText
     from kfs.format.compiled_decode import CompiledDecoder
     from kfs.render.compiled_json import CompiledRecordJson
 except (ImportError, KfsError):
@@ -19,8 +22,10 @@ except (ImportError, KfsError):
 else:
     DECODERS.append(CompiledDecoder)
     RENDERERS.append(CompiledRecordJson)
+    BATCH_TEXTS.append(CompiledBatchText)
 
 EVERY_DECODER = pytest.mark.parametrize(
     "decoder", [twin() for twin in DECODERS], ids=[twin.__name__ for twin in DECODERS]
 )
 EVERY_RENDERER = pytest.mark.parametrize("renderer", RENDERERS, ids=[twin.__name__ for twin in RENDERERS])
+EVERY_BATCH_TEXT = pytest.mark.parametrize("batch_text", BATCH_TEXTS, ids=[twin.__name__ for twin in BATCH_TEXTS])

@@ -8,34 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kfs.dump.batch_text import BatchText, java_boolean
 from kfs.dump.batches import Batch
 from kfs.dump.control_text import control_text
-from kfs.dump.text_form import TextForm, encoded, java_boolean, joined, last_batch
+from kfs.dump.forms import Printing
+from kfs.dump.text_form import TextForm, encoded, joined, last_batch
 from kfs.errors import CorruptData
 from kfs.format.control_record import AbortMarker, CommitMarker, ControlRecordType, parse_control_record
 from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import ProducerStateEntry
 
 
-class _EarlierForm(TextForm):
-    """What the two have in common."""
-
-    def log_start(self, base_offset: int) -> bytes:
-        """See :meth:`~kfs.dump.forms.Form.log_start`."""
-        return encoded(f"Starting offset: {base_offset}\n")
-
-    def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
-        """See :meth:`~kfs.dump.forms.Form.producers`."""
-        return joined(map(self._earlier_producer, producers))
-
-    @staticmethod
-    def _earlier_producer(producer: ProducerStateEntry) -> str:
-        first = producer.current_txn_first_offset
-        return (
-            f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch}"
-            f" coordinatorEpoch: {producer.coordinator_epoch}"
-            f" currentTxnFirstOffset: {'None' if first is None else f'Some({first})'} {last_batch(producer)}\n"
-        )
+class _EarlierBatchText(BatchText):
+    """What the two have in common of batches."""
 
     def _is_valid(self, batch: Batch, index: int) -> str:
         """Whether a record is: those of v2 have no CRC of their own."""
@@ -65,18 +50,19 @@ def _earlier_control_text(key: bytes | None, value: bytes | None) -> str:
     return f"controlType: {ControlRecordType(record.type).name}({int(record.type)})"
 
 
-class TextForm20(_EarlierForm):
+class BatchText20(_EarlierBatchText):
     """Writes what Kafka 2.0 wrote: a line for each record, or else for each batch."""
 
     def batch(self, batch: Batch) -> bytes:
-        """See :meth:`~kfs.dump.forms.Form.batch`."""
+        """See :meth:`~kfs.dump.batch_text.BatchLines.batch`."""
         if not self.printing.is_deep:
-            return encoded(self._batch_line(batch))
+            return self.batch_line(batch).encode()
         if batch.columns is None:
             return b""
-        return joined(self._record_line(batch, index) for index in range(batch.first, batch.stop))
+        return joined(self.record_line(batch, index) for index in range(batch.first, batch.stop))
 
-    def _batch_line(self, batch: Batch) -> str:
+    def batch_line(self, batch: Batch) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
         header = batch.header
         if header.magic >= MAGIC_V2:
             start = (
@@ -94,13 +80,15 @@ class TextForm20(_EarlierForm):
             f" compresscodec: {header.codec_label.upper()} crc: {header.crc}\n"
         )
 
-    def _record_line(self, batch: Batch, index: int) -> str:
+    def record_line(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
         key, value = self._parts(batch, index)
         key = f" {key}" if key else ""
-        metadata = self._metadata(batch, index) if self.printing.has_metadata else ""
+        metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
         return f"{metadata}{key}{value}\n"
 
-    def _metadata(self, batch: Batch, index: int) -> str:
+    def metadata(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
         columns, header = batch.columns, batch.header
         assert columns is not None
         text = (
@@ -121,25 +109,28 @@ class TextForm20(_EarlierForm):
         return text
 
 
-class TextForm28(_EarlierForm):
+class BatchText28(_EarlierBatchText):
     """Writes what Kafka 2.8 wrote: lines for batches and, behind a bar, for their records."""
 
-    def _batch_line(self, batch: Batch) -> str:
-        line = super()._batch_line(batch)
+    def batch_line(self, batch: Batch) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
+        line = super().batch_line(batch)
         label, horizon = batch.header.codec_label, " deleteHorizonMs: "
         start, found, rest = line.partition(horizon)
         if found:  # not known yet
             line = start + " position: " + rest.partition(" position: ")[2]
         return line.replace(f" compresscodec: {label} ", f" compresscodec: {label.upper()} ")
 
-    def _record_line(self, batch: Batch, index: int) -> str:
+    def record_line(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
         key, value = self._parts(batch, index)
-        metadata = self._metadata(batch, index) if self.printing.has_metadata else ""
+        metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
         if key:
             key = f" {key}" if metadata else f"| {key}"
         return f"{metadata}{key}{value}\n"
 
-    def _metadata(self, batch: Batch, index: int) -> str:
+    def metadata(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
         columns, header = batch.columns, batch.header
         assert columns is not None
         base_offset = header.base_offset if header.magic >= MAGIC_V2 else columns.offsets[batch.first]
@@ -160,3 +151,40 @@ class TextForm28(_EarlierForm):
         if header.is_control:
             text += f" {_earlier_control_text(columns.key(index), columns.value(index))}"
         return text
+
+
+class _EarlierForm(TextForm):
+    """What the two have in common beside batches."""
+
+    def log_start(self, base_offset: int) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.log_start`."""
+        return encoded(f"Starting offset: {base_offset}\n")
+
+    def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.producers`."""
+        return joined(map(self._earlier_producer, producers))
+
+    @staticmethod
+    def _earlier_producer(producer: ProducerStateEntry) -> str:
+        first = producer.current_txn_first_offset
+        return (
+            f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch}"
+            f" coordinatorEpoch: {producer.coordinator_epoch}"
+            f" currentTxnFirstOffset: {'None' if first is None else f'Some({first})'} {last_batch(producer)}\n"
+        )
+
+
+class TextForm20(_EarlierForm):
+    """Writes what Kafka 2.0 wrote."""
+
+    def __init__(self, printing: Printing) -> None:
+        super().__init__(printing)
+        self.lines = BatchText20(printing)
+
+
+class TextForm28(_EarlierForm):
+    """Writes what Kafka 2.8 wrote."""
+
+    def __init__(self, printing: Printing) -> None:
+        super().__init__(printing)
+        self.lines = BatchText28(printing)

@@ -18,8 +18,7 @@
 #define HEADER_ENCODING ",\"encoding\":\"base64\""
 #define LINE_END "]}\n"
 
-/* What a call may write past the end of what it has written. */
-#define JSON_TEXT_SPARE 16
+/* A call may write OUTPUT_SPARE bytes past the end of what it has written. */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kfs.dump.batch_text import BatchLines
 from kfs.dump.contents import (
     ClusterMetadataContents,
     Contents,
@@ -22,6 +23,17 @@ from kfs.format.decode import BlockDecoder
 from kfs.log.storage import Storage
 
 MakeForm = Callable[[Printing], Form]
+
+
+def text_by(lines: type[BatchLines]) -> MakeForm:
+    """Return the text form whose batches one of the twins writes."""
+
+    def form(printing: Printing) -> TextForm:
+        made = TextForm(printing)
+        made.lines = lines(printing)
+        return made
+
+    return form
 
 
 @dataclass(slots=True)

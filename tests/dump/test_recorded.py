@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kfs.dump.batch_text import BatchLines
 from kfs.dump.dumper import DumpOptions
 from kfs.dump.forms import Printing
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from tests.corpus import corpus_names
-from tests.dump.dumping import contents_of, dump
+from tests.dump.dumping import contents_of, dump, text_by
 from tests.dump.recorded import DEATH, expected, recorded
+from tests.twins import EVERY_BATCH_TEXT
 
 DAMAGED = "g_damage"
 #: The corpora, and below two of them what a broker's recovery made of the data.
@@ -41,13 +43,17 @@ def root_of(name: str, corpus: Callable[[str], Path]) -> Path:
     return corpus(archive) / below
 
 
+@EVERY_BATCH_TEXT
 @pytest.mark.parametrize("name", INTACT)
-def test_it_prints_what_kafka_prints(name: str, corpus: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_prints_what_kafka_prints(
+    batch_text: type[BatchLines], name: str, corpus: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = root_of(name, corpus)
     monkeypatch.chdir(root)
     outputs = list(recorded(root, directory_of(root)))
     for output in outputs:
-        dumped = dump(output.path, printing=Printing(True, contents_of(output.topic)))
+        printing = Printing(True, contents_of(output.topic))
+        dumped = dump(output.path, printing=printing, form=text_by(batch_text))
         text = dumped.text.replace(os.getcwd() + "/", "")
         if output.is_cut_short:  # a preallocated offset index of a log without batches
             assert output.path.endswith(".index")
