@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeVar
 
-from kfs.dump.batches import Batch
+from kfs.dump.batches import Batch, batches_of
 from kfs.dump.findings import Findings, HoleFinder, Pair
 from kfs.dump.forms import Form
 from kfs.dump.index_check import Outline, check_offsets, check_times
@@ -111,7 +111,9 @@ class Dumper:
         most = self._options.max_bytes
         end = walk.size if most is None else min(most, walk.size)
         for item in reader.items(end=end):
-            if item.end > end:
+            if item.end > end:  # only now is it known where the batches end
+                if isinstance(item, Records):
+                    yield from self._records_before(end, item)
                 break
             yield self._item(item, walk.file, holes)
             while problems:
@@ -119,6 +121,12 @@ class Dumper:
         if most is None and walk.end < walk.size:
             self._findings.trailing_bytes()
             yield self._form.trailing_bytes(walk.size - walk.end)
+
+    def _records_before(self, end: int, records: Records) -> Iterator[bytes]:
+        for batch in batches_of(records):
+            if batch.header.position + batch.header.size > end:
+                return
+            yield self._form.batch(batch)
 
     def _walk(self, path: str, start: int, report: Callable[[Problem], None]) -> SegmentWalk:
         bounds = SegmentBounds(start, None)

@@ -34,6 +34,22 @@ def _fields(value: Value) -> Fields:
     return value
 
 
+def _start_offset(fields: Fields) -> str:
+    """Return the start offset, once both offsets are what those of a segment can be."""
+    start, end = fields["startOffset"], fields["endOffset"]
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    if start < 0:
+        reason = f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative"
+        raise Malformed(reason, 0, None, reason)
+    if end < start:
+        reason = (
+            f"Unexpected end offset = {end}. EndOffset for a remote segment cannot be less than startOffset = {start}"
+        )
+        raise Malformed(reason, 0, None, reason)
+    return str(start)
+
+
 def _plain(name: str) -> Callable[[Fields], str]:
     return lambda fields: str(fields[name])
 
@@ -63,12 +79,12 @@ def _custom_metadata(fields: Fields) -> str:
     return f"Optional[CustomMetadata{{{len(data)} bytes}}]" if isinstance(data, bytes) else "Optional.empty"
 
 
-def _state(name: str, states: tuple[str, ...]) -> Callable[[Fields], str]:
+def _state(name: str, states: tuple[str, ...], kafka: str) -> Callable[[Fields], str]:
     def show(fields: Fields) -> str:
         number = fields[name]
         assert isinstance(number, int)
         if not 0 <= number < len(states):
-            raise Malformed(f"{name} is {number}", 0, None, "state can not be null")
+            raise Malformed(f"{name} is {number}", 0, None, kafka)
         return states[number]
 
     return show
@@ -78,12 +94,12 @@ def _is_empty(fields: Fields) -> str:
     return "true" if fields["txnIndexEmpty"] else "false"
 
 
-_SEGMENT_STATE: Final = _state("remoteLogSegmentState", _SEGMENT_STATES)
+_SEGMENT_STATE: Final = _state("remoteLogSegmentState", _SEGMENT_STATES, "state can not be null")
 #: What is said of each type of record, in order.
 _PARTS: Final[Mapping[int, tuple[tuple[str, Callable[[Fields], str]], ...]]] = {
     0: (
         ("remoteLogSegmentId", _segment_id),
-        ("startOffset", _plain("startOffset")),
+        ("startOffset", _start_offset),
         ("endOffset", _plain("endOffset")),
         ("brokerId", _plain("brokerId")),
         ("maxTimestampMs", _plain("maxTimestampMs")),
@@ -103,7 +119,7 @@ _PARTS: Final[Mapping[int, tuple[tuple[str, Callable[[Fields], str]], ...]]] = {
     ),
     2: (
         ("topicPartition", _topic_partition),
-        ("state", _state("remotePartitionDeleteState", _PARTITION_STATES)),
+        ("state", _state("remotePartitionDeleteState", _PARTITION_STATES, "null")),
         ("eventTimestampMs", _plain("eventTimestampMs")),
         ("brokerId", _plain("brokerId")),
     ),

@@ -23,6 +23,7 @@ from kfs.internal.topics import (
     SHARE_STATE_KINDS,
     TRANSACTION_KINDS,
 )
+from tests.format.refusal import refused_at
 from tests.internal.encoding import encode, random_fields
 
 #: One line for each message: its bytes (written by :mod:`tests.internal.encoding`, some then broken), and what Kafka's
@@ -94,12 +95,12 @@ def test_what_is_written_is_read(case: tuple[Message, int], source: random.Rando
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(case: tuple[Message, int], data: bytes) -> None:
     message, version = case
-    try:
-        decoded = message.decode(FlexibleReader(data), version)
-    except Malformed as error:
-        assert 0 <= error.position <= len(data)
-    else:
-        json.loads(json_text(message_json(decoded)))
+    position = refused_at(lambda data: json.loads(decoded_json(message, version, data)), data)
+    assert position is None or 0 <= position <= len(data)
+
+
+def decoded_json(message: Message, version: int, data: bytes) -> str:
+    return json_text(message_json(message.decode(FlexibleReader(data), version)))
 
 
 @given(st.sampled_from(VERSIONS), st.randoms(use_true_random=False), st.data())
@@ -111,10 +112,8 @@ def test_a_changed_message_is_read_or_refused(
     if written:
         written[data.draw(st.integers(0, len(written) - 1))] = data.draw(st.sampled_from((0, 1, 0x7F, 0x80, 0xFF)))
         del written[data.draw(st.integers(0, len(written))) :]
-    try:
-        message.decode(FlexibleReader(bytes(written)), version)
-    except Malformed as error:
-        assert 0 <= error.position <= len(written)
+    position = refused_at(lambda data: decoded_json(message, version, data), bytes(written))
+    assert position is None or 0 <= position <= len(written)
 
 
 FLEXIBLE = Message("Flexible", "0-1", "0+", Field("a", INT32), Field("b", STRING, "1+", tag=1, default="none"))
