@@ -78,7 +78,7 @@ class BatchText:
         if header.magic >= MAGIC_V2:
             start = (
                 f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
-                f" baseSequence: {header.base_sequence} lastSequence: {batch.last_sequence}"
+                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
                 f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
                 f" partitionLeaderEpoch: {header.leader_epoch}"
                 f" isTransactional: {java_boolean(header.is_transactional)}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, later_sequence, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import Codec
 from kfs.format.columns import RecordColumns
-from kfs.format.layout import LEGACY_HEADER, MAGIC_V1, MAGIC_V2, MAX_INT32, NO_SEQUENCE
+from kfs.format.layout import LEGACY_HEADER, MAGIC_V1, MAGIC_V2
 from kfs.log.bulk import Records
 
 # From the start of a message (v0, v1) to its key: log overhead, crc, magic, attributes, the key's length.
@@ -30,26 +30,13 @@ class Batch:
     def sequence(self, index: int) -> int:
         """The sequence of a record, -1 where its producer counts none; they wrap at 2^31."""
         assert self.columns is not None
-        return later_sequence(self.header, self.columns.offsets[index] - self.header.base_offset)
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last offset."""
-        return later_sequence(self.header, self.header.last_offset - self.header.base_offset)
+        return later_sequence(self.header.base_sequence, self.columns.offsets[index] - self.header.base_offset)
 
     def record_crc(self, index: int) -> int:
         """The CRC of a message (v0, v1) inside of a compressed one, or of the message itself."""
         assert self.columns is not None
         at = self.columns.key_starts[index] - _TO_KEY - (_TIMESTAMP_SIZE if self.header.magic == MAGIC_V1 else 0)
         return int(LEGACY_HEADER.unpack_from(self.columns.buffer, at)[2])
-
-
-def later_sequence(header: BatchHeader, offset_delta: int) -> int:
-    """``DefaultRecordBatch.incrementSequence`` of the base sequence."""
-    if header.base_sequence == NO_SEQUENCE:
-        return NO_SEQUENCE
-    sequence = header.base_sequence + offset_delta
-    return sequence if sequence <= MAX_INT32 else sequence - MAX_INT32 - 1
 
 
 def batches_of(records: Records) -> Iterator[Batch]:

@@ -188,7 +188,7 @@ cdef inline void put_time_type(Output* output, int attributes) noexcept nogil:
 
 
 cdef inline long long later_sequence(long long base_sequence, long long offset_delta) noexcept nogil:
-    """See :func:`kfs.dump.batches.later_sequence`."""
+    """See :func:`kfs.format.batch_header.later_sequence`."""
     if base_sequence == -1:
         return -1
     base_sequence += offset_delta

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kfs.dump.batches import Batch, batches_of
+from kfs.dump.contents import DecodedFields
 from kfs.dump.control_text import control_json
 from kfs.dump.forms import Printing
 from kfs.errors import CorruptData
@@ -24,6 +25,7 @@ from kfs.log.bulk import Records
 from kfs.log.problem import Problem
 from kfs.render.quoting import quote
 from kfs.render.record_json import record_fields
+from kfs.render.renderers import SequencedRenderer, sequenced_renderer
 
 
 def json_of(node: Json) -> str:
@@ -45,16 +47,20 @@ class JsonForm:
     """Writes an object for each thing that is found."""
 
     def __init__(self, printing: Printing) -> None:
+        contents = printing.contents
         self.printing = printing
-        self.path = ""
+        self._file = ""
+        self._is_plain = printing.has_metadata and isinstance(contents, DecodedFields) and contents.is_plain
+        self.renderer: SequencedRenderer = sequenced_renderer()
 
     def begin(self, path: str) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.begin`."""
-        self.path = path
+        self._file = json_of(path)
         return self._line("file", {})
 
     def _line(self, kind: str, fields: Mapping[str, Json]) -> bytes:
-        return (json_of({"type": kind, "file": self.path, **fields}) + "\n").encode()
+        rest = json_of(fields)[1:]
+        return f"{self._start(kind)}{',' if fields else ''}{rest}\n".encode()
 
     def _lines(self, kind: str, rows: Iterable[Mapping[str, Json]]) -> bytes:
         return b"".join([self._line(kind, row) for row in rows])
@@ -77,29 +83,37 @@ class JsonForm:
 
     def batch(self, batch: Batch) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.batch`."""
-        lines = [self._line("batch", _batch_fields(batch))]
-        if self.printing.is_deep and batch.columns is not None:
-            start = json_of({"type": "record", "file": self.path, "position": batch.header.position})[:-1]
-            lines += [
-                f"{start}{self._record_fields(batch, batch.columns, index)}}}\n".encode()
-                for index in range(batch.first, batch.stop)
-            ]
-        return b"".join(lines)
+        line = f"{self._start('batch')},{_batch_fields(batch)}}}\n".encode()
+        if not self.printing.is_deep or batch.columns is None:
+            return line
+        header, columns = batch.header, batch.columns
+        start = f'{self._start("record")},"position":{header.position},"offset":'
+        if self._is_plain and header.magic >= MAGIC_V2 and not header.is_control:
+            base_offset, base_sequence = header.base_offset, header.base_sequence
+            return line + self.renderer.lines(
+                columns, batch.first, batch.stop, start.encode(), base_offset, base_sequence
+            )
+        lines = [f"{start}{self._record_fields(batch, columns, at)}}}\n" for at in range(batch.first, batch.stop)]
+        return line + "".join(lines).encode()
+
+    def _start(self, kind: str) -> str:
+        return f'{{"type":"{kind}","file":{self._file}'
 
     def _record_fields(self, batch: Batch, columns: RecordColumns, index: int) -> str:
         header = batch.header
-        text = f',"offset":{columns.offsets[index]}'
+        text = str(columns.offsets[index])
         if self.printing.has_metadata:
             if header.magic >= MAGIC_V2:
                 text += f',"sequence":{batch.sequence(index)}'
             else:
                 is_valid = "false" if index in columns.faults else "true"
                 text += f',"crc":{batch.record_crc(index)},"isValid":{is_valid}'
-            text += f',"keySize":{columns.key_lengths[index]},"valueSize":{columns.value_lengths[index]}'
         if header.is_control:
             text += f',"control":{json_of(_control_fields(columns.key(index), columns.value(index)))}'
         text += record_fields(columns, index, has_contents=self.printing.contents is not None)
-        if self.printing.contents is not None and not header.is_control:
+        if self.printing.contents is None:
+            text += f',"keySize":{columns.key_lengths[index]},"valueSize":{columns.value_lengths[index]}'
+        elif not header.is_control:
             key, value = columns.key(index), columns.value(index)
             for name, node in self.printing.contents.json(columns.offsets[index], key, value).items():
                 text += f",{quote(name)}:{json_of(node)}"
@@ -157,32 +171,23 @@ class JsonForm:
         return self._line("problem", fields)
 
 
-def _batch_fields(batch: Batch) -> Mapping[str, Json]:
+def _batch_fields(batch: Batch) -> str:
     header = batch.header
-    fields: dict[str, Json] = {"position": header.position, "size": header.size, "magic": header.magic}
+    text = f'"position":{header.position},"size":{header.size},"magic":{header.magic}'
     if header.magic >= MAGIC_V2:
-        fields |= {
-            "baseOffset": header.base_offset,
-            "lastOffset": header.last_offset,
-            "count": header.record_count,
-            "baseSequence": header.base_sequence,
-            "lastSequence": batch.last_sequence,
-            "producerId": header.producer_id,
-            "producerEpoch": header.producer_epoch,
-            "partitionLeaderEpoch": header.leader_epoch,
-            "isTransactional": header.is_transactional,
-            "isControl": header.is_control,
-            "deleteHorizonMs": header.delete_horizon,
-        }
+        text += (
+            f',"baseOffset":{header.base_offset},"lastOffset":{header.last_offset},"count":{header.record_count}'
+            f',"baseSequence":{header.base_sequence},"lastSequence":{header.last_sequence}'
+            f',"producerId":{header.producer_id},"producerEpoch":{header.producer_epoch}'
+            f',"partitionLeaderEpoch":{header.leader_epoch},"isTransactional":{json_of(header.is_transactional)}'
+            f',"isControl":{json_of(header.is_control)},"deleteHorizonMs":{json_of(header.delete_horizon)}'
+        )
     else:
-        fields["lastOffset"] = header.last_offset
-    return fields | {
-        "timestampType": header.timestamp_type.label,
-        "maxTimestamp": header.max_timestamp,
-        "compression": header.codec_label,
-        "crc": header.crc,
-        "isValid": batch.is_valid,
-    }
+        text += f',"lastOffset":{header.last_offset}'
+    return (
+        f'{text},"timestampType":"{header.timestamp_type.label}","maxTimestamp":{header.max_timestamp}'
+        f',"compression":"{header.codec_label}","crc":{header.crc},"isValid":{json_of(batch.is_valid)}'
+    )
 
 
 def _control_fields(key: bytes | None, value: bytes | None) -> Mapping[str, Json]:

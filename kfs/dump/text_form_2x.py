@@ -67,7 +67,7 @@ class BatchText20(_EarlierBatchText):
         if header.magic >= MAGIC_V2:
             start = (
                 f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
-                f" baseSequence: {header.base_sequence} lastSequence: {batch.last_sequence}"
+                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
                 f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
                 f" partitionLeaderEpoch: {header.leader_epoch}"
                 f" isTransactional: {java_boolean(header.is_transactional)}"
@@ -140,7 +140,7 @@ class BatchText28(_EarlierBatchText):
             f" keySize: {columns.key_lengths[index]} valueSize: {columns.value_lengths[index]}"
             f" {header.timestamp_type.label}: {columns.timestamps[index]}"
             f" baseOffset: {base_offset} lastOffset: {header.last_offset}"
-            f" baseSequence: {header.base_sequence} lastSequence: {batch.last_sequence}"
+            f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
             f" producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch}"
             f" batchSize: {header.size} magic: {header.magic} compressType: {header.codec_label.upper()}"
             f" position: {header.position}"

@@ -28,6 +28,7 @@ from kfs.render.record_json import RecordJson, RenderedLines, line_start
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
 
 cdef extern from "json_text.h" nogil:
+    const char* SEQUENCE
     const char* TIMESTAMP
     const char* KEY
     const char* KEY_ENCODING
@@ -61,6 +62,11 @@ cdef long long DAY = 86_400_000
 cdef const byte* HEX = b"0123456789abcdef"
 cdef const byte* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef array INT64 = array("q")
+
+
+cdef struct Sequences:
+    long long base_offset
+    int base_sequence
 
 
 cdef class CompiledRecordJson:
@@ -131,7 +137,7 @@ cdef class CompiledRecordJson:
         self.spare.room = 0
         try:
             with nogil:
-                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts)
+                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts, NULL)
             check(status)
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
@@ -140,6 +146,38 @@ cdef class CompiledRecordJson:
                 self.spare = output
             else:
                 free(output.data)
+
+
+cdef class CompiledSequencedJson:
+    """Renders the records of batches, each with its sequence."""
+
+    def lines(self, columns, Py_ssize_t first, Py_ssize_t stop, bytes start, long long base_offset, int base_sequence):
+        """See :meth:`kfs.render.record_json.SequencedJson.lines`."""
+        cdef Source source
+        cdef Output output
+        cdef Sequences sequences
+        cdef Status status
+        cdef bytes kind = kind_of(columns)
+        cdef const byte* text = start
+        cdef const byte* middle = kind
+        cdef Py_ssize_t text_length = len(start)
+        cdef Py_ssize_t middle_length = len(kind)
+        open_source(columns, &source)
+        if not 0 <= first <= stop <= source.count:
+            raise IndexError("no such records")
+        sequences.base_offset = base_offset
+        sequences.base_sequence = base_sequence
+        output.data = NULL
+        output.size = output.room = 0
+        try:
+            with nogil:
+                status = write_lines(
+                    &source, first, stop, text, text_length, middle, middle_length, &output, NULL, &sequences
+                )
+            check(status)
+            return PyBytes_FromStringAndSize(<char*>output.data, output.size)
+        finally:
+            free(output.data)
 
 
 cdef bytes kind_of(columns):
@@ -164,18 +202,27 @@ cdef Status write_lines(
     Py_ssize_t kind_size,
     Output* output,
     long long* starts,
+    const Sequences* sequences,
 ) noexcept nogil:
-    """Append the lines of the records from ``first`` to ``stop``, and where each begins and the last ends."""
+    """Append the lines of the records from ``first`` to ``stop``.
+
+    Where each begins, and the last ends, goes to ``starts`` unless that is NULL; ``sequences`` is NULL where they are
+    not told.
+    """
     cdef Py_ssize_t index
     cdef Status status
     if not reserve(output, guess_of(source, first, stop, start_size + kind_size)):
         return NO_MEMORY
     for index in range(first, stop):
-        starts[index - first] = output.size
+        if starts != NULL:
+            starts[index - first] = output.size
         if not reserve(output, start_size + kind_size + LINE_OVERHEAD):
             return NO_MEMORY
         put(output, start, start_size)
         put_number(output, source.offsets[index])
+        if sequences != NULL:
+            put_literal(output, SEQUENCE)
+            put_number(output, later_sequence(sequences, source.offsets[index]))
         put_literal(output, TIMESTAMP)
         put_number(output, source.timestamps[index])
         put(output, kind, kind_size)
@@ -194,8 +241,18 @@ cdef Status write_lines(
             if status != DONE:
                 return status
         put_literal(output, LINE_END)
-    starts[stop - first] = output.size
+    if starts != NULL:
+        starts[stop - first] = output.size
     return DONE
+
+
+cdef inline long long later_sequence(const Sequences* sequences, long long offset) noexcept nogil:
+    """See :func:`kfs.format.batch_header.later_sequence`."""
+    cdef long long sequence
+    if sequences.base_sequence == -1:
+        return -1
+    sequence = sequences.base_sequence + (offset - sequences.base_offset)
+    return sequence if sequence <= 0x7FFFFFFF else sequence - 0x80000000LL
 
 
 cdef Py_ssize_t guess_of(const Source* source, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t fixed) noexcept nogil:

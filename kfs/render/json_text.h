@@ -8,6 +8,7 @@
 #include <string.h>
 
 /* The parts of a record's line that are always the same: Cython would count their lengths anew each time. */
+#define SEQUENCE ",\"sequence\":"
 #define TIMESTAMP ",\"timestamp\":"
 #define KEY ",\"key\":"
 #define KEY_ENCODING ",\"keyEncoding\":\"base64\""

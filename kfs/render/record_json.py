@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from kfs.errors import CorruptData
+from kfs.format.batch_header import later_sequence
 from kfs.format.columns import RecordColumns
 from kfs.format.record import Header, Record, TimestampType
 from kfs.render.quoting import json_bytes, quote
@@ -91,6 +92,26 @@ class RecordJson:
         offset, timestamp = columns.offsets[index], columns.timestamps[index]
         start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{_when(timestamp)}'
         return f"{start}{_contents(columns, index)}}}\n".encode()
+
+
+class SequencedJson:
+    """Renders the records of batches (v2), each with its sequence; no partition is told."""
+
+    def lines(
+        self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int
+    ) -> bytes:
+        """Render the records ``first`` to ``stop``: each line is ``start``, the offset, the sequence, and the rest.
+
+        The sequences count from ``base_sequence`` at ``base_offset``.
+        """
+        beginning = start.decode()
+        lines = []
+        for index in range(first, stop):
+            offset = columns.offsets[index]
+            sequence = later_sequence(base_sequence, offset - base_offset)
+            fields = record_fields(columns, index, has_contents=True)
+            lines.append(f'{beginning}{offset},"sequence":{sequence}{fields}}}\n')
+        return "".join(lines).encode()
 
 
 def record_fields(columns: RecordColumns, index: int, *, has_contents: bool) -> str:

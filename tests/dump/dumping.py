@@ -18,9 +18,11 @@ from kfs.dump.contents import (
 from kfs.dump.dumper import Dumper, DumpOptions
 from kfs.dump.findings import Findings
 from kfs.dump.forms import Form, Printing
+from kfs.dump.json_form import JsonForm
 from kfs.dump.text_form import TextForm
 from kfs.format.decode import BlockDecoder
 from kfs.log.storage import Storage
+from kfs.render.renderers import SequencedRenderer
 
 MakeForm = Callable[[Printing], Form]
 
@@ -31,6 +33,17 @@ def text_by(lines: type[BatchLines]) -> MakeForm:
     def form(printing: Printing) -> TextForm:
         made = TextForm(printing)
         made.lines = lines(printing)
+        return made
+
+    return form
+
+
+def json_by(renderer: type[SequencedRenderer]) -> MakeForm:
+    """Return the JSON form whose records one of the twins writes."""
+
+    def form(printing: Printing) -> JsonForm:
+        made = JsonForm(printing)
+        made.renderer = renderer()
         return made
 
     return form

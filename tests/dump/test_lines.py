@@ -24,10 +24,10 @@ from kfs.format.codecs import Codec
 from kfs.format.record import Record, TimestampType
 from kfs.render.record_json import parse_line
 from tests.corpus import corpus_names
-from tests.dump.dumping import Dumped, dump, text_by
+from tests.dump.dumping import Dumped, dump, json_by, text_by
 from tests.expected import expected_records
 from tests.logs import batch, batches, joined, positions, record, records, write_log
-from tests.twins import BATCH_TEXTS, EVERY_BATCH_TEXT
+from tests.twins import BATCH_TEXTS, EVERY_BATCH_TEXT, SEQUENCED
 
 DEEP = Printing(True)
 CONTENTS_ONLY = Printing(True, DecodedFields(), has_metadata=False)
@@ -249,7 +249,7 @@ def test_json_has_every_record_whole(name: str, corpus: Callable[[str], Path]) -
 
 
 def test_json_can_not_drive_a_terminal(tmp_path: Path) -> None:
-    hostile = Record(0, -1, b"\x1b[31m", "\u202e".encode(), (("h\x07".encode(), b"\x9b"),))
+    hostile = Record(0, -1, b"\x1b[31m", "\u202e".encode(), ((b"h\x07", b"\x9b"),))
     log = write_log(tmp_path / "t-0", 0, batch([hostile]).data)
     assert all(line.decode().isprintable() for line in dump(log, form=JsonForm).lines.split(b"\n"))
 
@@ -292,6 +292,8 @@ def test_both_twins_write_the_same(printing: Printing, data: bytes, tmp_path_fac
     plain, compiled = (dump(log, printing=printing, form=text_by(twin)) for twin in BATCH_TEXTS)
     assert plain.lines == compiled.lines
     assert not plain.is_bad
+    plain_json, compiled_json = (dump(log, printing=printing, form=json_by(twin)).lines for twin in SEQUENCED)
+    assert plain_json == compiled_json
 
 
 @pytest.mark.skipif(len(BATCH_TEXTS) == 1, reason="not compiled")
