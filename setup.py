@@ -8,6 +8,14 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(
+            "kfs.dump.compiled_batch_text",
+            ["kfs/dump/compiled_batch_text.pyx"],
+            depends=["kfs/format/compiled_decode.pxd", "kfs/render/compiled_output.pxd", "kfs/render/output.h"],
+            include_dirs=["kfs/render"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "kfs.format.compiled_decode",
             ["kfs/format/compiled_decode.pyx"],
             depends=[
@@ -23,7 +31,12 @@ setup(
         Extension(
             "kfs.render.compiled_json",
             ["kfs/render/compiled_json.pyx"],
-            depends=["kfs/format/compiled_decode.pxd", "kfs/render/json_text.h"],
+            depends=[
+                "kfs/format/compiled_decode.pxd",
+                "kfs/render/compiled_output.pxd",
+                "kfs/render/json_text.h",
+                "kfs/render/output.h",
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         ),

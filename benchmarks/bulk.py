@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +20,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from platformdirs import user_cache_dir
@@ -40,6 +42,7 @@ _PROCESS_ROUNDS: Final = 2
 _SEGMENTS: Final = 1000
 _BATCHES_IN_SEGMENT: Final = 10
 _READS: Final = 500
+_TIME_ENTRY_BYTES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,41 @@ def _verify(bench: Bench) -> Iterator[Measurement]:
                 yield from _measured("verify", log, contenders, _PROCESS_ROUNDS)
 
 
+def _dump(bench: Bench) -> Iterator[Measurement]:
+    """Every record of every segment printed by ``kfs dump`` and by Kafka's own tool, in the same lines."""
+    with on_cpus(bench.cpus[:1]):
+        for log in (*bench.logs(), *bench.small_batches()):
+            contenders: dict[str, Run] = {
+                "kfs dump": partial(timed_process, _dump_command(log), log.records),
+                "kfs dump --format json": partial(timed_process, _dump_command(log, "--format=json"), log.records),
+            }
+            if bench.tools is not None:
+                contenders["kafka-dump-log"] = partial(bench.tools.dump_log, log.segments(), log.records)
+            yield from _measured("dump", log, contenders, _PROCESS_ROUNDS)
+
+
+def _dump_command(log: EventLog, *options: str) -> list[str]:
+    kfs = Path(sys.executable).with_name("kfs")
+    return [str(kfs), "dump", "--print-data-log", *options, "--files", ",".join(map(str, log.segments()))]
+
+
+def _time_index(bench: Bench) -> Iterator[Measurement]:
+    """The time index of a segment of one-record batches, and of one that is twice as long."""
+    kfs = str(Path(sys.executable).with_name("kfs"))
+    for records in (bench.records // 200, bench.records // 100):
+        log = event_log(bench.root, Codec.NONE, records, 1)
+        with TemporaryDirectory() as copies, on_cpus(bench.cpus[:1]):
+            directory = Path(shutil.copytree(log.directory, Path(copies) / log.directory.name))
+            [index] = directory.glob("*.timeindex")
+            entries = index.stat().st_size // _TIME_ENTRY_BYTES
+            contenders: dict[str, Run] = {"kfs dump": partial(timed_process, [kfs, "dump", str(index)], entries)}
+            if bench.tools is not None:
+                contenders["kafka-dump-log"] = partial(bench.tools.dump_index, index, entries)
+            for name, sample in best(contenders, _PROCESS_ROUNDS):
+                label = f"{entries} entries, {records} batches"
+                yield Measurement("timeindex", label, name, entries, sample.seconds, sample.cpu_seconds)
+
+
 def _cat(log: EventLog, jobs: int, path: str = "") -> list[str]:
     """Return the command that prints a log's topic, or what lies at ``path`` in it."""
     kfs = Path(sys.executable).with_name("kfs")
@@ -268,6 +306,8 @@ _GROUPS: Final[dict[str, Callable[[Bench], Iterator[Measurement]]]] = {
     "lookup": _lookup,
     "print": _print_all,
     "verify": _verify,
+    "dump": _dump,
+    "timeindex": _time_index,
     "workers": _workers,
     "memory": _memory,
     "mount": _mount,

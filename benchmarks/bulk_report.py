@@ -16,6 +16,8 @@ _UNITS: Final[dict[str, tuple[str, Callable[[Measurement], str]]]] = {
     "lookup": ("one record by offset: microseconds, median", lambda m: f"{m.seconds * 1e6:.1f}"),
     "print": ("a topic to lines, the whole process: million records a second", lambda m: _millions(m)),
     "verify": ("a partition verified, the whole process: million records a second", lambda m: _millions(m)),
+    "dump": ("every record by kfs dump, the whole process, one CPU: million records a second", lambda m: _millions(m)),
+    "timeindex": ("a time index dumped, the whole process, one CPU: seconds", lambda m: f"{m.seconds:.2f}"),
     "workers": ("processes side by side, two CPUs: million records a second", lambda m: _millions(m)),
     "memory": ("the most memory above the start: MiB", lambda m: f"{m.amount / _MIB:.0f}"),
     "mount": ("lines of a segment: million records a second", lambda m: _millions(m)),
@@ -28,6 +30,8 @@ _RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ndjson": (("kfs", "aiokafka and orjson"),),
     "print": (("kfs cat, 1 CPU", "kafka-dump-log, 1 CPU"), ("kfs cat, 2 CPUs", "kafka-dump-log, 2 CPUs")),
     "verify": (("kfs verify, 1 CPU", "kafka-dump-log, 1 CPU"), ("kfs verify, 2 CPUs", "kafka-dump-log, 2 CPUs")),
+    "dump": (("kfs dump", "kafka-dump-log"), ("kfs dump --format json", "kafka-dump-log")),
+    "timeindex": (("kfs dump", "kafka-dump-log"),),
     "workers": (
         ("validating, 2 at work", "validating, 1 at work"),
         ("kfs cat --jobs 2", "kfs cat --jobs 1"),
@@ -36,7 +40,7 @@ _RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "raw": (("cat of raw/*.log", "cat of the file itself"),),
 }
 #: Told by the CPU clock as well: others on the machine disturb it less. It counts every process that took part.
-_BY_CPU_TOO: Final = ("validate", "ndjson", "print", "verify")
+_BY_CPU_TOO: Final = ("validate", "ndjson", "print", "verify", "dump", "timeindex")
 
 _Cells = dict[tuple[str, str], Measurement]
 

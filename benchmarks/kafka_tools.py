@@ -14,6 +14,7 @@ from benchmarks.rounds import Sample, timed_process
 
 _SOURCES: Final = Path(__file__).with_name("java")
 _LOOP: Final = "ReadRecords"
+_DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 
 
 class KafkaTools:
@@ -47,8 +48,11 @@ class KafkaTools:
         It is given ``.log`` files only: an index that it doesn't like, it changes.
         """
         files = ",".join(map(str, segments))
-        tool = "org.apache.kafka.tools.DumpLogSegments"
-        return timed_process(self.command(tool, option, "--files", files), records)
+        return timed_process(self.command(_DUMP, option, "--files", files), records)
+
+    def dump_index(self, index: Path, entries: int) -> Sample:
+        """Have ``kafka-dump-log`` print an index, which had better be a copy, with its log and indexes beside it."""
+        return timed_process(self.command(_DUMP, "--files", str(index)), entries)
 
 
 class JavaLoop:

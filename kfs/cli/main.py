@@ -15,7 +15,20 @@ EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
 _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = ("cat", "completion", "demo", "diff", "index", "ls", "mount", "recover", "stat", "umount", "verify")
+_COMMANDS: Final = (
+    "cat",
+    "completion",
+    "demo",
+    "diff",
+    "dump",
+    "index",
+    "ls",
+    "mount",
+    "recover",
+    "stat",
+    "umount",
+    "verify",
+)
 
 
 class _Group(click.Group):

@@ -26,6 +26,7 @@ from kfs.format.layout import (
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_INT32,
     MAX_INT64,
     MIN_MESSAGE_SIZE,
     NO_PARTITION_LEADER_EPOCH,
@@ -102,9 +103,22 @@ class BatchHeader(NamedTuple):
         return None
 
     @property
+    def last_sequence(self) -> int:
+        """The sequence of the last offset (v2), -1 where its producer counts none."""
+        return later_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+    @property
     def is_dense(self) -> bool:
         """Every offset from base to last is a record, so a listing needs no decoding."""
         return self.record_count == self.last_offset - self.base_offset + 1
+
+
+def later_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Return the sequence that many offsets later; they wrap at 2^31 (``DefaultRecordBatch.incrementSequence``)."""
+    if base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    sequence = base_sequence + offset_delta
+    return sequence if sequence <= MAX_INT32 else sequence - MAX_INT32 - 1
 
 
 def read_header(buffer: bytes, at: int, position: int) -> BatchHeader:

@@ -86,6 +86,10 @@ class FlexibleReader:
     def read_uuid(self) -> Uuid:
         return Uuid(self._take(UUID_SIZE))
 
+    def read_raw(self, size: int) -> bytes:
+        """Read bytes whose length was said elsewhere."""
+        return self._take(size)
+
     def read_nullable_bytes(self) -> bytes | None:
         length = self._length("bytes")
         return None if length is None else self._take(length)

@@ -7,17 +7,28 @@ before it is used.
 
 from cpython.array cimport array, clone
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, strlen
 
 from kfs.format.compiled_decode cimport byte, read_varint
+from kfs.render.compiled_output cimport (
+    Output,
+    Source,
+    open_source,
+    put,
+    put_literal,
+    put_number,
+    put_pair,
+    read_character,
+    reserve,
+)
 
 from kfs.format.columns import RecordColumns
 from kfs.render.record_json import RecordJson, RenderedLines, line_start
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
 
 cdef extern from "json_text.h" nogil:
-    enum: JSON_TEXT_SPARE
+    const char* SEQUENCE
     const char* TIMESTAMP
     const char* KEY
     const char* KEY_ENCODING
@@ -48,30 +59,14 @@ cdef long long LAST_TIME = LAST_MILLISECOND
 cdef long long NO_TIME = -1
 cdef long long DAY = 86_400_000
 
-cdef bytes ALL_PAIRS = b"".join(b"%02d" % number for number in range(100))
-cdef const byte* PAIRS = ALL_PAIRS
 cdef const byte* HEX = b"0123456789abcdef"
 cdef const byte* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef array INT64 = array("q")
 
 
-cdef struct Source:
-    const byte* data
-    Py_ssize_t size
-    Py_ssize_t count
-    const long long* offsets
-    const long long* timestamps
-    const int* key_starts
-    const int* key_lengths
-    const int* value_starts
-    const int* value_lengths
-    const int* header_starts
-
-
-cdef struct Output:
-    byte* data
-    Py_ssize_t size
-    Py_ssize_t room
+cdef struct Sequences:
+    long long base_offset
+    int base_sequence
 
 
 cdef class CompiledRecordJson:
@@ -142,7 +137,7 @@ cdef class CompiledRecordJson:
         self.spare.room = 0
         try:
             with nogil:
-                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts)
+                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts, NULL)
             check(status)
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
@@ -151,6 +146,38 @@ cdef class CompiledRecordJson:
                 self.spare = output
             else:
                 free(output.data)
+
+
+cdef class CompiledSequencedJson:
+    """Renders the records of batches, each with its sequence."""
+
+    def lines(self, columns, Py_ssize_t first, Py_ssize_t stop, bytes start, long long base_offset, int base_sequence):
+        """See :meth:`kfs.render.record_json.SequencedJson.lines`."""
+        cdef Source source
+        cdef Output output
+        cdef Sequences sequences
+        cdef Status status
+        cdef bytes kind = kind_of(columns)
+        cdef const byte* text = start
+        cdef const byte* middle = kind
+        cdef Py_ssize_t text_length = len(start)
+        cdef Py_ssize_t middle_length = len(kind)
+        open_source(columns, &source)
+        if not 0 <= first <= stop <= source.count:
+            raise IndexError("no such records")
+        sequences.base_offset = base_offset
+        sequences.base_sequence = base_sequence
+        output.data = NULL
+        output.size = output.room = 0
+        try:
+            with nogil:
+                status = write_lines(
+                    &source, first, stop, text, text_length, middle, middle_length, &output, NULL, &sequences
+                )
+            check(status)
+            return PyBytes_FromStringAndSize(<char*>output.data, output.size)
+        finally:
+            free(output.data)
 
 
 cdef bytes kind_of(columns):
@@ -165,35 +192,6 @@ cdef int check(Status status) except -1:
     return 0
 
 
-cdef int open_source(columns, Source* source) except -1:
-    """Fill ``source``, whose pointers are good for as long as the columns stay as they are."""
-    cdef bytes data = columns.buffer
-    cdef Py_ssize_t count = len(columns.offsets)
-    source.data = data
-    source.size = len(data)
-    source.count = count
-    source.offsets = int64s(columns.offsets, count)
-    source.timestamps = int64s(columns.timestamps, count)
-    source.key_starts = int32s(columns.key_starts, count)
-    source.key_lengths = int32s(columns.key_lengths, count)
-    source.value_starts = int32s(columns.value_starts, count)
-    source.value_lengths = int32s(columns.value_lengths, count)
-    source.header_starts = int32s(columns.header_starts, count)
-    return 0
-
-
-cdef const long long* int64s(array column, Py_ssize_t count) except? NULL:
-    if column.ob_descr.typecode != c"q" or len(column) != count:
-        raise ValueError("columns of different lengths")
-    return column.data.as_longlongs
-
-
-cdef const int* int32s(array column, Py_ssize_t count) except? NULL:
-    if column.ob_descr.typecode != c"i" or len(column) != count:
-        raise ValueError("columns of different lengths")
-    return column.data.as_ints
-
-
 cdef Status write_lines(
     const Source* source,
     Py_ssize_t first,
@@ -204,18 +202,27 @@ cdef Status write_lines(
     Py_ssize_t kind_size,
     Output* output,
     long long* starts,
+    const Sequences* sequences,
 ) noexcept nogil:
-    """Append the lines of the records from ``first`` to ``stop``, and where each begins and the last ends."""
+    """Append the lines of the records from ``first`` to ``stop``.
+
+    Where each begins, and the last ends, goes to ``starts`` unless that is NULL; ``sequences`` is NULL where they are
+    not told.
+    """
     cdef Py_ssize_t index
     cdef Status status
     if not reserve(output, guess_of(source, first, stop, start_size + kind_size)):
         return NO_MEMORY
     for index in range(first, stop):
-        starts[index - first] = output.size
+        if starts != NULL:
+            starts[index - first] = output.size
         if not reserve(output, start_size + kind_size + LINE_OVERHEAD):
             return NO_MEMORY
         put(output, start, start_size)
         put_number(output, source.offsets[index])
+        if sequences != NULL:
+            put_literal(output, SEQUENCE)
+            put_number(output, later_sequence(sequences, source.offsets[index]))
         put_literal(output, TIMESTAMP)
         put_number(output, source.timestamps[index])
         put(output, kind, kind_size)
@@ -234,8 +241,18 @@ cdef Status write_lines(
             if status != DONE:
                 return status
         put_literal(output, LINE_END)
-    starts[stop - first] = output.size
+    if starts != NULL:
+        starts[stop - first] = output.size
     return DONE
+
+
+cdef inline long long later_sequence(const Sequences* sequences, long long offset) noexcept nogil:
+    """See :func:`kfs.format.batch_header.later_sequence`."""
+    cdef long long sequence
+    if sequences.base_sequence == -1:
+        return -1
+    sequence = sequences.base_sequence + (offset - sequences.base_offset)
+    return sequence if sequence <= 0x7FFFFFFF else sequence - 0x80000000LL
 
 
 cdef Py_ssize_t guess_of(const Source* source, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t fixed) noexcept nogil:
@@ -244,56 +261,6 @@ cdef Py_ssize_t guess_of(const Source* source, Py_ssize_t first, Py_ssize_t stop
     if first == 0 and stop == source.count:
         room += source.size + source.size // 4
     return room
-
-
-cdef bint reserve(Output* output, Py_ssize_t more) noexcept nogil:
-    """Make room for ``more`` bytes, and what a copy may write past its end."""
-    cdef Py_ssize_t room
-    cdef byte* grown
-    more += output.size + JSON_TEXT_SPARE
-    if more <= output.room:
-        return True
-    room = max(more, output.room + output.room // 2)
-    grown = <byte*>realloc(output.data, room)
-    if grown == NULL:
-        return False
-    output.data = grown
-    output.room = room
-    return True
-
-
-cdef inline void put(Output* output, const byte* text, Py_ssize_t size) noexcept nogil:
-    memcpy(output.data + output.size, text, size)
-    output.size += size
-
-
-cdef inline void put_literal(Output* output, const char* text) noexcept nogil:
-    put(output, <const byte*>text, strlen(text))
-
-
-cdef inline void put_number(Output* output, long long number) noexcept nogil:
-    cdef byte digits[20]
-    cdef int at = 20
-    cdef unsigned long long rest = <unsigned long long>number
-    if number < 0:
-        put_literal(output, "-")
-        rest = 0 - rest
-    while rest >= 100:
-        at -= 2
-        put_pair(digits + at, rest % 100)
-        rest //= 100
-    if rest >= 10:
-        at -= 2
-        put_pair(digits + at, rest)
-    else:
-        at -= 1
-        digits[at] = <byte>(c"0" + rest)
-    put(output, digits + at, 20 - at)
-
-
-cdef inline void put_pair(byte* out, int number) noexcept nogil:
-    """Write two digits."""
-    memcpy(out, PAIRS + 2 * number, 2)
 
 
 cdef struct Date:
@@ -454,29 +421,6 @@ cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
             return -1
         written += 6 if is_control(character) else length
         at += length
-
-
-cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* character) noexcept nogil:
-    """Decode a character of UTF-8, strictly; return how many bytes it has, 0 if it is none."""
-    cdef unsigned int first = text[0]
-    if first < 0x80:
-        character[0] = first
-        return 1
-    if first < 0xE0:
-        if first < 0xC2 or size < 2 or text[1] >> 6 != 2:
-            return 0
-        character[0] = (first & 0x1F) << 6 | (text[1] & 0x3F)
-        return 2
-    if first < 0xF0:
-        if size < 3 or text[1] >> 6 != 2 or text[2] >> 6 != 2:
-            return 0
-        character[0] = (first & 0x0F) << 12 | (text[1] & 0x3F) << 6 | (text[2] & 0x3F)
-        # What two bytes can say, and the halves of UTF-16's pairs.
-        return 0 if character[0] < 0x800 or character[0] >> 11 == 0x1B else 3
-    if size < 4 or text[1] >> 6 != 2 or text[2] >> 6 != 2 or text[3] >> 6 != 2:
-        return 0
-    character[0] = (first & 0x0F) << 18 | (text[1] & 0x3F) << 12 | (text[2] & 0x3F) << 6 | (text[3] & 0x3F)
-    return 4 if first <= 0xF4 and 0x10000 <= character[0] <= 0x10FFFF else 0
 
 
 cdef inline bint is_control(unsigned int character) noexcept nogil:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 /* The parts of a record's line that are always the same: Cython would count their lengths anew each time. */
+#define SEQUENCE ",\"sequence\":"
 #define TIMESTAMP ",\"timestamp\":"
 #define KEY ",\"key\":"
 #define KEY_ENCODING ",\"keyEncoding\":\"base64\""
@@ -18,8 +19,7 @@
 #define HEADER_ENCODING ",\"encoding\":\"base64\""
 #define LINE_END "]}\n"
 
-/* What a call may write past the end of what it has written. */
-#define JSON_TEXT_SPARE 16
+/* A call may write OUTPUT_SPARE bytes past the end of what it has written. */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>

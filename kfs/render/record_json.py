@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from kfs.errors import CorruptData
+from kfs.format.batch_header import later_sequence
 from kfs.format.columns import RecordColumns
 from kfs.format.record import Header, Record, TimestampType
 from kfs.render.quoting import json_bytes, quote
@@ -89,13 +90,47 @@ class RecordJson:
 
     def _line(self, columns: RecordColumns, index: int, kind: str) -> bytes:
         offset, timestamp = columns.offsets[index], columns.timestamps[index]
-        time = iso_time(timestamp)
-        key = _field("key", columns.key(index))
-        value = _field("value", columns.value(index))
-        headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
-        when = "null" if time is None else f'"{time}"'
-        start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{when}'
-        return f'{start},{key},{value},"headers":[{headers}]}}\n'.encode()
+        start = f'{self._start}{offset},"timestamp":{timestamp}{kind}{_when(timestamp)}'
+        return f"{start}{_contents(columns, index)}}}\n".encode()
+
+
+class SequencedJson:
+    """Renders the records of batches (v2), each with its sequence; no partition is told."""
+
+    def lines(
+        self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int
+    ) -> bytes:
+        """Render the records ``first`` to ``stop``: each line is ``start``, the offset, the sequence, and the rest.
+
+        The sequences count from ``base_sequence`` at ``base_offset``.
+        """
+        beginning = start.decode()
+        lines = []
+        for index in range(first, stop):
+            offset = columns.offsets[index]
+            sequence = later_sequence(base_sequence, offset - base_offset)
+            fields = record_fields(columns, index, has_contents=True)
+            lines.append(f'{beginning}{offset},"sequence":{sequence}{fields}}}\n')
+        return "".join(lines).encode()
+
+
+def record_fields(columns: RecordColumns, index: int, *, has_contents: bool) -> str:
+    """Return what a line says behind the offset of a record: its times and, if they are wanted, its contents."""
+    timestamp = columns.timestamps[index]
+    times = f',"timestamp":{timestamp}{_kind_of(columns)}{_when(timestamp)}'
+    return times + _contents(columns, index) if has_contents else times
+
+
+def _when(timestamp: int) -> str:
+    time = iso_time(timestamp)
+    return "null" if time is None else f'"{time}"'
+
+
+def _contents(columns: RecordColumns, index: int) -> str:
+    key = _field("key", columns.key(index))
+    value = _field("value", columns.value(index))
+    headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
+    return f',{key},{value},"headers":[{headers}]'
 
 
 def _kind_of(columns: RecordColumns) -> str:

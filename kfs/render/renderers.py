@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kfs.format.columns import RecordColumns
 from kfs.format.twins import choose_twin
-from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.render.record_json import RecordJson, RenderedLines, SequencedJson
 
 
 class LineRenderer(Protocol):
@@ -29,6 +29,18 @@ class LineRenderer(Protocol):
         ...
 
 
+class SequencedRenderer(Protocol):
+    """Renders the records of batches as lines of JSON with sequences."""
+
+    def __init__(self) -> None: ...
+
+    def lines(
+        self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int
+    ) -> bytes:
+        """See :meth:`kfs.render.record_json.SequencedJson.lines`."""
+        ...
+
+
 def line_renderer(topic: str, partition: int) -> LineRenderer:
     """Return a renderer for a partition; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
     return _renderer_class()(topic, partition)
@@ -44,3 +56,20 @@ def _import_compiled() -> type[LineRenderer]:
     from kfs.render.compiled_json import CompiledRecordJson
 
     return CompiledRecordJson
+
+
+def sequenced_renderer() -> SequencedRenderer:
+    """Return a renderer for batches; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    return _sequenced_class()()
+
+
+@cache
+def _sequenced_class() -> type[SequencedRenderer]:
+    renderer: type[SequencedRenderer] = choose_twin(SequencedJson, _import_compiled_sequenced)
+    return renderer
+
+
+def _import_compiled_sequenced() -> type[SequencedRenderer]:
+    from kfs.render.compiled_json import CompiledSequencedJson
+
+    return CompiledSequencedJson

@@ -29,7 +29,7 @@ PARSERS = ("limit", "kfs", "kfs, into columns", "aiokafka", "kafka-python")
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> list[Measurement]:
     directory = tmp_path_factory.mktemp("benchmark")
-    groups = [f"--only={group}" for group in ("validate", "ndjson", "lookup")]
+    groups = [f"--only={group}" for group in ("validate", "ndjson", "lookup", "dump")]
     return list(
         measure(parse([f"--records={RECORDS}", "--rounds=1", "--no-java", f"--directory={directory}", *groups]))
     )
@@ -39,6 +39,7 @@ def test_every_contender_reads_every_log(measured: list[Measurement]) -> None:
     assert {(each.group, each.log, each.contender) for each in measured} == {
         *product(("validate",), (*LOGS, *SMALL), PARSERS),
         *product(("ndjson",), (*LOGS, *SMALL), ("kfs", "aiokafka and orjson")),
+        *product(("dump",), (*LOGS, *SMALL), ("kfs dump", "kfs dump --format json")),
         *product(("lookup",), LOGS, ("nothing decoded", "batch in the cache")),
     }
 
@@ -50,7 +51,7 @@ def test_all_of_them_see_all_records(measured: list[Measurement]) -> None:
 
 def test_there_is_a_table_for_each_group(measured: list[Measurement]) -> None:
     lines = list(report(measured))
-    assert len([line for line in lines if not line]) == 3
+    assert len([line for line in lines if not line]) == 4
     assert any(line.startswith("kfs : aiokafka and orjson") for line in lines)
 
 

@@ -1,0 +1,181 @@
+"""``kfs dump``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import click
+
+from kfs.cli.messages import messages
+from kfs.cli.options import max_batch_bytes_option
+from kfs.dump.contents import (
+    DECODERS,
+    ClusterMetadataContents,
+    Contents,
+    DecodedFields,
+    RemoteLogContents,
+    decoder_name,
+    offsets_contents,
+    share_state_contents,
+    transaction_contents,
+)
+from kfs.dump.dumper import Dumper, DumpOptions
+from kfs.dump.findings import Findings
+from kfs.dump.forms import Form, Printing
+from kfs.dump.json_form import JsonForm
+from kfs.dump.kinds import files_of
+from kfs.dump.text_form import TextForm, encoded
+from kfs.dump.text_form_2x import TextForm20, TextForm28
+from kfs.export.memory import keep_freed_memory
+from kfs.log.problem import Problem
+from kfs.log.storage import Storage
+
+_SOMETHING_WRONG: Final = 1
+_MAX_INT: Final = 2**31 - 1
+_DIALECTS: Final[dict[str, Callable[[Printing], Form]]] = {"4.x": TextForm, "2.8": TextForm28, "2.x": TextForm20}
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Decoder(click.ParamType[str]):
+    """One of our decoders, by its name or by that of Kafka's class."""
+
+    name = "decoder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return our name of it."""
+        name = decoder_name(value)
+        if name is None:
+            self.fail(
+                f"{value!r} is none of {', '.join(DECODERS)}, nor a class of Kafka's that is like one", param, ctx
+            )
+        return name
+
+
+def _decoder(option: str, what: str) -> Callable[[Command], Command]:
+    names = ", ".join(DECODERS)
+    return click.option(
+        option, type=_Decoder(), is_flag=False, flag_value="string", help=f"How to read {what}: {names}.  [string]"
+    )
+
+
+@click.command(short_help="Print Kafka's files as kafka-dump-log does, or as JSON.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(readable=False))
+@click.option("--files", multiple=True, metavar="FILE,FILE...", help="More files, separated by commas.")
+@click.option("--print-data-log", is_flag=True, help="Keys and values too. Any decoder implies it.")
+@click.option("--deep-iteration", is_flag=True, help="Records too, not only batches. --print-data-log implies it.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records their keys and values only.")
+@click.option("--max-bytes", type=ByteSize(), help="Look at that many bytes of each log.")
+@click.option("--index-sanity-check", is_flag=True, help="Of indexes only what a broker checks when it starts.")
+@click.option("--verify-index-only", is_flag=True, help="Hold indexes against their log without printing them.")
+@click.option("--max-message-size", type=click.IntRange(1, _MAX_INT), help="Known to Kafka's tool, not needed here.")
+@_decoder("--key-decoder-class", "keys")
+@_decoder("--value-decoder-class", "values")
+@click.option("--offsets-decoder", is_flag=True, help="The log is __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="The log is __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="The log is __cluster_metadata, or a snapshot of it.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="The log is __remote_log_metadata.")
+@click.option("--share-group-state-decoder", is_flag=True, help="The log is __share_group_state.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines as Kafka's tool prints them, or one JSON object a line, with all there is.",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(list(_DIALECTS)),
+    default="4.x",
+    show_default=True,
+    help="Which Kafka's lines: 4.x, 2.8, or 2.x for those of 2.0, which most articles show.",
+)
+@max_batch_bytes_option
+def dump(
+    paths: tuple[str, ...],
+    files: tuple[str, ...],
+    print_data_log: bool,
+    deep_iteration: bool,
+    skip_record_metadata: bool,
+    max_bytes: int | None,
+    index_sanity_check: bool,
+    verify_index_only: bool,
+    max_message_size: int | None,
+    output_format: str,
+    dialect: str,
+    max_batch_bytes: int,
+    **decoders: Any,
+) -> None:
+    """Print what is in Kafka's files, as kafka-dump-log of Kafka 4.3 does, line for line, or as JSON.
+
+    PATH is a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file, a checkpoint,
+    partition.metadata, meta.properties, or a directory of such. A bad file doesn't stop the others.
+    Text is what the messages hold, controls included; --format json is safe to look at, and to parse.
+
+    \b
+      kfs dump --deep-iteration /var/lib/kafka/data/orders-0/00000000000000000000.log
+      kfs dump --format json --print-data-log /var/lib/kafka/data/orders-0 | jq .
+      kfs dump --offsets-decoder /var/lib/kafka/data/__consumer_offsets-7
+
+    Exit codes: 0 all is well, 1 something is wrong in a file, 2 wrong usage.
+    """
+    wanted = [*(file for listed in files for file in listed.split(",")), *paths]
+    if not wanted:
+        raise click.UsageError("no file to dump: give a PATH or --files")
+    contents = _contents(decoders)
+    prints_contents = print_data_log or any(decoders.values())
+    printing = Printing(
+        deep_iteration or prints_contents, contents if prints_contents else None, not skip_record_metadata
+    )
+    options = DumpOptions(printing.is_deep, max_bytes, index_sanity_check, verify_index_only)
+    findings = Findings(messages.say)
+    form: Form = JsonForm(printing) if output_format == "json" else _DIALECTS[dialect](printing)
+    keep_freed_memory()
+    storage = Storage(max_batch_bytes=max_batch_bytes)
+    dumper = Dumper(
+        form, options, findings, storage, lambda path: click.echo(f"Ignoring unknown file {path}", err=True)
+    )
+    _write(dumper, wanted, findings)
+    if findings.is_bad:
+        raise click.exceptions.Exit(_SOMETHING_WRONG)
+
+
+def _contents(decoders: dict[str, Any]) -> Contents:
+    """Return the decoder that was asked for, the first that Kafka's tool would take where there are several."""
+    if decoders["offsets_decoder"]:
+        return offsets_contents()
+    if decoders["transaction_log_decoder"]:
+        return transaction_contents()
+    if decoders["cluster_metadata_decoder"]:
+        return ClusterMetadataContents()
+    if decoders["remote_log_metadata_decoder"]:
+        return RemoteLogContents()
+    if decoders["share_group_state_decoder"]:
+        return share_state_contents()
+    return DecodedFields(decoders["key_decoder_class"] or "string", decoders["value_decoder_class"] or "string")
+
+
+def _write(dumper: Dumper, wanted: list[str], findings: Findings) -> None:
+    out = sys.stdout.buffer
+    try:
+        for path in wanted:
+            for file in _files(path, findings):
+                out.writelines(dumper.dump(file))
+        for line in findings.lines():
+            sys.stderr.buffer.write(encoded(line + "\n"))
+        out.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read us has had enough
+    except OSError as error:
+        sys.stdout = None  # what it still holds can't be written either
+        messages.say(f"can't write: {error.strerror}")
+        findings.is_bad = True
+
+
+def _files(path: str, findings: Findings) -> Iterator[str]:
+    try:
+        yield from files_of(path)
+    except OSError as error:
+        findings.problem(Problem(path, 0, 0, error.strerror or str(error)))

@@ -1,0 +1,75 @@
+"""The batches that a dump shows, one by one, taken from what the bulk reader gives: several at once, or a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, later_sequence, read_header
+from kfs.format.batch_table import BatchTable
+from kfs.format.codecs import Codec
+from kfs.format.columns import RecordColumns
+from kfs.format.layout import LEGACY_HEADER, MAGIC_V1, MAGIC_V2
+from kfs.log.bulk import Records
+
+# From the start of a message (v0, v1) to its key: log overhead, crc, magic, attributes, the key's length.
+_TO_KEY = LEGACY_HEADER.size + 4
+_TIMESTAMP_SIZE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch or message, and which records of ``columns`` are its records; None where they can't be had."""
+
+    header: BatchHeader
+    is_valid: bool = True
+    columns: RecordColumns | None = None
+    first: int = 0
+    stop: int = 0
+
+    def sequence(self, index: int) -> int:
+        """The sequence of a record, -1 where its producer counts none; they wrap at 2^31."""
+        assert self.columns is not None
+        return later_sequence(self.header.base_sequence, self.columns.offsets[index] - self.header.base_offset)
+
+    def record_crc(self, index: int) -> int:
+        """The CRC of a message (v0, v1) inside of a compressed one, or of the message itself."""
+        assert self.columns is not None
+        at = self.columns.key_starts[index] - _TO_KEY - (_TIMESTAMP_SIZE if self.header.magic == MAGIC_V1 else 0)
+        return int(LEGACY_HEADER.unpack_from(self.columns.buffer, at)[2])
+
+
+def batches_of(records: Records) -> Iterator[Batch]:
+    """Yield the batches of records that were read together, or the messages of a run."""
+    columns, table = records.columns, records.table
+    start = 0
+    for row in range(records.first, records.stop):
+        header = table.header(row)
+        if header.magic != MAGIC_V2:
+            yield from _messages(columns, table)
+            return
+        yield Batch(header, True, columns, start, start + header.record_count)
+        start += header.record_count
+
+
+def headers_of(table: BatchTable) -> Iterator[BatchHeader]:
+    """Yield the headers of the batches, or of the messages of a run, in a table."""
+    header = table.header(0)
+    if header.magic == MAGIC_V2:
+        yield from map(table.header, range(len(table)))
+        return
+    at, end = table.positions[0] - table.buffer_position, table.end(0) - table.buffer_position
+    while at < end:
+        header = read_header(table.buffer, at, table.buffer_position + at)
+        yield header
+        at += header.size
+
+
+def _messages(columns: RecordColumns, table: BatchTable) -> Iterator[Batch]:
+    header = table.header(0)
+    if header.codec_id != Codec.NONE:
+        assert header.record_count == UNKNOWN_COUNT
+        yield Batch(header, True, columns, 0, len(columns))
+        return
+    for index, message in enumerate(headers_of(table)):
+        yield Batch(message, True, columns, index, index + 1)

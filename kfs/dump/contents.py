@@ -1,0 +1,253 @@
+"""What keys and values mean: decoders by name, and those of Kafka's own topics.
+
+Each gives the text that ``kafka-dump-log`` prints behind ``key:`` and ``payload:``, or None where it prints neither.
+A record that can't be decoded is one of the texts, never an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from kfs.errors import CorruptData
+from kfs.format.flexible import FlexibleReader
+from kfs.format.java_text import java_double, java_text
+from kfs.internal.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
+from kfs.internal.coordinator import CoordinatorRecord, RecordKinds, UnknownRecordType
+from kfs.internal.message_json import Json, json_text, message_json
+from kfs.internal.metadata import MetadataRecord
+from kfs.internal.remote_log import remote_log_text
+from kfs.internal.schema import Decoded, Malformed, Message
+from kfs.internal.topics import (
+    CLUSTER_METADATA_KINDS,
+    GROUP_KINDS,
+    REMOTE_LOG_KINDS,
+    SHARE_STATE_KINDS,
+    TRANSACTION_KINDS,
+)
+
+#: The texts of a key and of a value.
+Texts = tuple[str | None, str | None]
+Bytes = bytes | None
+
+
+class Contents(Protocol):
+    """Tells what the records of a log say."""
+
+    def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
+        """Return what is printed of a record's key and value."""
+        ...
+
+    def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
+        """Return what the decoding adds to the record as JSON, beside its bytes."""
+        ...
+
+
+#: Makes text of bytes; raises ValueError, with the words of Kafka's, where they aren't what it reads.
+Decoder = Callable[[bytes], str]
+
+
+def _number(name: str, layout: str, show: Callable[[float], str] = str) -> Decoder:
+    size = struct.calcsize(layout)
+
+    def decode(data: bytes) -> str:
+        if len(data) != size:
+            raise ValueError(f"Size of data received by {name}Deserializer is not {size}")
+        return show(struct.unpack(layout, data)[0])
+
+    return decode
+
+
+#: By the name that the command line knows them by.
+DECODERS: Final[Mapping[str, Decoder]] = {
+    "string": java_text,
+    "long": _number("Long", ">q"),
+    "integer": _number("Integer", ">i"),
+    "short": _number("Short", ">h"),
+    "double": _number("Double", ">d", java_double),
+    "base64": lambda data: b64encode(data).decode("ascii"),
+    "hex": lambda data: data.hex(),
+}
+#: Where the decoders of Kafka are that ours are the equals of, now and before 4.0.
+_KAFKA_PACKAGES: Final = ("org.apache.kafka.tools.api.", "kafka.serializer.")
+_KAFKA_DECODERS: Final = {
+    "StringDecoder": "string",
+    "LongDecoder": "long",
+    "IntegerDecoder": "integer",
+    "DoubleDecoder": "double",
+}
+
+
+def decoder_name(name: str) -> str | None:
+    """Return our name of a decoder, given that or the class of Kafka's; None where there is no such decoder."""
+    for package in _KAFKA_PACKAGES:
+        if name.startswith(package):
+            return _KAFKA_DECODERS.get(name.removeprefix(package))
+    return name if name in DECODERS else None
+
+
+class DecodedFields:
+    """Keys and values by a decoder each."""
+
+    def __init__(self, key: str = "string", value: str = "string") -> None:
+        self.key_decoder = DECODERS[key]
+        self.value_decoder = DECODERS[value]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether both are text: then the lines may be made without asking for every record."""
+        return self.key_decoder is self.value_decoder is java_text
+
+    def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
+        """See :meth:`Contents.texts`."""
+        return _decoded(self.key_decoder, offset, key), _decoded(self.value_decoder, offset, value)
+
+    def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
+        """See :meth:`Contents.json`; text says no more than the bytes do."""
+        if self.is_plain:
+            return {}
+        texts = self.texts(offset, key, value)
+        return {"decodedKey": texts[0], "decodedValue": texts[1]}
+
+
+def _decoded(decoder: Decoder, offset: int, data: Bytes) -> str | None:
+    if data is None:
+        return None
+    try:
+        return decoder(data)
+    except ValueError as error:
+        return f"Error at offset {offset}, skipping. {error}"
+
+
+class CoordinatorContents:
+    """The topics of the coordinators (``DumpLogSegments.CoordinatorRecordMessageParser``)."""
+
+    def __init__(self, kinds: RecordKinds) -> None:
+        self.kinds = kinds
+
+    def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
+        """See :meth:`Contents.texts`."""
+        try:
+            record = self._record(offset, key, value)
+        except UnknownRecordType as error:
+            return f"Unknown record type {error.type_id} at offset {offset}, skipping.", None
+        except Malformed as error:
+            return f"Error at offset {offset}, skipping. {error.kafka}", None
+        value_json = _value_json(record)
+        return json_text(_key_json(record)), "<DELETE>" if value_json is None else json_text(value_json)
+
+    def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
+        """See :meth:`Contents.json`."""
+        try:
+            record = self._record(offset, key, value)
+        except Malformed as error:
+            return {"undecodable": error.reason}
+        return {"kind": record.kind.name, "decodedKey": _key_json(record), "decodedValue": _value_json(record)}
+
+    def _record(self, offset: int, key: Bytes, value: Bytes) -> CoordinatorRecord:
+        if key is None:
+            reason = (
+                f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
+            )
+            raise Malformed(reason, 0, None, reason)
+        return self.kinds.decode(key, value)
+
+
+def _key_json(record: CoordinatorRecord) -> Mapping[str, Json]:
+    return {"type": str(record.kind.id), "data": message_json(record.key)}
+
+
+def _value_json(record: CoordinatorRecord) -> Mapping[str, Json] | None:
+    value = record.value
+    if value is None:
+        return None
+    data = message_json(value)
+    if value.schema.name == "GroupMetadataValue" and value["protocolType"] == "consumer":
+        _expand_members(data)
+    return {"version": str(value.version), "data": data}
+
+
+def _expand_members(group: dict[str, Json]) -> None:
+    """Show what the members of a group of consumers say to each other instead of its bytes."""
+    members = group["members"]
+    assert isinstance(members, list)
+    for member in members:
+        for field, schema in (
+            ("subscription", CONSUMER_PROTOCOL_SUBSCRIPTION),
+            ("assignment", CONSUMER_PROTOCOL_ASSIGNMENT),
+        ):
+            if field in member:
+                expanded = _expanded(schema, member[field])
+                member[field] = member[field] if expanded is None else message_json(expanded)
+
+
+def _expanded(schema: Message, base64: str) -> Decoded | None:
+    reader = FlexibleReader(b64decode(base64))
+    try:
+        return schema.decode(reader, reader.read_int16())
+    except CorruptData:  # the bytes stay
+        return None
+
+
+class ClusterMetadataContents:
+    """``__cluster_metadata`` (``DumpLogSegments.ClusterMetadataLogMessageParser``)."""
+
+    def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
+        """See :meth:`Contents.texts`."""
+        try:
+            return None, json_text(_metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value))))
+        except Malformed as error:
+            return None, f"Error at {offset}, skipping. {error.kafka}"
+
+    def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
+        """See :meth:`Contents.json`."""
+        try:
+            return {"decodedValue": _metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value)))}
+        except Malformed as error:
+            return {"undecodable": error.reason}
+
+
+class RemoteLogContents:
+    """``__remote_log_metadata`` (``DumpLogSegments.RemoteMetadataLogMessageParser``)."""
+
+    def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
+        """See :meth:`Contents.texts`."""
+        try:
+            return None, remote_log_text(REMOTE_LOG_KINDS.decode(_not_null(value)))
+        except Malformed as error:
+            return None, f"Error at offset {offset}, skipping. {error.kafka}"
+
+    def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
+        """See :meth:`Contents.json`."""
+        try:
+            return {"decodedValue": _metadata_json(REMOTE_LOG_KINDS.decode(_not_null(value)))}
+        except Malformed as error:
+            return {"undecodable": error.reason}
+
+
+def _not_null(value: Bytes) -> bytes:
+    if value is None:
+        raise Malformed("a record without a value")
+    return value
+
+
+def _metadata_json(record: MetadataRecord) -> Mapping[str, Json]:
+    message = record.message
+    return {"type": record.kind.name, "version": message.version, "data": message_json(message)}
+
+
+def offsets_contents() -> Contents:
+    """Return the decoder of ``__consumer_offsets``."""
+    return CoordinatorContents(GROUP_KINDS)
+
+
+def transaction_contents() -> Contents:
+    """Return the decoder of ``__transaction_state``."""
+    return CoordinatorContents(TRANSACTION_KINDS)
+
+
+def share_state_contents() -> Contents:
+    """Return the decoder of ``__share_group_state``."""
+    return CoordinatorContents(SHARE_STATE_KINDS)

@@ -1,0 +1,227 @@
+"""A dump as JSON, one object a line, with everything that is known: the form to parse.
+
+``type`` says what an object is (``file``, ``batch``, ``record``, ``offsetIndexEntry`` ...). Names and values of
+records follow the rules of :mod:`kfs.render.record_json`: UTF-8 as text, all else as base64, with an ``encoding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kfs.dump.batches import Batch, batches_of
+from kfs.dump.contents import DecodedFields
+from kfs.dump.control_text import control_json
+from kfs.dump.forms import Printing
+from kfs.errors import CorruptData
+from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.checkpoint import EpochEntry, TopicPartition
+from kfs.format.columns import RecordColumns
+from kfs.format.control_record import ControlRecordType, UnknownControlRecord, parse_control_record
+from kfs.format.java_text import java_double
+from kfs.format.layout import MAGIC_V2
+from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.internal.message_json import Json
+from kfs.log.bulk import Records
+from kfs.log.problem import Problem
+from kfs.render.quoting import quote
+from kfs.render.record_json import record_fields
+from kfs.render.renderers import SequencedRenderer, sequenced_renderer
+
+
+def json_of(node: Json) -> str:
+    """Return JSON without blanks in which nothing can drive a terminal."""
+    if isinstance(node, str):
+        return quote(node.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    if isinstance(node, Mapping):
+        return "{" + ",".join([f"{quote(name)}:{json_of(value)}" for name, value in node.items()]) + "}"
+    if isinstance(node, Sequence):
+        return "[" + ",".join(map(json_of, node)) + "]"
+    if node is None:
+        return "null"
+    if isinstance(node, bool):
+        return "true" if node else "false"
+    return java_double(node) if isinstance(node, float) else str(node)
+
+
+class JsonForm:
+    """Writes an object for each thing that is found."""
+
+    def __init__(self, printing: Printing) -> None:
+        contents = printing.contents
+        self.printing = printing
+        self._file = ""
+        self._is_plain = printing.has_metadata and isinstance(contents, DecodedFields) and contents.is_plain
+        self.renderer: SequencedRenderer = sequenced_renderer()
+
+    def begin(self, path: str) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.begin`."""
+        self._file = json_of(path)
+        return self._line("file", {})
+
+    def _line(self, kind: str, fields: Mapping[str, Json]) -> bytes:
+        rest = json_of(fields)[1:]
+        return f"{self._start(kind)}{',' if fields else ''}{rest}\n".encode()
+
+    def _lines(self, kind: str, rows: Iterable[Mapping[str, Json]]) -> bytes:
+        return b"".join([self._line(kind, row) for row in rows])
+
+    def log_start(self, base_offset: int) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.log_start`."""
+        return self._line("log", {"baseOffset": base_offset})
+
+    def snapshot_end(self, end_offset: int, epoch: int) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.snapshot_end`."""
+        return self._line("snapshot", {"endOffset": end_offset, "epoch": epoch})
+
+    def bootstrap_snapshot(self) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.bootstrap_snapshot`."""
+        return self._line("snapshot", {"isBootstrap": True})
+
+    def records(self, records: Records) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.records`."""
+        return b"".join(map(self.batch, batches_of(records)))
+
+    def batch(self, batch: Batch) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.batch`."""
+        line = f"{self._start('batch')},{_batch_fields(batch)}}}\n".encode()
+        if not self.printing.is_deep or batch.columns is None:
+            return line
+        header, columns = batch.header, batch.columns
+        start = f'{self._start("record")},"position":{header.position},"offset":'
+        if self._is_plain and header.magic >= MAGIC_V2 and not header.is_control:
+            base_offset, base_sequence = header.base_offset, header.base_sequence
+            return line + self.renderer.lines(
+                columns, batch.first, batch.stop, start.encode(), base_offset, base_sequence
+            )
+        lines = [f"{start}{self._record_fields(batch, columns, at)}}}\n" for at in range(batch.first, batch.stop)]
+        return line + "".join(lines).encode()
+
+    def _start(self, kind: str) -> str:
+        return f'{{"type":"{kind}","file":{self._file}'
+
+    def _record_fields(self, batch: Batch, columns: RecordColumns, index: int) -> str:
+        header = batch.header
+        text = str(columns.offsets[index])
+        if self.printing.has_metadata:
+            if header.magic >= MAGIC_V2:
+                text += f',"sequence":{batch.sequence(index)}'
+            else:
+                is_valid = "false" if index in columns.faults else "true"
+                text += f',"crc":{batch.record_crc(index)},"isValid":{is_valid}'
+        if header.is_control:
+            text += f',"control":{json_of(_control_fields(columns.key(index), columns.value(index)))}'
+        text += record_fields(columns, index, has_contents=self.printing.contents is not None)
+        if self.printing.contents is None:
+            text += f',"keySize":{columns.key_lengths[index]},"valueSize":{columns.value_lengths[index]}'
+        elif not header.is_control:
+            key, value = columns.key(index), columns.value(index)
+            for name, node in self.printing.contents.json(columns.offsets[index], key, value).items():
+                text += f",{quote(name)}:{json_of(node)}"
+        return text
+
+    def trailing_bytes(self, size: int) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.trailing_bytes`."""
+        return self._line("trailingBytes", {"size": size})
+
+    def empty_index(self) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.empty_index`."""
+        return self._line("emptyIndex", {})
+
+    def sane_index(self) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.sane_index`."""
+        return self._line("saneIndex", {})
+
+    def offset_entries(self, entries: Sequence[tuple[int, int]]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.offset_entries`."""
+        rows = ({"offset": offset, "position": position} for offset, position in entries)
+        return self._lines("offsetIndexEntry", rows)
+
+    def time_entries(self, entries: Sequence[tuple[int, int]]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.time_entries`."""
+        rows = ({"timestamp": timestamp, "offset": offset} for timestamp, offset in entries)
+        return self._lines("timeIndexEntry", rows)
+
+    def aborted_transactions(self, transactions: Sequence[AbortedTransaction]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.aborted_transactions`."""
+        return self._lines("abortedTransaction", map(_aborted_fields, transactions))
+
+    def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.producers`."""
+        return self._lines("producer", map(_producer_fields, producers))
+
+    def leader_epochs(self, epochs: Sequence[EpochEntry]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.leader_epochs`."""
+        return self._lines("leaderEpoch", ({"epoch": one.epoch, "startOffset": one.start_offset} for one in epochs))
+
+    def offset_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.offset_checkpoint`."""
+        rows: Iterable[Mapping[str, Json]] = (
+            {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+            for partition, offset in offsets.items()
+        )
+        return self._lines("checkpoint", rows)
+
+    def properties(self, properties: Mapping[str, Json]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.properties`."""
+        return self._line("properties", {"properties": properties})
+
+    def problem(self, problem: Problem) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.problem`."""
+        fields: Mapping[str, Json] = {"position": problem.position, "size": problem.size, "reason": problem.reason}
+        return self._line("problem", fields)
+
+
+def _batch_fields(batch: Batch) -> str:
+    header = batch.header
+    text = f'"position":{header.position},"size":{header.size},"magic":{header.magic}'
+    if header.magic >= MAGIC_V2:
+        text += (
+            f',"baseOffset":{header.base_offset},"lastOffset":{header.last_offset},"count":{header.record_count}'
+            f',"baseSequence":{header.base_sequence},"lastSequence":{header.last_sequence}'
+            f',"producerId":{header.producer_id},"producerEpoch":{header.producer_epoch}'
+            f',"partitionLeaderEpoch":{header.leader_epoch},"isTransactional":{json_of(header.is_transactional)}'
+            f',"isControl":{json_of(header.is_control)},"deleteHorizonMs":{json_of(header.delete_horizon)}'
+        )
+    else:
+        text += f',"lastOffset":{header.last_offset}'
+    return (
+        f'{text},"timestampType":"{header.timestamp_type.label}","maxTimestamp":{header.max_timestamp}'
+        f',"compression":"{header.codec_label}","crc":{header.crc},"isValid":{json_of(batch.is_valid)}'
+    )
+
+
+def _control_fields(key: bytes | None, value: bytes | None) -> Mapping[str, Json]:
+    try:
+        record = parse_control_record(key, value)
+    except CorruptData as error:
+        return {"undecodable": error.reason}
+    if isinstance(record, UnknownControlRecord):
+        return {"type": f"UNKNOWN({record.type})"}
+    return {"type": ControlRecordType(record.type).name, **control_json(record)}
+
+
+def _aborted_fields(transaction: AbortedTransaction) -> Mapping[str, Json]:
+    return {
+        "producerId": transaction.producer_id,
+        "firstOffset": transaction.first_offset,
+        "lastOffset": transaction.last_offset,
+        "lastStableOffset": transaction.last_stable_offset,
+    }
+
+
+def _producer_fields(producer: ProducerStateEntry) -> Mapping[str, Json]:
+    fields: dict[str, Json] = {
+        "producerId": producer.producer_id,
+        "producerEpoch": producer.producer_epoch,
+        "coordinatorEpoch": producer.coordinator_epoch,
+        "currentTxnFirstOffset": producer.current_txn_first_offset,
+        "lastTimestamp": producer.timestamp,
+    }
+    if producer.has_batch:
+        fields |= {
+            "firstSequence": producer.first_sequence,
+            "lastSequence": producer.last_sequence,
+            "lastOffset": producer.last_offset,
+            "offsetDelta": producer.offset_delta,
+        }
+    return fields

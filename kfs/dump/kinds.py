@@ -1,0 +1,100 @@
+"""Which files can be dumped, by their names, and those of a directory in the order in which they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
+
+_NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
+BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+
+
+class FileKind(Enum):
+    """What is in a file."""
+
+    LOG = auto()
+    SNAPSHOT = auto()
+    OFFSET_INDEX = auto()
+    TIME_INDEX = auto()
+    TRANSACTION_INDEX = auto()
+    PRODUCER_SNAPSHOT = auto()
+    LEADER_EPOCHS = auto()
+    OFFSET_CHECKPOINT = auto()
+    PARTITION_METADATA = auto()
+    META_PROPERTIES = auto()
+    QUORUM_STATE = auto()
+
+
+_BY_SUFFIX: Final = {
+    ".log": FileKind.LOG,
+    ".checkpoint": FileKind.SNAPSHOT,
+    ".index": FileKind.OFFSET_INDEX,
+    ".timeindex": FileKind.TIME_INDEX,
+    ".txnindex": FileKind.TRANSACTION_INDEX,
+    ".snapshot": FileKind.PRODUCER_SNAPSHOT,
+}
+_BY_NAME: Final = {
+    "leader-epoch-checkpoint": FileKind.LEADER_EPOCHS,
+    "recovery-point-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "log-start-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "replication-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "cleaner-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "partition.metadata": FileKind.PARTITION_METADATA,
+    "meta.properties": FileKind.META_PROPERTIES,
+    "quorum-state": FileKind.QUORUM_STATE,
+}
+
+
+def kind_of(path: str) -> FileKind | None:
+    """Return what a file is by its name, None for one that isn't dumped."""
+    name = os.path.basename(path)
+    return _BY_NAME.get(name) or _BY_SUFFIX.get(name[name.rfind(".") :] if "." in name else "")
+
+
+def base_offset(path: str) -> int:
+    """Return the offset that a file's name begins with.
+
+    Raises:
+        CorruptData: it begins with none.
+    """
+    text = os.path.basename(path).partition(".")[0].lstrip("0") or "0"
+    if not _NUMBER.match(text) or int(text) > MAX_INT64 or not os.path.basename(path)[0].isdigit():
+        raise CorruptData("the name doesn't begin with an offset", 0, path)
+    return int(text)
+
+
+def snapshot_end(path: str) -> tuple[int, int]:
+    """Return the end offset and the epoch that the name of a metadata snapshot says.
+
+    Raises:
+        CorruptData: it is no such name.
+    """
+    match = _SNAPSHOT.match(os.path.basename(path))
+    if match is None:
+        raise CorruptData("not the name of a snapshot: its end offset (20 digits), its epoch (10)", 0, path)
+    return int(match[1]), int(match[2])
+
+
+def files_of(path: str) -> Iterator[str]:
+    """Yield the file, or those below the directory that can be dumped, sorted by name.
+
+    Raises:
+        OSError: a directory can't be listed.
+    """
+    if not os.path.isdir(path):
+        yield path
+        return
+    with os.scandir(path) as listing:
+        entries = sorted((entry.name, entry.is_dir(), entry.path) for entry in listing)
+    for name, is_directory, entry in entries:
+        if is_directory:
+            yield from files_of(entry)
+        elif kind_of(name) is not None:
+            yield entry

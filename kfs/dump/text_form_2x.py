@@ -1,0 +1,190 @@
+"""The lines of ``kafka-dump-log`` of earlier years: Kafka 2.0, whose form most articles show, and 2.8.
+
+What holds in both: compression types by the names of the enumeration, ``Starting offset`` instead of ``Log starting
+offset``, producers without their last timestamp. The records of Kafka's own topics are shown as 4.x shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfs.dump.batch_text import BatchText, java_boolean
+from kfs.dump.batches import Batch
+from kfs.dump.control_text import control_text
+from kfs.dump.forms import Printing
+from kfs.dump.text_form import TextForm, encoded, joined, last_batch
+from kfs.errors import CorruptData
+from kfs.format.control_record import AbortMarker, CommitMarker, ControlRecordType, parse_control_record
+from kfs.format.layout import MAGIC_V2
+from kfs.format.producer_snapshot import ProducerStateEntry
+
+
+class _EarlierBatchText(BatchText):
+    """What the two have in common of batches."""
+
+    def _is_valid(self, batch: Batch, index: int) -> str:
+        """Whether a record is: those of v2 have no CRC of their own."""
+        assert batch.columns is not None
+        return java_boolean(index not in batch.columns.faults)
+
+    def _crc(self, batch: Batch, index: int) -> str:
+        return "null" if batch.header.magic >= MAGIC_V2 else str(batch.record_crc(index))
+
+    def _parts(self, batch: Batch, index: int) -> tuple[str, str]:
+        """Return the key and the value as they are printed, or nothing."""
+        columns, contents = batch.columns, self.printing.contents
+        if contents is None or columns is None or batch.header.is_control:
+            return "", ""
+        key, value = contents.texts(columns.offsets[index], columns.key(index), columns.value(index))
+        return "" if key is None else f"key: {key}", "" if value is None else f" payload: {value}"
+
+
+def _earlier_control_text(key: bytes | None, value: bytes | None) -> str:
+    """Return what stands behind the metadata of a control record: KRaft's were not opened yet."""
+    try:
+        record = parse_control_record(key, value)
+    except CorruptData:
+        return control_text(key, value)
+    if isinstance(record, AbortMarker | CommitMarker) or record.type not in set(ControlRecordType):
+        return control_text(key, value)
+    return f"controlType: {ControlRecordType(record.type).name}({int(record.type)})"
+
+
+class BatchText20(_EarlierBatchText):
+    """Writes what Kafka 2.0 wrote: a line for each record, or else for each batch."""
+
+    def batch(self, batch: Batch) -> bytes:
+        """See :meth:`~kfs.dump.batch_text.BatchLines.batch`."""
+        if not self.printing.is_deep:
+            return self.batch_line(batch).encode()
+        if batch.columns is None:
+            return b""
+        return joined(self.record_line(batch, index) for index in range(batch.first, batch.stop))
+
+    def batch_line(self, batch: Batch) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
+        header = batch.header
+        if header.magic >= MAGIC_V2:
+            start = (
+                f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
+                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+                f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+                f" partitionLeaderEpoch: {header.leader_epoch}"
+                f" isTransactional: {java_boolean(header.is_transactional)}"
+            )
+        else:
+            start = f"offset: {header.last_offset}"
+        return (
+            f"{start} position: {header.position} {header.timestamp_type.label}: {header.max_timestamp}"
+            f" isvalid: {java_boolean(batch.is_valid)} size: {header.size} magic: {header.magic}"
+            f" compresscodec: {header.codec_label.upper()} crc: {header.crc}\n"
+        )
+
+    def record_line(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
+        key, value = self._parts(batch, index)
+        key = f" {key}" if key else ""
+        metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
+        return f"{metadata}{key}{value}\n"
+
+    def metadata(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
+        columns, header = batch.columns, batch.header
+        assert columns is not None
+        text = (
+            f"offset: {columns.offsets[index]} position: {header.position}"
+            f" {header.timestamp_type.label}: {columns.timestamps[index]} isvalid: {self._is_valid(batch, index)}"
+            f" keysize: {columns.key_lengths[index]} valuesize: {columns.value_lengths[index]}"
+            f" magic: {header.magic} compresscodec: {header.codec_label.upper()}"
+        )
+        if header.magic < MAGIC_V2:
+            return f"{text} crc: {self._crc(batch, index)}"
+        text += (
+            f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+            f" sequence: {batch.sequence(index)} isTransactional: {java_boolean(header.is_transactional)}"
+            f" headerKeys: [{self.header_keys(batch, index)}]"
+        )
+        if header.is_control:
+            text += f" {_earlier_control_text(columns.key(index), columns.value(index))}"
+        return text
+
+
+class BatchText28(_EarlierBatchText):
+    """Writes what Kafka 2.8 wrote: lines for batches and, behind a bar, for their records."""
+
+    def batch_line(self, batch: Batch) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
+        line = super().batch_line(batch)
+        label, horizon = batch.header.codec_label, " deleteHorizonMs: "
+        start, found, rest = line.partition(horizon)
+        if found:  # not known yet
+            line = start + " position: " + rest.partition(" position: ")[2]
+        return line.replace(f" compresscodec: {label} ", f" compresscodec: {label.upper()} ")
+
+    def record_line(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
+        key, value = self._parts(batch, index)
+        metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
+        if key:
+            key = f" {key}" if metadata else f"| {key}"
+        return f"{metadata}{key}{value}\n"
+
+    def metadata(self, batch: Batch, index: int) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
+        columns, header = batch.columns, batch.header
+        assert columns is not None
+        base_offset = header.base_offset if header.magic >= MAGIC_V2 else columns.offsets[batch.first]
+        crc, is_valid = self._crc(batch, index), self._is_valid(batch, index)
+        text = (
+            f"| offset: {columns.offsets[index]} isValid: {is_valid} crc: {crc}"
+            f" keySize: {columns.key_lengths[index]} valueSize: {columns.value_lengths[index]}"
+            f" {header.timestamp_type.label}: {columns.timestamps[index]}"
+            f" baseOffset: {base_offset} lastOffset: {header.last_offset}"
+            f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+            f" producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch}"
+            f" batchSize: {header.size} magic: {header.magic} compressType: {header.codec_label.upper()}"
+            f" position: {header.position}"
+        )
+        if header.magic < MAGIC_V2:
+            return f"{text} crc: {crc} isvalid: {is_valid}"
+        text += f" sequence: {batch.sequence(index)} headerKeys: [{self.header_keys(batch, index)}]"
+        if header.is_control:
+            text += f" {_earlier_control_text(columns.key(index), columns.value(index))}"
+        return text
+
+
+class _EarlierForm(TextForm):
+    """What the two have in common beside batches."""
+
+    def log_start(self, base_offset: int) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.log_start`."""
+        return encoded(f"Starting offset: {base_offset}\n")
+
+    def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
+        """See :meth:`~kfs.dump.forms.Form.producers`."""
+        return joined(map(self._earlier_producer, producers))
+
+    @staticmethod
+    def _earlier_producer(producer: ProducerStateEntry) -> str:
+        first = producer.current_txn_first_offset
+        return (
+            f"producerId: {producer.producer_id} producerEpoch: {producer.producer_epoch}"
+            f" coordinatorEpoch: {producer.coordinator_epoch}"
+            f" currentTxnFirstOffset: {'None' if first is None else f'Some({first})'} {last_batch(producer)}\n"
+        )
+
+
+class TextForm20(_EarlierForm):
+    """Writes what Kafka 2.0 wrote."""
+
+    def __init__(self, printing: Printing) -> None:
+        super().__init__(printing)
+        self.lines = BatchText20(printing)
+
+
+class TextForm28(_EarlierForm):
+    """Writes what Kafka 2.8 wrote."""
+
+    def __init__(self, printing: Printing) -> None:
+        super().__init__(printing)
+        self.lines = BatchText28(printing)

@@ -1,0 +1,27 @@
+"""What members of a classic group say to each other: the bytes in ``GroupMetadataValue``, as of Kafka 4.3."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kfs.internal.schema import BYTES, INT32, STRING, Array, Field, Message, Struct
+
+_TOPIC_PARTITION: Final = Struct(Field("topic", STRING, "1+"), Field("partitions", Array(INT32), "1+"))
+CONSUMER_PROTOCOL_SUBSCRIPTION: Final = Message(
+    "ConsumerProtocolSubscription",
+    "0-3",
+    "none",
+    Field("topics", Array(STRING)),
+    Field("userData", BYTES, nullable="0+", default=None),
+    Field("ownedPartitions", Array(_TOPIC_PARTITION), "1+"),
+    Field("generationId", INT32, "2+", default=-1),
+    Field("rackId", STRING, "3+", nullable="3+", default=None),
+)
+_CONSUMER_PROTOCOL_ASSIGNMENT_TOPIC_PARTITION: Final = Struct(Field("topic", STRING), Field("partitions", Array(INT32)))
+CONSUMER_PROTOCOL_ASSIGNMENT: Final = Message(
+    "ConsumerProtocolAssignment",
+    "0-3",
+    "none",
+    Field("assignedPartitions", Array(_CONSUMER_PROTOCOL_ASSIGNMENT_TOPIC_PARTITION)),
+    Field("userData", BYTES, nullable="0+", default=None),
+)

@@ -1,0 +1,98 @@
+"""Records of the coordinators' topics: groups, transactions, share groups (``CoordinatorRecordSerde.java``).
+
+The key begins with the type of the record, an int16, the value with its version, another; a null value deletes what
+the key names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.flexible import FlexibleReader
+from kfs.internal.schema import Decoded, Malformed, Message
+
+_KEY_VERSION: Final = 0  # the type is in its place, and no key has ever changed
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A type of record: its number, Kafka's name of it (``CoordinatorRecordType``), the schemas of key and value."""
+
+    id: int
+    name: str
+    key: Message
+    value: Message
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRecord:
+    """A record: what it is of, and what it says of that; a value of None deletes it."""
+
+    kind: RecordKind
+    key: Decoded
+    value: Decoded | None
+
+
+class UnknownRecordType(Malformed):
+    """A type that Kafka did not have yet when this was written; ``type_id`` is its number."""
+
+    def __init__(self, type_id: int) -> None:
+        reason = f"Found an unknown record type {type_id}"
+        super().__init__(reason, 0, None, reason)
+        self.type_id = type_id
+
+
+class RecordKinds(Mapping[int, RecordKind]):
+    """The kinds of records that a topic has, by number."""
+
+    def __init__(self, kinds: Iterable[RecordKind]) -> None:
+        self._by_id = {kind.id: kind for kind in kinds}
+
+    def __getitem__(self, type_id: int) -> RecordKind:
+        return self._by_id[type_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord:
+        """Decode a record of the topic.
+
+        Raises:
+            UnknownRecordType: the key is of none of these kinds.
+            Malformed: key or value are not what their type and version promise.
+        """
+        reader = FlexibleReader(key)
+        type_id = _read_version(reader, "key")
+        kind = self._by_id.get(type_id)
+        if kind is None:
+            raise UnknownRecordType(type_id)
+        decoded_key = _decode(kind.key, reader, _KEY_VERSION, type_id, "key")
+        if value is None:
+            return CoordinatorRecord(kind, decoded_key, None)
+        reader = FlexibleReader(value)
+        version = _read_version(reader, "value")
+        if version not in kind.value.versions:
+            reason = f"Found an unknown record version {version} for {type_id} type"
+            raise Malformed(reason, 0, None, reason)
+        return CoordinatorRecord(kind, decoded_key, _decode(kind.value, reader, version, version, "value"))
+
+
+def _read_version(reader: FlexibleReader, what: str) -> int:
+    try:
+        return reader.read_int16()
+    except CorruptData as error:
+        raise Malformed(error.reason, 0, None, f"Could not read version from {what}'s buffer.") from None
+
+
+def _decode(schema: Message, reader: FlexibleReader, version: int, shown_version: int, what: str) -> Decoded:
+    try:
+        return schema.decode(reader, version)
+    except Malformed as error:
+        kafka = f"Could not read record with version {shown_version} from {what}'s buffer due to: {error.kafka}."
+        raise Malformed(error.reason, error.position, None, kafka) from None

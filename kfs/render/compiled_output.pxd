@@ -1,0 +1,82 @@
+"""What the compiled renderers share: the buffer they write into, the columns they read, the characters of UTF-8."""
+
+from cpython.array cimport array
+
+from kfs.format.compiled_decode cimport byte
+
+cdef extern from "output.h" nogil:
+    ctypedef struct Output:
+        byte* data
+        Py_ssize_t size
+        Py_ssize_t room
+
+    bint reserve "output_reserve"(Output* output, Py_ssize_t more)
+    void put "output_put"(Output* output, const byte* text, Py_ssize_t size)
+    void put_literal "output_literal"(Output* output, const char* text)
+    void put_pair "output_pair"(byte* out, int number)
+    void put_number "output_number"(Output* output, long long number)
+
+
+cdef struct Source:
+    const byte* data
+    Py_ssize_t size
+    Py_ssize_t count
+    const long long* offsets
+    const long long* timestamps
+    const int* key_starts
+    const int* key_lengths
+    const int* value_starts
+    const int* value_lengths
+    const int* header_starts
+
+
+cdef inline int open_source(columns, Source* source) except -1:
+    """Fill ``source``, whose pointers are good for as long as the columns stay as they are."""
+    cdef bytes data = columns.buffer
+    cdef Py_ssize_t count = len(columns.offsets)
+    source.data = data
+    source.size = len(data)
+    source.count = count
+    source.offsets = int64s(columns.offsets, count)
+    source.timestamps = int64s(columns.timestamps, count)
+    source.key_starts = int32s(columns.key_starts, count)
+    source.key_lengths = int32s(columns.key_lengths, count)
+    source.value_starts = int32s(columns.value_starts, count)
+    source.value_lengths = int32s(columns.value_lengths, count)
+    source.header_starts = int32s(columns.header_starts, count)
+    return 0
+
+
+cdef inline const long long* int64s(array column, Py_ssize_t count) except? NULL:
+    if column.ob_descr.typecode != c"q" or len(column) != count:
+        raise ValueError("columns of different lengths")
+    return column.data.as_longlongs
+
+
+cdef inline const int* int32s(array column, Py_ssize_t count) except? NULL:
+    if column.ob_descr.typecode != c"i" or len(column) != count:
+        raise ValueError("columns of different lengths")
+    return column.data.as_ints
+
+
+cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* character) noexcept nogil:
+    """Decode a character of UTF-8, strictly; return how many bytes it has, 0 if it is none."""
+    cdef unsigned int first = text[0]
+    if first < 0x80:
+        character[0] = first
+        return 1
+    if first < 0xE0:
+        if first < 0xC2 or size < 2 or text[1] >> 6 != 2:
+            return 0
+        character[0] = (first & 0x1F) << 6 | (text[1] & 0x3F)
+        return 2
+    if first < 0xF0:
+        if size < 3 or text[1] >> 6 != 2 or text[2] >> 6 != 2:
+            return 0
+        character[0] = (first & 0x0F) << 12 | (text[1] & 0x3F) << 6 | (text[2] & 0x3F)
+        # What two bytes can say, and the halves of UTF-16's pairs.
+        return 0 if character[0] < 0x800 or character[0] >> 11 == 0x1B else 3
+    if size < 4 or text[1] >> 6 != 2 or text[2] >> 6 != 2 or text[3] >> 6 != 2:
+        return 0
+    character[0] = (first & 0x0F) << 18 | (text[1] & 0x3F) << 12 | (text[2] & 0x3F) << 6 | (text[3] & 0x3F)
+    return 4 if first <= 0xF4 and 0x10000 <= character[0] <= 0x10FFFF else 0
