@@ -28,7 +28,7 @@ from kfs.log.storage import Storage
 from kfs.tree.context import TreeOptions
 from kfs.tree.segment_lines import OnDamage
 from tests.corpus import corpus_names
-from tests.export.exporting import EVERYTHING, LINES, exported, written
+from tests.export.exporting import EVERYTHING, LINES, exported, offsets_in, written
 from tests.logs import (
     START,
     Batch,
@@ -45,10 +45,6 @@ from tests.logs import (
 
 OFFSET_ENTRY = struct.Struct(">ii")
 JOBS = pytest.mark.parametrize("jobs", [1, 3])
-
-
-def offsets_in(lines: bytes) -> list[int]:
-    return [json.loads(line)["offset"] for line in lines.splitlines()]
 
 
 def one_partition(tmp_path: Path, segments: dict[int, list[Batch]], topic: str = "t", partition: int = 0) -> Path:
