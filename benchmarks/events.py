@@ -21,7 +21,7 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.format.record import Header, Record
 from kfs.format.writer import encode_batch
-from kfs.log.segment_writer import SegmentWriter
+from kfs.log.log_segment import LogSegment
 
 #: About 64 KiB, a common ``batch.size`` of producers that care for throughput.
 RECORDS_IN_BATCH: Final = 300
@@ -97,24 +97,24 @@ def many_segments(root: Path, source: EventLog, segments: int, batches: int) -> 
         partial_directory.mkdir(parents=True)
         offset = 0
         for _ in range(segments):
-            segment = SegmentWriter(os.fspath(partial_directory), offset)
+            segment = LogSegment.create(os.fspath(partial_directory), offset)
             for body in rest:
                 segment.append(LOG_OVERHEAD_STRUCT.pack(offset, len(body)) + body)  # outside of the batch's CRC
                 offset += source.records_in_batch
             segment.close()
-        SegmentWriter(os.fspath(partial_directory), offset).close()  # the active one
+        LogSegment.create(os.fspath(partial_directory), offset).close()  # the active one
         partial_directory.rename(directory)
     return EventLog(directory, source.codec, records, source.records_in_batch)
 
 
 def _write(directory: Path, chunks: Iterator[list[bytes]]) -> None:
-    segment = SegmentWriter(os.fspath(directory), 0)
+    segment = LogSegment.create(os.fspath(directory), 0)
     for chunk in chunks:
         for batch in chunk:
             if segment.size + len(batch) > _SEGMENT_BYTES:
                 segment.close()
                 base_offset, _ = LOG_OVERHEAD_STRUCT.unpack_from(batch)
-                segment = SegmentWriter(os.fspath(directory), base_offset)
+                segment = LogSegment.create(os.fspath(directory), base_offset)
             segment.append(batch)
     segment.close()
 

@@ -32,7 +32,7 @@ from benchmarks.tasks import TASKS, Chosen, Task, choose
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.segment_writer import SegmentWriter
+from kfs.log.log_segment import LogSegment
 
 _SOURCE: Final = Path(__file__).with_name("low_level.c")
 _KFS: Final = "kfs"
@@ -143,7 +143,7 @@ def _write_topic(directory: Path, records: int) -> None:
     """Write a topic of short values, all of them in a closed segment; one of a hundred has the needle in it."""
     directory.mkdir(parents=True)
     source = random.Random(20261121)
-    segment = SegmentWriter(os.fspath(directory), 0)
+    segment = LogSegment.create(os.fspath(directory), 0)
     for first in range(0, records, _RECORDS_IN_BATCH):
         offsets = range(first, min(first + _RECORDS_IN_BATCH, records))
         batch = [
@@ -152,7 +152,7 @@ def _write_topic(directory: Path, records: int) -> None:
         ]
         segment.append(encode_batch(batch, codec=Codec.LZ4))
     segment.close()
-    SegmentWriter(os.fspath(directory), records).close()  # the active segment
+    LogSegment.create(os.fspath(directory), records).close()  # the active segment
 
 
 def _value(source: random.Random) -> bytes:

@@ -14,7 +14,7 @@ from typing import Final
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.segment_writer import SegmentWriter
+from kfs.log.log_segment import LogSegment
 
 #: 2026-01-05T00:00:00Z, in milliseconds; the records are a tenth of a second apart.
 FIRST_TIMESTAMP: Final = 1_767_571_200_000
@@ -50,11 +50,11 @@ def write_topic(log_dir: Path, codec: Codec, records: int) -> TopicLog:
     base_offsets = [records * part // _CLOSED_SEGMENTS for part in range(_CLOSED_SEGMENTS)]
     source = random.Random(20261121)
     for base_offset, end in zip(base_offsets, [*base_offsets[1:], records], strict=True):
-        segment = SegmentWriter(os.fspath(directory), base_offset)
+        segment = LogSegment.create(os.fspath(directory), base_offset)
         for batch in _batches(source, base_offset, end):
             segment.append(encode_batch(batch, codec=codec))
         segment.close()
-    SegmentWriter(os.fspath(directory), records).close()  # the active segment
+    LogSegment.create(os.fspath(directory), records).close()  # the active segment
     return topic
 
 
@@ -95,7 +95,7 @@ def write_large_topic(log_dir: Path, records: int) -> TopicLog:
     )
     rest = batch[_BASE_OFFSET.size :]
     for base_offset in range(0, records, _RECORDS_IN_LARGE_SEGMENT):
-        segment = SegmentWriter(os.fspath(directory), base_offset)
+        segment = LogSegment.create(os.fspath(directory), base_offset)
         end = min(base_offset + _RECORDS_IN_LARGE_SEGMENT, records)
         for offset in range(base_offset, end, _RECORDS_IN_LARGE_BATCH):
             segment.append(_BASE_OFFSET.pack(offset) + rest)

@@ -15,6 +15,7 @@
     │   ├── InvalidOffset        an offset that goes back where an index entry is due
     │   ├── IndexFull            an index that has no place for the entry that is due
     │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
+    ├── RecoveryRefused      a log that no broker would start on, so that --mode kafka doesn't either
     ├── WorkerDied           a process of ours ended early: the output is not complete
     └── MountFailed          the kernel, libfuse or the mount point said no
 
@@ -113,6 +114,10 @@ class IndexFull(InvalidAppend):
 
 class InvalidTransaction(InvalidAppend):
     """A batch or marker that doesn't fit the transaction its producer has open (``InvalidTxnStateException``)."""
+
+
+class RecoveryRefused(KfsError):
+    """What keeps a broker from starting, where what it would leave was asked for."""
 
 
 class WorkerDied(KfsError):

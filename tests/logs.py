@@ -21,11 +21,13 @@ from kfs.format.writer import encode_batch
 from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryName, parse_directory_name
+from kfs.log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.log.log import Log, OffsetRange
+from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
+from kfs.log.log_segment import LogSegment
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problems
-from kfs.log.segment_writer import INDEX_INTERVAL_BYTES, SegmentWriter
 from kfs.log.storage import Storage
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -124,7 +126,7 @@ def write_segment(
 ) -> Path:
     """Write a segment with both indexes and return the path of its ``.log``."""
     directory.mkdir(parents=True, exist_ok=True)
-    writer = SegmentWriter(str(directory), base_offset, interval)
+    writer = LogSegment.create(str(directory), base_offset, LogConfig(index_interval_bytes=interval))
     for one in content:
         writer.append(one.data)
     writer.close()

@@ -15,7 +15,7 @@ EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
 _EXIT_TROUBLE: Final = {"diff": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = ("cat", "completion", "demo", "diff", "index", "ls", "mount", "stat", "umount")
+_COMMANDS: Final = ("cat", "completion", "demo", "diff", "index", "ls", "mount", "recover", "stat", "umount")
 
 
 class _Group(click.Group):

@@ -16,12 +16,14 @@ from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.properties import MetaProperties, encode_meta_properties
 from kfs.format.uuid import UUID_SIZE, Uuid
 from kfs.log.log_dir import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kfs.log.output_directory import make_empty_directory
 
 _NODE_ID: Final = 1
 _BROKER_EPOCH: Final = 14
@@ -48,17 +50,11 @@ def write_data_directory(path: str, topics: Iterable[Topic]) -> list[WrittenTopi
     Raises:
         KfsError: the path is something else than an empty or missing directory, or it can't be written.
     """
+    make_empty_directory(path)
     try:
-        _make_empty_directory(path)
         return _write(path, topics)
     except OSError as error:
         raise KfsError(f"{error.filename or path}: {error.strerror}") from error
-
-
-def _make_empty_directory(path: str) -> None:
-    os.makedirs(path, exist_ok=True)
-    if os.listdir(path):
-        raise KfsError(f"{path}: the directory is not empty, and nothing is overwritten: name a new or empty one")
 
 
 def _write(path: str, topics: Iterable[Topic]) -> list[WrittenTopic]:
@@ -74,7 +70,7 @@ def _write(path: str, topics: Iterable[Topic]) -> list[WrittenTopic]:
     files = {
         META_PROPERTIES: encode_meta_properties(meta),
         **_checkpoints(written),
-        ".kafka_cleanshutdown": encode_clean_shutdown(CleanShutdown(_BROKER_EPOCH)),
+        CLEAN_SHUTDOWN: encode_clean_shutdown(CleanShutdown(_BROKER_EPOCH)),
         ".lock": b"",
     }
     for name, content in files.items():

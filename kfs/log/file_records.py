@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, crc_mismatch, is_intact
-from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.decoders import default_decoder
 from kfs.format.layout import (
@@ -127,10 +126,10 @@ class FileRecords:
         Raises:
             CorruptData: it can't be decoded.
         """
-        if not 0 <= header.record_count <= header.last_offset - header.base_offset + 1:
-            raise CorruptData(f"a record count of {header.record_count}", header.position, self.file.path)
-        columns = self._columns(header)
-        return columns.record(0) if len(columns) else None
+        try:
+            return first_record(header, self.data(header), self._decoder)
+        except CorruptData as error:
+            raise error.located(self.file.path) from None
 
     def first_offset(self, header: BatchHeader) -> int:
         """Return the offset of a batch's first record: of a compressed message it is known only inside.
@@ -140,14 +139,8 @@ class FileRecords:
         """
         if header.record_count != UNKNOWN_COUNT:
             return header.base_offset
-        offsets = self._columns(header).offsets
-        return offsets[0] if offsets else header.base_offset
-
-    def _columns(self, header: BatchHeader) -> RecordColumns:
-        try:
-            return self._decoder.decode(header, self.data(header), DEFAULT_MAX_BATCH_BYTES)
-        except CorruptData as error:
-            raise error.located(self.file.path) from None
+        first = self.first_record(header)
+        return header.base_offset if first is None else first.offset
 
     def search_for_offset(self, target: int, position: int = 0) -> LogOffsetPosition | None:
         """Return the batch that holds ``target`` or else the first above it, from ``position`` on; None without one."""
@@ -176,6 +169,18 @@ class FileRecords:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
+
+
+def first_record(header: BatchHeader, data: bytes, decoder: BlockDecoder | None = None) -> Record | None:
+    """Return the first record of a batch, of any format, None where it has none.
+
+    Raises:
+        CorruptData: it can't be decoded; the position is in the batch.
+    """
+    if header.magic == MAGIC_V2 and not 0 <= header.record_count <= header.last_offset - header.base_offset + 1:
+        raise CorruptData(f"a record count of {header.record_count}", header.position)
+    columns = (decoder or default_decoder()).decode(header, data, DEFAULT_MAX_BATCH_BYTES)
+    return columns.record(0) if len(columns) else None
 
 
 def _batch_header(buffer: bytes, at: int, position: int, size: int) -> BatchHeader:

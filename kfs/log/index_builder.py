@@ -24,6 +24,7 @@ MAX_INDEX_BYTES: Final = 10 * 1024 * 1024
 
 OFFSET_ENTRY: Final = Struct(">ii")  # OffsetIndex.java: relative offset, position
 TIME_ENTRY: Final = Struct(">qi")  # TimeIndex.java: timestamp, relative offset
+_WARM_BYTES: Final = 8192  # AbstractIndex.warmEntries
 
 
 class IndexBuilder:
@@ -87,35 +88,50 @@ class IndexBuilder:
         """
         self._append_time(may_fill=True)
 
-    def resume(self, offset_index: bytes, time_index: bytes, largest: TimestampOffset) -> None:
+    def resume(
+        self,
+        offset_index: bytes | bytearray,
+        time_index: bytes | bytearray,
+        largest: TimestampOffset | None = None,
+    ) -> None:
         """Go on from entries that are there already, as of a segment that was opened again.
 
-        ``largest`` is what a broker finds that truncates a segment: its latest timestamp.
+        What is no whole entry at an end is dropped. ``largest`` is by default the last entry of the time index, which
+        is what a broker goes by.
         """
-        self.offset_index[:] = offset_index
-        self.time_index[:] = time_index
-        self.largest = largest
+        self.offset_index[:] = offset_index[: len(offset_index) // OFFSET_ENTRY.size * OFFSET_ENTRY.size]
+        self.time_index[:] = time_index[: len(time_index) // TIME_ENTRY.size * TIME_ENTRY.size]
         self._bytes_since_last_entry = 0
-        last_offset = self._last_entry(OFFSET_ENTRY, self.offset_index)
+        last_offset = _last_entry(OFFSET_ENTRY, self.offset_index)
         self._last_offset = self.base_offset + last_offset[0] if last_offset else self.base_offset
-        last_time = self._last_entry(TIME_ENTRY, self.time_index)
-        timestamp, relative = last_time or (NO_TIMESTAMP, 0)
+        timestamp, relative = _last_entry(TIME_ENTRY, self.time_index) or (NO_TIMESTAMP, 0)
         self._last_time = TimestampOffset(timestamp, self.base_offset + relative)
-
-    @staticmethod
-    def _last_entry(layout: Struct, entries: bytearray) -> tuple[int, ...] | None:
-        return layout.unpack_from(entries, len(entries) - layout.size) if entries else None
+        self.largest = largest or self._last_time
 
     @property
-    def last_offset_entry(self) -> OffsetPosition:
-        """The last entry of the offset index; base offset and position 0 where there is none."""
-        last = self._last_entry(OFFSET_ENTRY, self.offset_index) or (0, 0)
-        return OffsetPosition(self.base_offset + last[0], last[1])
+    def last_offset(self) -> int:
+        """The offset of the last entry in the offset index; the base offset where there is none."""
+        return self._last_offset
 
     @property
     def last_time_entry(self) -> TimestampOffset:
         """The last entry of the time index; no timestamp and the base offset where there is none."""
         return self._last_time
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """Return the last entry at or below ``offset``; the base offset and position 0 where there is none."""
+        slot = _slot_below(OFFSET_ENTRY, self.offset_index, 0, offset - self.base_offset)
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = OFFSET_ENTRY.unpack_from(self.offset_index, slot * OFFSET_ENTRY.size)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries whose offset is ``offset`` or above it; ``largest`` stays as it is."""
+        relative = offset - self.base_offset
+        _truncate(OFFSET_ENTRY, self.offset_index, 0, relative)
+        _truncate(TIME_ENTRY, self.time_index, 1, relative)
+        self.resume(self.offset_index, self.time_index, self.largest)
 
     def _append_offset(self, offset: int, position: int) -> None:
         """``OffsetIndex.append``."""
@@ -143,3 +159,44 @@ class IndexBuilder:
         if self.largest.timestamp > self._last_time.timestamp:
             self.time_index += TIME_ENTRY.pack(self.largest.timestamp, self.largest.offset - self.base_offset)
             self._last_time = self.largest
+
+
+def _last_entry(layout: Struct, entries: bytearray) -> tuple[int, ...] | None:
+    return layout.unpack_from(entries, len(entries) - layout.size) if entries else None
+
+
+def _truncate(layout: Struct, entries: bytearray, field: int, relative: int) -> None:
+    slot = _slot_below(layout, entries, field, relative)
+    is_equal = slot >= 0 and layout.unpack_from(entries, slot * layout.size)[field] == relative
+    del entries[(slot if is_equal else slot + 1) * layout.size :]
+
+
+def _slot_below(layout: Struct, entries: bytearray, field: int, target: int) -> int:
+    """Return which entry is the last at or below ``target``, -1 without one (``AbstractIndex.indexSlotRangeFor``).
+
+    Step by step as Kafka does, which begins with the last 8 KiB: in an index whose entries are out of order it
+    depends on that what is found, and on what is found, what a broker then does.
+    """
+
+    def value(slot: int) -> int:
+        found: int = layout.unpack_from(entries, slot * layout.size)[field]
+        return found
+
+    count = len(entries) // layout.size
+    if not count:
+        return -1
+    low, high = max(0, count - 1 - _WARM_BYTES // layout.size), count - 1
+    if value(low) >= target:
+        if value(0) > target:
+            return -1
+        low, high = 0, low
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = value(middle)
+        if found == target:
+            return middle
+        if found > target:
+            high = middle - 1
+        else:
+            low = middle
+    return low

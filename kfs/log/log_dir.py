@@ -24,8 +24,9 @@ CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 #: Files that show a directory to be one of ``log.dirs``.
-MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, "bootstrap.checkpoint", ".kafka_cleanshutdown")
+MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, "bootstrap.checkpoint", CLEAN_SHUTDOWN)
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
 

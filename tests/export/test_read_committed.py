@@ -1,4 +1,4 @@
-"""What a ``read_committed`` consumer gets, with the transaction index as the broker left it and in every wrong state."""
+"""What a ``read_committed`` consumer gets, with transaction indexes as they were and in every wrong state."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from kfs.errors import IndexFull, InvalidOffset, OffsetOverflow
 from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
 from kfs.log.file_records import FileRecords
 from kfs.log.index_builder import OFFSET_ENTRY, TIME_ENTRY, IndexBuilder
+from kfs.log.offset_index import OffsetPosition
 from kfs.log.open_files import OpenFile
 from kfs.log.time_index import TimestampOffset
 
@@ -41,8 +42,31 @@ def test_an_entry_is_made_when_more_than_the_interval_lies_before_a_batch() -> N
 def test_entries_have_the_last_offset_relative_to_the_base() -> None:
     builder = built([(1009, 5, 10), (1019, 6, 10)], base_offset=1000, interval_bytes=0)
     assert entries(builder) == ([(19, 10)], [(6, 19)])
-    assert builder.last_offset_entry.offset == 1019
-    assert builder.last_offset_entry.position == 10
+    assert builder.last_offset == 1019
+    assert builder.last_time_entry == TimestampOffset(6, 1019)
+
+
+def test_a_lookup_gives_the_last_entry_at_or_below_an_offset() -> None:
+    builder = built([(100 + 10 * number, number, 10) for number in range(3000)], base_offset=90, interval_bytes=0)
+    for offset, (found, position) in {
+        90: (90, 0),
+        109: (90, 0),
+        110: (110, 10),
+        119: (110, 10),
+        120: (120, 20),
+    }.items():
+        assert builder.lookup(offset) == OffsetPosition(found, position)
+    for number in (1, 500, 1974, 1975, 1976, 2000, 2999):
+        assert builder.lookup(100 + 10 * number + 3) == OffsetPosition(100 + 10 * number, 10 * number)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(9, 0), (19, 0), (20, 1), (29, 1), (30, 2), (1000, 3)])
+def test_a_truncation_drops_the_entries_at_and_above_an_offset(offset: int, left: int) -> None:
+    builder = built([(9, 9, 10), (19, 19, 10), (29, 29, 10), (39, 39, 10)], interval_bytes=0)
+    builder.truncate_to(offset)
+    assert len(builder.offset_index) == left * OFFSET_ENTRY.size
+    assert len(builder.time_index) == left * TIME_ENTRY.size
+    assert builder.last_offset == (left * 10 + 9 if left else 0)
 
 
 def test_a_time_entry_is_of_the_latest_so_far_and_left_out_where_nothing_is_later() -> None:

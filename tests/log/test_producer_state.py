@@ -30,10 +30,14 @@ CorpusPath = Callable[[str], Path]
 
 
 def data_batch(
-    first: int, last: int, *, producer: int = 7, epoch: int = 0, sequence: int = 0, **options: bool
+    first: int, last: int, *, producer: int = 7, epoch: int = 0, sequence: int = 0, transactional: bool = False
 ) -> bytes:
     return encode_batch(
-        records(first, last), producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options
+        records(first, last),
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
     )
 
 

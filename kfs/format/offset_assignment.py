@@ -1,0 +1,28 @@
+"""Giving batches that are ready made the offsets that come next in a log (``LogValidator.java``, without decoding)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
+from kfs.format.layout import LOG_OVERHEAD, MAGIC_V2, NO_PARTITION_LEADER_EPOCH
+
+_OFFSET_SIZE: Final = 8
+_EPOCH_SIZE: Final = 4
+
+
+def assign_offset(
+    batch: bytes, header: BatchHeader, offset: int, leader_epoch: int = NO_PARTITION_LEADER_EPOCH
+) -> bytes:
+    """Return a batch whose first offset is ``offset``; offsets and, in v2, the leader epoch lie outside of the CRC.
+
+    Raises:
+        ValueError: a compressed message of format v0 or v1, whose records have their offsets inside.
+    """
+    if header.record_count == UNKNOWN_COUNT:
+        raise ValueError("the offsets of a compressed message are inside of it: decode it and encode it again")
+    assigned = bytearray(batch)
+    assigned[:_OFFSET_SIZE] = offset.to_bytes(_OFFSET_SIZE, "big")
+    if header.magic == MAGIC_V2:
+        assigned[LOG_OVERHEAD : LOG_OVERHEAD + _EPOCH_SIZE] = leader_epoch.to_bytes(_EPOCH_SIZE, "big", signed=True)
+    return bytes(assigned)

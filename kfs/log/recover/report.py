@@ -1,0 +1,62 @@
+"""What a recovery says of itself: everything that was lost, and what was changed without a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Bytes of a file, and the offsets in them, that a broker will not find any more.
+
+    From ``start`` to ``end`` (bytes, not included) in the file as it was; ``first_offset`` to ``last_offset`` (both
+    included) are those that batches there have or claim, both None where nothing there tells.
+    """
+
+    file: str
+    start: int
+    end: int
+    first_offset: int | None
+    last_offset: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        offsets = "no offset can be told"
+        if self.first_offset is not None:
+            offsets = f"offsets {self.first_offset} to {self.last_offset}"
+        return f"{self.file}: bytes {self.start} to {self.end}, {offsets}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that was done to a file by which no record is lost."""
+
+    file: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what}"
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What became of one partition directory; its log reaches from start to end offset, the latter not included."""
+
+    directory: str
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    losses: list[Loss] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What became of a log directory."""
+
+    partitions: list[PartitionReport] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Everything that was lost, by partition directory and file."""
+        return [loss for partition in self.partitions for loss in partition.losses]

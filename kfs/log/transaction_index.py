@@ -1,0 +1,85 @@
+"""The transaction index of a segment that is written (``TransactionIndex.java``)."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from kfs.errors import CorruptData
+from kfs.format.aborted_transaction import (
+    ABORTED_TRANSACTION,
+    ABORTED_TRANSACTION_SIZE,
+    ABORTED_TRANSACTION_VERSION,
+    AbortedTransaction,
+    encode_aborted_transactions,
+)
+
+
+class UnknownVersion(CorruptData):
+    """An entry of another version than 0: Kafka rebuilds other damage, but gives up on this."""
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers are in a segment. There is a file only once there has been an entry."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.path = path
+        self._base_offset = base_offset
+        self._content = bytearray()
+        with suppress(FileNotFoundError), open(path, "rb") as file:
+            self._content += file.read()
+        self._written = bytes(self._content)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Return the whole entries, as little checked as Kafka does; what is left at the end is ignored.
+
+        Raises:
+            UnknownVersion: one has another version than 0.
+        """
+        found = []
+        for position in range(0, len(self._content) - ABORTED_TRANSACTION_SIZE + 1, ABORTED_TRANSACTION_SIZE):
+            version, *fields = ABORTED_TRANSACTION.unpack_from(self._content, position)
+            if version > ABORTED_TRANSACTION_VERSION:
+                reason = f"aborted transaction of version {version}, expected {ABORTED_TRANSACTION_VERSION}"
+                raise UnknownVersion(reason, position, self.path)
+            found.append(AbortedTransaction(*fields))
+        return found
+
+    def check(self) -> None:
+        """``TransactionIndex.sanityCheck``.
+
+        Raises:
+            CorruptData: a transaction ends before the segment begins.
+            UnknownVersion: see :meth:`entries`.
+        """
+        for number, transaction in enumerate(self.entries()):
+            if transaction.last_offset < self._base_offset:
+                reason = f"last offset {transaction.last_offset}, the segment begins at {self._base_offset}"
+                raise CorruptData(reason, number * ABORTED_TRANSACTION_SIZE, self.path)
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry."""
+        self._content += encode_aborted_transactions([transaction])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions that end at or after ``offset``, and all that stand behind one of those."""
+        for number, transaction in enumerate(self.entries()):
+            if transaction.last_offset >= offset:
+                del self._content[number * ABORTED_TRANSACTION_SIZE :]
+                return
+
+    def reset(self) -> None:
+        """Drop every entry."""
+        self._content.clear()
+
+    def write(self) -> None:
+        """Write what has changed."""
+        if self._content != self._written:
+            with open(self.path, "wb") as file:
+                file.write(self._content)
+            self._written = bytes(self._content)
+
+    def delete(self) -> None:
+        """Remove the file, if there is one."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)

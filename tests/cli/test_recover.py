@@ -1,0 +1,75 @@
+"""``kfs recover`` from the command line: what it prints, asks and returns."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import printed, refused
+from tests.corpus import compare, take_manifest
+from tests.logs import dense, joined, log_name, write_partition
+from tests.system.kafka_mount import kfs
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """A log directory whose last batch isn't complete."""
+    partition = write_partition(tmp_path / "data" / "topic-0", {0: dense(0, 9)})
+    (partition / log_name(0)).write_bytes(joined(dense(0, 9))[:-7])
+    return tmp_path / "data"
+
+
+def test_a_whole_log_is_copied_without_a_loss(tmp_path: Path) -> None:
+    write_partition(tmp_path / "data" / "topic-0", {0: dense(0, 9)})
+    told = printed("recover", tmp_path / "data", "--output", tmp_path / "copy").decode().splitlines()
+    assert told[-1] == "1 partitions, 0 losses"
+    assert (tmp_path / "copy" / "topic-0" / log_name(0)).read_bytes() == joined(dense(0, 9))
+
+
+def test_a_loss_is_told_and_returned(torn: Path, tmp_path: Path) -> None:
+    done = kfs("recover", torn, "--output", tmp_path / "copy")
+    assert (done.returncode, done.stderr) == (1, b"")
+    size = len(dense(5, 9)[0].data)
+    start = len(dense(0, 4)[0].data)
+    path = torn / "topic-0" / log_name(0)
+    expected = f"LOST {path}: bytes {start} to {start + size - 7}, offsets 5 to 9: cut off: a batch that isn't complete"
+    assert expected in done.stdout.decode().splitlines()
+
+
+def test_the_report_is_there_for_programs(torn: Path, tmp_path: Path) -> None:
+    done = kfs("recover", torn, "--output", tmp_path / "copy", "--json")
+    (partition,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 5)
+    assert [(loss["first_offset"], loss["last_offset"]) for loss in partition["losses"]] == [(5, 9)]
+
+
+def test_what_a_broker_would_not_start_on_is_refused(tmp_path: Path) -> None:
+    write_partition(tmp_path / "data" / "topic-0", {0: dense(0, 9)})
+    (tmp_path / "data" / "lost+found").mkdir()
+    reason = refused("recover", tmp_path / "data", "--output", tmp_path / "copy")
+    assert "a broker would not start on this" in reason
+    assert "lost+found" in reason
+
+
+def test_one_place_to_write_to_is_named(torn: Path, tmp_path: Path) -> None:
+    for arguments in ([], ["--in-place", "--output", tmp_path / "copy"]):
+        done = kfs("recover", torn, *arguments)
+        assert done.returncode == 2
+        assert b"--output" in done.stderr
+
+
+def test_in_place_asks_first(torn: Path) -> None:
+    before = take_manifest(torn)
+    assert kfs("recover", torn, "--in-place").returncode == 1  # nobody there to answer
+    assert compare(before, take_manifest(torn)) == []
+    assert kfs("recover", torn, "--in-place", "--yes").returncode == 1  # five records are lost
+    assert (torn / "topic-0" / log_name(0)).read_bytes() == joined(dense(0, 4))
+
+
+def test_in_place_leaves_a_log_alone_that_a_broker_has_open(torn: Path) -> None:
+    with (torn / ".lock").open("ab") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        assert "a broker has it open" in refused("recover", torn, "--in-place", "--yes")
