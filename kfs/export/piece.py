@@ -16,7 +16,7 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import AbortedTransactions, IsolationLevel
-from kfs.log.log import OffsetRange
+from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem, faulty_records
 
 
@@ -97,10 +97,9 @@ class Worker:
         self.left = None
         log = self.data_dir.log(work.topic, work.partition)
         segment = log.segment_for(work.base_offset) if log is not None else None
-        if segment is None or segment.base_offset != work.base_offset:
+        if log is None or segment is None or segment.base_offset != work.base_offset:
             raise CorruptData(f"segment {work.base_offset} of {work.topic}-{work.partition} is gone", work.position)
-        if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
-            self._aborted = AbortedTransactions(log)
+        self._isolate(log)
         position = work.position
         seen = work.base_offset - 1 if work.seen is None else work.seen
         for item in segment.bulk(position, work.seen, work.end):
@@ -114,6 +113,10 @@ class Worker:
             if chosen is not None:
                 yield chosen
         self.left = Left(work, position, seen)
+
+    def _isolate(self, log: Log) -> None:
+        if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
+            self._aborted = AbortedTransactions(log)
 
     def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
         if isinstance(item, Damage):
