@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final
 
 import click
@@ -15,7 +16,7 @@ EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
 _EXIT_TROUBLE: Final = {"diff": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = ("cat", "completion", "demo", "diff", "index", "ls", "mount", "recover", "stat", "umount")
+_COMMANDS: Final = ("cat", "completion", "demo", "diff", "import", "index", "ls", "mount", "recover", "stat", "umount")
 
 
 class _Group(click.Group):
@@ -27,6 +28,7 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
+        name = f"{name}_" if iskeyword(name) else name
         command: click.Command = getattr(import_module(f"kfs.cli.{name}"), name)
         return command
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_in_bytes(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_in_bytes(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show how much of ``total`` bytes is done, after the word ``what``; yield what tells of more bytes."""
     # Only here: it is large, and a mount has no use for it.
     from rich.console import Console

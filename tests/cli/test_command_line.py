@@ -17,7 +17,7 @@ from tests.system.kafka_mount import KFS, kfs
 from tests.system.shop import Shop
 from tests.system.toy_broker import ToyPartition
 
-COMMANDS: Final = ("mount", "umount", "ls", "cat", "stat", "diff", "index", "demo", "completion")
+COMMANDS: Final = ("mount", "umount", "ls", "cat", "stat", "diff", "index", "import", "recover", "demo", "completion")
 #: Turns a terminal red, and is a legal part of a file name.
 EVIL: Final = "\x1b[31m"
 

@@ -7,16 +7,15 @@ directories of deleted topics are left out, and the cluster's metadata isn't ask
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
+from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.log.atomic_file import sync_directory, write_atomically
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
@@ -26,19 +25,19 @@ from kfs.log.log_dir import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
 from kfs.log.log_loader import LoadParameters
 from kfs.log.log_manager import log_starts, write_clean_shutdown
-from kfs.log.output_directory import check_apart, make_empty_directory
+from kfs.log.output_directory import check_apart, locked, make_empty_directory
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import PARTITION_METADATA, UnifiedLog
 
-LOCK: Final = ".lock"
 _CLUSTER_METADATA: Final = "__cluster_metadata"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.
@@ -89,7 +88,7 @@ def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
     """
     names = _listed(log_dir)
     report = RecoveryReport()
-    with _locked(log_dir):
+    with locked(log_dir):
         _Recovery(log_dir, log_dir, mode, report).run(_partition_names(log_dir, names))
     return report
 
@@ -102,17 +101,6 @@ def _listed(log_dir: str) -> list[str]:
     if not any(parse_directory_name(name) for name in names):
         raise UnusableSource(f"{log_dir}: not a log directory: there is no partition in it")
     return names
-
-
-@contextmanager
-def _locked(log_dir: str) -> Iterator[None]:
-    """Hold the lock that a broker holds on a log directory (``LogManager.lockLogDirs``)."""
-    with open(os.path.join(log_dir, LOCK), "ab") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise KfsError(f"{log_dir}: a broker has it open: stop that first") from None
-        yield
 
 
 def _empty(directory: str) -> None:
