@@ -17,7 +17,7 @@ DEFAULT_BATCH_BYTES: Final = 64 * 1024
 #: The epoch of the leader that is said to have written it all.
 _LEADER_EPOCH: Final = 0
 #: About what a record has beside its key, value and headers, in bytes; and a header beside its own.
-_RECORD_OVERHEAD: Final = 16
+_RECORD_OVERHEAD: Final = 10
 _HEADER_OVERHEAD: Final = 4
 
 
