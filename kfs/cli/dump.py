@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kfs.cli.messages import messages
-from kfs.cli.options import max_batch_bytes_option
+from kfs.cli.options import ByteSize, max_batch_bytes_option
 from kfs.dump.contents import (
     DECODERS,
     ClusterMetadataContents,

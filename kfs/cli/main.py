@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final
 
 import click
@@ -21,6 +22,7 @@ _COMMANDS: Final = (
     "demo",
     "diff",
     "dump",
+    "import",
     "index",
     "ls",
     "mount",
@@ -40,6 +42,7 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
+        name = f"{name}_" if iskeyword(name) else name
         command: click.Command = getattr(import_module(f"kfs.cli.{name}"), name)
         return command
 

@@ -8,8 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(total: int, doing: str) -> Iterator[Callable[[int], None]]:
-    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes."""
+def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
+    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes.
+
+    Without a ``total`` nobody knows how much it will be.
+    """
     if not sys.stderr.isatty():
         yield lambda done: None
         return

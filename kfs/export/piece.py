@@ -10,12 +10,13 @@ from kfs.errors import CorruptData
 from kfs.export.output import OutputFormat, Writer
 from kfs.export.plan import Work
 from kfs.export.selection import Selection
-from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.columns import RecordColumns
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
-from kfs.log.log import OffsetRange
+from kfs.log.isolation import AbortedTransactions, IsolationLevel
+from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem, faulty_records
 
 
@@ -65,8 +66,10 @@ class Worker:
     data_dir: DataDir
     selection: Selection
     output: OutputFormat
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     left: Left | None = None
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
+    _aborted: AbortedTransactions | None = None
 
     def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
         """Yield the output of a piece, block by block; errors as :meth:`choose`."""
@@ -94,8 +97,9 @@ class Worker:
         self.left = None
         log = self.data_dir.log(work.topic, work.partition)
         segment = log.segment_for(work.base_offset) if log is not None else None
-        if segment is None or segment.base_offset != work.base_offset:
+        if log is None or segment is None or segment.base_offset != work.base_offset:
             raise CorruptData(f"segment {work.base_offset} of {work.topic}-{work.partition} is gone", work.position)
+        self._isolate(log)
         position = work.position
         seen = work.base_offset - 1 if work.seen is None else work.seen
         for item in segment.bulk(position, work.seen, work.end):
@@ -110,12 +114,16 @@ class Worker:
                 yield chosen
         self.left = Left(work, position, seen)
 
+    def _isolate(self, log: Log) -> None:
+        if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
+            self._aborted = AbortedTransactions(log)
+
     def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
         if isinstance(item, Damage):
             return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, offsets.end) else None
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
-            if last < offsets.start or first >= offsets.end:
+            if last < offsets.start or first >= offsets.end or self._is_aborted(item.block.header):
                 return None
             size = item.end - item.position
             return Chosen(problems=(Problem(item.block.file, item.position, size, item.error.reason),))
@@ -125,15 +133,23 @@ class Worker:
         columns = item.columns
         first = bisect_left(columns.offsets, offsets.start)
         stop = bisect_left(columns.offsets, offsets.end, first)
-        indexes: Sequence[int] = range(first, stop)
+        ranges = [range(first, stop)]
+        if self._aborted is not None and first < stop:
+            ranges = self._aborted.kept_ranges(item, first, stop)
+        indexes: Sequence[int] = ranges[0] if len(ranges) == 1 else [index for some in ranges for index in some]
         if self.selection.looks_inside:
-            indexes = self.selection.indexes(columns, first, stop)
+            indexes = self.selection.indexes(columns, indexes)
         problems: tuple[Problem, ...] = ()
         if columns.faults:
             indexes = [index for index in indexes if index not in columns.faults]
-            if any(first <= index < stop for index in columns.faults):
+            if any(index in some for index in columns.faults for some in ranges):
                 problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
         return Chosen(columns, indexes, problems) if indexes or problems else None
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        if self._aborted is None or not header.is_transactional:
+            return False
+        return self._aborted.include(header.producer_id, header.base_offset, header.last_offset)
 
 
 def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:

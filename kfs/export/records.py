@@ -13,6 +13,7 @@ from kfs.export.plan import Work, pieces_of
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 
@@ -27,6 +28,7 @@ class Export:
     first: int | None = None
     last: int | None = None
     jobs: int = 1
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def write(self, out: int, topic: str, partition: int | None = None) -> Iterator[Problem]:
         """Write a topic to the descriptor ``out``, one partition after another, each in offset order; yield problems.
@@ -40,7 +42,7 @@ class Export:
         logs = [self.data_dir.log(topic, number) for number in partitions]
         if not logs or None in logs:
             raise NotFound(f"no topic {topic!r}" if partition is None else f"no partition {partition} of {topic!r}")
-        worker = Worker(self.data_dir, self.selection, self.output)
+        worker = Worker(self.data_dir, self.selection, self.output, self.isolation)
         if self.first is None and self.last is None:
             work = ((piece, offsets) for log in logs if log for piece, offsets in self._work(log))
             yield from write_all(worker, work, self.jobs, out)
@@ -53,7 +55,7 @@ class Export:
 
     def _offsets(self, log: Log) -> OffsetRange:
         """The offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
-        visible = log.visible()
+        visible = visible_at(log, self.isolation)
         start, end = max(visible.start, self.selection.start), min(visible.end, self.selection.end)
         if self.selection.since is not None and start < end:
             reached = log.offset_for_time(self.selection.since, OffsetRange(start, end))

@@ -33,10 +33,10 @@ class Selection:
         given = (self.since, self.before, self.key, self.value_pattern)
         return any(part is not None for part in given) or bool(self.headers)
 
-    def indexes(self, columns: RecordColumns, first: int, stop: int) -> list[int]:
-        """Return which of the records ``first`` to ``stop`` of a block are wanted; their offsets are not looked at."""
+    def indexes(self, columns: RecordColumns, among: Sequence[int]) -> list[int]:
+        """Return which records of a block are wanted, ``among`` those of these indexes; offsets are not looked at."""
         tests = self._tests(columns)
-        return [index for index in range(first, stop) if all(test(index) for test in tests)]
+        return [index for index in among if all(test(index) for test in tests)]
 
     def _tests(self, columns: RecordColumns) -> list[Callable[[int], bool]]:
         """What is asked of each record, the cheapest first."""

@@ -81,12 +81,12 @@ class DataDir:
         except OSError as error:
             raise UnusableSource(f"{path}: {error.strerror}") from None
         parsed = parse_directory_name(os.path.basename(path))
-        if any(_SEGMENT.match(name) for name in names) or (parsed is not None and not _is_log_dir(path, names)):
+        if any(_SEGMENT.match(name) for name in names) or (parsed is not None and not is_log_dir(path, names)):
             parent = os.path.dirname(path)
             log_dir = LogDir(parent, self.problems) if _has_checkpoints(parent) else None
             name = parsed or DirectoryName(os.path.basename(path) or "log", 0)
             self._single.append(PartitionDirectory(path, name, log_dir))
-        elif _is_log_dir(path, names):
+        elif is_log_dir(path, names):
             self.log_dirs.append(LogDir(path, self.problems))
         else:
             raise UnusableSource(f"{path}: neither a Kafka log directory nor a partition directory: no segments in it")
@@ -245,7 +245,8 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _is_log_dir(path: str, names: Sequence[str]) -> bool:
+def is_log_dir(path: str, names: Sequence[str]) -> bool:
+    """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
     if any(name in MARKERS for name in names):
         return True
     return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)

@@ -11,6 +11,8 @@ LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _SPECIAL = re.compile(r"(?P<name>.+)\.(?P<uuid>[0-9a-f]{32})-(?P<kind>delete|future|stray)\Z", re.DOTALL)
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})\Z", re.DOTALL)
 _MAX_PARTITION = 2**31 - 1
+_MAX_TOPIC = 249  # Topic.MAX_NAME_LENGTH
+_MAX_NAME = 255
 
 
 class DirectoryKind(StrEnum):
@@ -48,3 +50,14 @@ def parse_directory_name(name: str) -> DirectoryName | None:
     if partition > _MAX_PARTITION or str(partition) != match["partition"]:
         return None
     return DirectoryName(match["topic"], partition, kind, unique_id)
+
+
+def is_legal_topic(name: str) -> bool:
+    """Whether Kafka accepts a name as that of a topic (``Topic.validate``)."""
+    return len(name) <= _MAX_TOPIC and name not in (".", "..") and LEGAL_TOPIC.match(name) is not None
+
+
+def delete_directory_name(topic: str, partition: int, unique_id: str) -> str:
+    """Return the name of the directory of a partition that is to be deleted (``UnifiedLog.logDeleteDirName``)."""
+    suffix = f"-{partition}.{unique_id}-{DirectoryKind.DELETE}"
+    return topic[: _MAX_NAME - len(suffix)] + suffix

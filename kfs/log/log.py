@@ -298,10 +298,10 @@ class Log:
         """Return ``partition.metadata``; None where it is missing or, which is a problem, unreadable."""
         return self._side_file("partition.metadata", parse_partition_metadata)
 
-    def producer_snapshots(self) -> Iterator[tuple[int, tuple[ProducerStateEntry, ...]]]:
+    def producer_snapshots(self, *, newest_first: bool = False) -> Iterator[tuple[int, tuple[ProducerStateEntry, ...]]]:
         """Yield the offset and the producers of each ``.snapshot`` that can be read, in offset order."""
         _ = self.segments
-        for offset, found in sorted(self.files.snapshots.items()):
+        for offset, found in sorted(self.files.snapshots.items(), reverse=newest_first):
             entries = self._side_file(os.path.basename(found.path), parse_producer_snapshot)
             if entries is not None:
                 yield offset, entries

@@ -25,6 +25,7 @@ CHECKPOINTS: Final = (
 )
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
 #: Files that show a directory to be one of ``log.dirs``.
 MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, "bootstrap.checkpoint", CLEAN_SHUTDOWN)
 _LOOK_AGAIN_SECONDS: Final = 0.5

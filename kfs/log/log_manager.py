@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import uuid
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from kfs.errors import UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.uuid import Uuid
-from kfs.log.atomic_file import write_atomically
-from kfs.log.directory_name import DirectoryKind, parse_directory_name
+from kfs.log.atomic_file import sync_directory, write_atomically
+from kfs.log.directory_name import DirectoryKind, delete_directory_name, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
     CLEAN_SHUTDOWN,
@@ -21,9 +24,15 @@ from kfs.log.log_dir import (
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
 
+_CHECKPOINTS_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
 
 class LogManager:
-    """Makes partitions in one or several log directories that no broker uses meanwhile."""
+    """Makes partitions in one or several log directories that no broker uses meanwhile.
+
+    They are written under the names that partitions of deleted topics have, which a broker removes when it starts, and
+    get their own when they are complete: what a crash leaves is never taken for a partition.
+    """
 
     def __init__(self, log_dirs: Sequence[str], config: LogConfig | None = None, *, clock: Clock = wall_clock) -> None:
         """Look at each directory, which must be there.
@@ -54,7 +63,8 @@ class LogManager:
             if os.path.lexists(os.path.join(path, str(partition))):
                 raise FileExistsError(f"{os.path.join(path, str(partition))}: the partition is there already")
         log_dir = self.next_log_dir()
-        directory = os.path.join(log_dir, str(partition))
+        name = delete_directory_name(partition.topic, partition.partition, uuid.uuid4().hex)
+        directory = os.path.join(log_dir, name)
         log = UnifiedLog.create(
             directory, self._config, first_offset=first_offset, topic_id=topic_id, clock=self._clock
         )
@@ -62,21 +72,42 @@ class LogManager:
         self._logs[log_dir][partition] = log
         return log
 
+    def directory_of(self, partition: TopicPartition) -> str:
+        """Return where a partition is that was made, or will be once it is closed."""
+        log_dir = next(log_dir for log_dir, logs in self._logs.items() if partition in logs)
+        return os.path.join(log_dir, str(partition))
+
     def close(self) -> None:
-        """Bring every log to the disk and close it, then write the checkpoints and that the stop was a clean one.
+        """Bring every log to the disk and give it its name, then write the checkpoints and that the stop was clean.
 
         The latter not where other partitions are that weren't stopped cleanly: a broker has yet to recover those.
 
         Raises:
-            CorruptData: a checkpoint that is there already can't be read.
+            CorruptData: a checkpoint that is there already can't be read; no partition has got its name.
         """
-        for log_dir, logs in self._logs.items():
+        for log_dir in self._logs:
+            for name in _CHECKPOINTS_WRITTEN:
+                read_side_file(os.path.join(log_dir, name), parse_offset_checkpoint)
+        for logs in self._logs.values():
             for log in logs.values():
                 log.flush()
                 log.close()
+                sync_directory(log.directory)
+        for log_dir, logs in self._logs.items():
+            for partition, log in logs.items():
+                os.rename(log.directory, os.path.join(log_dir, str(partition)))
+            sync_directory(log_dir)
             write_checkpoints(log_dir, logs)
             if log_dir in self._clean:
                 write_clean_shutdown(log_dir)
+
+    def discard(self) -> None:
+        """Remove every partition that was made and has not got its name."""
+        for logs in self._logs.values():
+            for log in logs.values():
+                for segment in log.segments:
+                    segment.park()
+                shutil.rmtree(log.directory, ignore_errors=True)
 
 
 def write_checkpoints(log_dir: str, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
@@ -88,11 +119,7 @@ def write_checkpoints(log_dir: str, logs: Mapping[TopicPartition, UnifiedLog]) -
         CorruptData: one of the files is there and can't be read.
     """
     ends = {partition: log.log_end_offset for partition, log in logs.items()}
-    for name, offsets in (
-        (RECOVERY_POINT_CHECKPOINT, ends),
-        (LOG_START_OFFSET_CHECKPOINT, log_starts(logs)),
-        (HIGH_WATERMARK_CHECKPOINT, ends),
-    ):
+    for name, offsets in zip(_CHECKPOINTS_WRITTEN, (ends, log_starts(logs), ends), strict=True):
         path = os.path.join(log_dir, name)
         others = read_side_file(path, parse_offset_checkpoint) or {}
         kept = {partition: offset for partition, offset in others.items() if partition not in logs}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kfs.errors import KfsError
+from kfs.log.data_dir import is_log_dir
+from kfs.log.log_dir import LOCK
 
 
 def check_apart(source: str, output: str) -> None:
@@ -22,3 +27,29 @@ def make_empty_directory(path: str) -> None:
             raise KfsError(f"{path}: the directory is not empty, and nothing is overwritten: name a new or empty one")
     except OSError as error:
         raise KfsError(f"{path}: {error.strerror}") from error
+
+
+def make_log_directory(path: str) -> None:
+    """Make ``path`` a directory, unless it is empty or a log directory; raise :class:`KfsError` where it is neither."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        names = [name for name in os.listdir(path) if name != LOCK]
+    except OSError as error:
+        raise KfsError(f"{path}: {error.strerror}") from error
+    if names and not is_log_dir(path, names):
+        raise KfsError(f"{path}: neither empty nor a log directory")
+
+
+@contextmanager
+def locked(log_dir: str) -> Iterator[None]:
+    """Hold the lock that a broker holds on a log directory (``LogManager.lockLogDirs``).
+
+    Raises:
+        KfsError: somebody holds it.
+    """
+    with open(os.path.join(log_dir, LOCK), "ab") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise KfsError(f"{log_dir}: a broker has it open: stop that first") from None
+        yield

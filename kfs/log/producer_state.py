@@ -61,6 +61,17 @@ class ProducerState:
         """Return what is known of a producer, None where it isn't."""
         return self._producers.get(producer_id)
 
+    def is_open(self, producer_id: int) -> bool:
+        """Whether a producer has a transaction open."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.current_txn_first_offset is not None
+
+    def forget(self, producer_id: int) -> None:
+        """Forget a producer, and the transaction that it has open, if there is one."""
+        known = self._producers.pop(producer_id, None)
+        if known is not None and known.current_txn_first_offset is not None:
+            self._open.pop(known.current_txn_first_offset, None)
+
     @property
     def first_undecided_offset(self) -> int | None:
         """Where the oldest open transaction begins: nothing from there on is stable. None without one."""

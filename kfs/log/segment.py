@@ -108,9 +108,13 @@ class Segment:
         """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
         return self.bulk_reader().items(position, seen, end)
 
-    def bulk_reader(self) -> BulkReader:
-        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead."""
-        return BulkReader(self._new_walk(), self.storage, self.problems.add)
+    def bulk_reader(self, report: Callable[[Problem], None] | None = None) -> BulkReader:
+        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead.
+
+        ``report`` is told what is wrong, in place of :attr:`problems`.
+        """
+        report = report or self.problems.add
+        return BulkReader(self._walk_that_tells(report), self.storage, report)
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""

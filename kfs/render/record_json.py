@@ -164,24 +164,40 @@ def parse_line(line: bytes | str) -> tuple[str, int, Record]:
         ValueError: it is no such line.
     """
     try:
-        fields = json.loads(line)
+        fields = json.loads(line if isinstance(line, str) else line.decode())
         record = Record(
-            fields["offset"],
-            fields["timestamp"],
+            _integer(fields["offset"]),
+            _integer(fields["timestamp"]),
             _restored(fields["key"], fields.get("keyEncoding")),
             _restored(fields["value"], fields.get("valueEncoding")),
             tuple(_restored_header(header) for header in fields["headers"]),
             _TYPE_BY_LABEL[fields["timestampType"]],
         )
-        return fields["topic"], fields["partition"], record
-    except (KeyError, TypeError, AttributeError) as error:
+        return _text(fields["topic"]), _integer(fields["partition"]), record
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not the JSON of a record: {error}") from None
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:  # True is an int, too
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
 
 
 def _restored(text: str | None, encoding: str | None) -> bytes | None:
     if text is None:
         return None
-    return b64decode(text, validate=True) if encoding == "base64" else text.encode()
+    if encoding is None:
+        return text.encode()
+    if encoding != "base64":
+        raise TypeError(f"encoding {encoding!r}, expected base64 or none")
+    return b64decode(text, validate=True)
 
 
 def _restored_header(header: Mapping[str, Any]) -> Header:

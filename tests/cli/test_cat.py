@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,32 @@ def test_what_makes_no_sense_is_wrong_usage(shop: Shop, arguments: tuple[str, ..
     done = kfs("cat", shop.root, "orders", *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--offsets", "20:40"), ("--first", "7"), ("--last", "7")])
+def test_at_read_committed_aborted_and_open_transactions_are_left_out(
+    options: tuple[str, ...], corpus: Callable[[str], Path]
+) -> None:
+    consumed = json.loads((corpus("b_txn") / "consumed.json").read_text())["read_committed"]["payments-0"]
+    last = consumed[-1][1]
+    source = corpus("b_txn") / "data"
+    whole = printed("cat", source, "payments/0", "--offsets", f":{last + 1}").splitlines(keepends=True)
+    kept = [line for line in whole if any(first <= json.loads(line)["offset"] <= end for first, end in consumed)]
+    expected = {
+        (): kept,
+        ("--offsets", "20:40"): [line for line in kept if 20 <= json.loads(line)["offset"] < 40],
+        ("--first", "7"): kept[:7],
+        ("--last", "7"): kept[-7:],
+    }
+    assert printed("cat", source, "payments/0", *options, "--isolation", "read_committed") == b"".join(
+        expected[options]
+    )
+
+
+def test_a_file_of_the_tree_has_no_isolation_level(shop: Shop) -> None:
+    done = kfs("cat", shop.root, "orders/1", "orders/0/first.json", "--isolation", "read_committed")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is for topics and partitions" in done.stderr
 
 
 @pytest.fixture(scope="module")

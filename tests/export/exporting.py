@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from kfs.export.output import OutputFormat
 from kfs.export.records import Export
 from kfs.export.selection import Selection
 from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
 
@@ -26,11 +28,12 @@ def exported(
     first: int | None = None,
     last: int | None = None,
     jobs: int = 1,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[bytes, list[Problem]]:
     """Return the bytes of an export and its problems."""
     data_dir = DataDir([str(root)], Storage())
     try:
-        return written(Export(data_dir, selection, output, first, last, jobs), topic, partition)
+        return written(Export(data_dir, selection, output, first, last, jobs, isolation), topic, partition)
     finally:
         data_dir.close()
 
@@ -41,3 +44,8 @@ def written(export: Export, topic: str, partition: int | None = None) -> tuple[b
         problems = list(export.write(out.fileno(), topic, partition))
         out.seek(0)
         return out.read(), problems
+
+
+def offsets_in(lines: bytes) -> list[int]:
+    """Return the offsets of records that were put out as lines of JSON."""
+    return [json.loads(line)["offset"] for line in lines.splitlines()]

@@ -28,27 +28,25 @@ from kfs.log.storage import Storage
 from kfs.tree.context import TreeOptions
 from kfs.tree.segment_lines import OnDamage
 from tests.corpus import corpus_names
-from tests.export.exporting import EVERYTHING, LINES, exported, written
+from tests.export.exporting import EVERYTHING, LINES, exported, offsets_in, written
 from tests.logs import (
     START,
     Batch,
     batch,
     content_of,
     dense,
+    joined,
     log_name,
     open_tree,
     positions,
     record,
     write_checkpoint,
+    write_log,
     write_partition,
 )
 
 OFFSET_ENTRY = struct.Struct(">ii")
 JOBS = pytest.mark.parametrize("jobs", [1, 3])
-
-
-def offsets_in(lines: bytes) -> list[int]:
-    return [json.loads(line)["offset"] for line in lines.splitlines()]
 
 
 def one_partition(tmp_path: Path, segments: dict[int, list[Batch]], topic: str = "t", partition: int = 0) -> Path:
@@ -153,7 +151,8 @@ def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, j
 @pytest.mark.usefixtures("small_pieces")
 def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jobs: int) -> None:
     content = [*dense(0, 24), *dense(10, 14), *dense(25, 30)]
-    root = one_partition(tmp_path, {0: content})
+    write_log(tmp_path / "t-0", 0, joined(content))  # no writer of ours would
+    root = tmp_path
     starts = positions(content)
     reindexed(root, [(4, starts[1]), (14, starts[5]), (29, starts[6])])
     whole = exported(root, "t", jobs=jobs)

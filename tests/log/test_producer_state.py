@@ -122,6 +122,17 @@ def test_a_new_epoch_forgets_the_batches_of_the_one_before() -> None:
     assert (known.producer_epoch, known.last_sequence, known.offset_delta) == (1, -1, 0)
 
 
+def test_who_is_forgotten_has_nothing_open() -> None:
+    state = ProducerState()
+    append(state, data_batch(0, 4, transactional=True))
+    append(state, data_batch(5, 9, producer=8, transactional=True))
+    assert state.is_open(7)
+    state.forget(7)
+    state.forget(9)
+    assert not state.is_open(7)
+    assert (state.first_undecided_offset, [entry.producer_id for entry in state.entries()]) == (5, [8])
+
+
 def test_an_emptied_control_batch_says_nothing() -> None:
     state = ProducerState()
     append(state, data_batch(0, 4, transactional=True))

@@ -7,20 +7,18 @@ directories of deleted topics are left out, and the cluster's metadata isn't ask
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from kfs.errors import CorruptData, KfsError, RecoveryRefused
+from kfs.errors import CorruptData, RecoveryRefused
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.log_loader import LoadParameters
-from kfs.log.recover.log_dir_recovery import CLUSTER_METADATA, LOCK, LogDirRecovery, Mode, copied, names_in
+from kfs.log.output_directory import locked
+from kfs.log.recover.log_dir_recovery import CLUSTER_METADATA, LogDirRecovery, Mode, copied, names_in
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
 from kfs.log.unified_log import UnifiedLog
@@ -89,20 +87,9 @@ def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
     """
     names = names_in(log_dir)
     report = RecoveryReport()
-    with _locked(log_dir):
+    with locked(log_dir):
         mode.recovery(log_dir, log_dir, report).run(names)
     return report
-
-
-@contextmanager
-def _locked(log_dir: str) -> Iterator[None]:
-    """Hold the lock that a broker holds on a log directory (``LogManager.lockLogDirs``)."""
-    with open(os.path.join(log_dir, LOCK), "ab") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise KfsError(f"{log_dir}: a broker has it open: stop that first") from None
-        yield
 
 
 def _copy_partition(source: str, target: str, report: PartitionReport) -> None:

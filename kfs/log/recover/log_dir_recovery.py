@@ -21,6 +21,7 @@ from kfs.log.log_dir import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
@@ -31,7 +32,6 @@ from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import PARTITION_METADATA, UnifiedLog
 
-LOCK: Final = ".lock"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.

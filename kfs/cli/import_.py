@@ -1,0 +1,230 @@
+"""``kfs import``."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, BinaryIO, Final
+
+import click
+
+from kfs.cli.messages import messages, shown
+from kfs.cli.options import ByteSize
+from kfs.cli.progress import progress_bar
+from kfs.errors import BadLine, CorruptData, KfsError
+from kfs.format.codecs import Codec
+from kfs.format.layout import MAX_INT32
+from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
+from kfs.imports.layout import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_RECORDS, BatchLayout
+from kfs.imports.lines import lines_of
+from kfs.imports.records import Import, Imported
+from kfs.log.log_config import SEGMENT_BYTES
+from kfs.log.output_directory import locked, make_log_directory
+
+_EXIT_SKIPPED: Final = 1
+_STANDARD_INPUT: Final = "-"
+_AUTO: Final = "auto"
+_MOST_NAMED: Final = 20
+#: The least that anything fits in.
+_LEAST_SEGMENT_BYTES: Final = 1024
+
+
+class _TopicId(click.ParamType[Uuid]):
+    """22 characters, as ``kafka-topics --describe`` prints them."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Uuid:
+        try:
+            topic_id = parse_uuid(value.encode(errors="replace"))
+        except CorruptData as error:
+            self.fail(error.reason, param, ctx)
+        if topic_id == ZERO_UUID:
+            self.fail(f"{topic_id} is the id of no topic", param, ctx)
+        return topic_id
+
+
+@click.command("import")
+@click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(readable=False))
+@click.option(
+    "--output",
+    "-o",
+    "log_dirs",
+    metavar="LOG_DIR",
+    multiple=True,
+    required=True,
+    type=click.Path(readable=False),
+    help="Where partitions are made: a log directory, or a new one. Of several the one with the fewest gets the next.",
+)
+@click.option(
+    "--format",
+    "magic",
+    type=click.Choice([_AUTO, "v0", "v1", "v2"]),
+    default=_AUTO,
+    show_default=True,
+    help="The message format: v2 (since Kafka 0.11), v1 (0.10), v0; auto: v2, and v0 for what only that can hold.",
+)
+@click.option(
+    "--codec",
+    type=click.Choice([codec.label for codec in Codec]),
+    default=Codec.NONE.label,
+    show_default=True,
+    help="How batches are compressed.",
+)
+@click.option(
+    "--batch-records",
+    type=click.IntRange(1),
+    default=DEFAULT_BATCH_RECORDS,
+    show_default=True,
+    help="At most so many records in a batch.",
+)
+@click.option(
+    "--batch-bytes",
+    type=ByteSize(),
+    default=DEFAULT_BATCH_BYTES,
+    show_default="64K",
+    help="About so many bytes in a batch, before compression; a larger record is a batch of its own.",
+)
+@click.option(
+    "--segment-bytes",
+    type=ByteSize(),
+    default=SEGMENT_BYTES,
+    show_default="1G",
+    help="At most so many bytes in a segment.",
+)
+@click.option("--topic-id", type=_TopicId(), help="The id of the topic, of 22 characters.  [default: a new one]")
+@click.option(
+    "--offsets",
+    type=click.Choice(["keep", "new"]),
+    default="keep",
+    show_default=True,
+    help="The offsets in the lines, which have to ascend in a partition, or new ones from 0 on.",
+)
+@click.option(
+    "--on-bad-line",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="Make nothing, or leave the line out and go on; the exit code is 1 either way.",
+)
+def import_(
+    files: tuple[str, ...],
+    log_dirs: tuple[str, ...],
+    magic: str,
+    codec: str,
+    batch_records: int,
+    batch_bytes: int,
+    segment_bytes: int,
+    topic_id: Uuid | None,
+    offsets: str,
+    on_bad_line: str,
+) -> None:
+    """Make partitions that a broker opens of lines of JSON, as kfs cat prints them.
+
+    The lines come from FILE... or standard input (-) and may be of any topics and partitions. Offsets, timestamps and
+    their types, keys, values and headers stay what they are; what the format can't hold is a bad line. Partitions that
+    are there already are never touched, and nothing is made before all lines are read.
+
+    Lines know nothing of producers and transactions, so all that is imported counts as committed: export with
+    --isolation read_committed, or aborted records come back as if they had been committed.
+
+    \b
+      kfs cat /var/lib/kafka/data orders --isolation read_committed >orders.jsonl
+      kfs import orders.jsonl --output /var/lib/kafka/restored --codec zstd
+      kfs cat /old orders/3 --isolation read_committed | jq -c 'select(.key == "7")' | kfs import -o /new --offsets new
+
+    A broker deletes records that are older than its retention.ms allows, imported ones too.
+    """
+    if not _LEAST_SEGMENT_BYTES <= segment_bytes <= MAX_INT32:
+        raise click.BadParameter(f"from {_LEAST_SEGMENT_BYTES} to {MAX_INT32}", param_hint="--segment-bytes")
+    if codec == Codec.ZSTD.label and magic in ("v0", "v1"):
+        raise click.BadParameter(f"message format {magic} has no zstd", param_hint="--codec")
+    layout = BatchLayout(None if magic == _AUTO else int(magic[1:]), Codec[codec.upper()], batch_records, batch_bytes)
+    skipped = _Skipped()
+    directories = list(dict.fromkeys(map(os.path.realpath, log_dirs)))
+    try:
+        with _prepared(directories):
+            importing = Import(
+                directories,
+                layout,
+                on_bad_line=_stop if on_bad_line == "stop" else skipped.add,
+                topic_id=topic_id,
+                segment_bytes=segment_bytes,
+                new_offsets=offsets == "new",
+            )
+            with importing, _inputs(files or (_STANDARD_INPUT,)) as inputs:
+                for file, name, advance in inputs:
+                    importing.add(lines_of(file, name, advance))
+                made = importing.finish()
+    except OSError as error:
+        raise KfsError(f"{error.filename or 'import'}: {error.strerror}") from error
+    for line in _report(made):
+        click.echo(line)
+    if skipped.count:
+        messages.say(f"{skipped.count} bad lines were left out")
+        raise click.exceptions.Exit(_EXIT_SKIPPED)
+
+
+def _stop(line: BadLine) -> None:
+    raise line
+
+
+class _Skipped:
+    """Counts the lines that are left out, and names the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, line: BadLine) -> None:
+        self.count += 1
+        if self.count <= _MOST_NAMED:
+            messages.say(str(line))
+        elif self.count == _MOST_NAMED + 1:
+            messages.say("more bad lines follow, which are only counted")
+
+
+@contextmanager
+def _prepared(directories: Sequence[str]) -> Iterator[None]:
+    """Make the log directories that aren't there, and keep brokers away from all."""
+    with ExitStack() as held:
+        for directory in directories:
+            make_log_directory(directory)
+            held.enter_context(locked(directory))
+        yield
+
+
+@contextmanager
+def _inputs(names: Sequence[str]) -> Iterator[Iterator[tuple[BinaryIO, str, Callable[[int], None]]]]:
+    """Give the inputs one after another, each with its name and what shows how far it is read."""
+    sizes = [_size_of(name) for name in names]
+    with progress_bar(None if None in sizes else sum(filter(None, sizes)), "importing") as advance:
+        yield _opened(names, advance)
+
+
+def _opened(
+    names: Sequence[str], advance: Callable[[int], None]
+) -> Iterator[tuple[BinaryIO, str, Callable[[int], None]]]:
+    for name in names:
+        if name == _STANDARD_INPUT:
+            yield sys.stdin.buffer, "standard input", advance
+        else:
+            with open(name, "rb") as file:
+                yield file, name, advance
+
+
+def _size_of(name: str) -> int | None:
+    """The size of an input in bytes, None where that isn't known."""
+    if name == _STANDARD_INPUT:
+        return None
+    status = os.stat(name)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _report(made: Sequence[Imported]) -> Iterator[str]:
+    for each in made:
+        offsets = f"offsets {each.start_offset} to {each.end_offset - 1}" if each.records else "no offsets"
+        yield shown(f"{each.directory}: {each.records} records, {offsets}, topic id {each.topic_id}")
+    yield f"{len(made)} partitions, {sum(each.records for each in made)} records"

@@ -1,0 +1,88 @@
+"""How records are laid out in batches, and what a message format can't hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.format.codecs import Codec
+from kfs.format.layout import MAGIC_V0, MAGIC_V2, MAX_INT32, MAX_INT64, NO_TIMESTAMP
+from kfs.format.legacy_writer import encode_message_set
+from kfs.format.record import Record, TimestampType
+from kfs.format.writer import encode_batch
+
+DEFAULT_BATCH_RECORDS: Final = 1000
+DEFAULT_BATCH_BYTES: Final = 64 * 1024
+#: The epoch of the leader that is said to have written it all.
+_LEADER_EPOCH: Final = 0
+#: About what a record has beside its key, value and headers, in bytes; and a header beside its own.
+_RECORD_OVERHEAD: Final = 10
+_HEADER_OVERHEAD: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """The message format and codec, and how much goes into a batch: records, and bytes before compression, or so.
+
+    Without a ``magic`` the format is v2, but v0 for records that have no type of timestamp: no other keeps that.
+    """
+
+    magic: int | None = None
+    codec: Codec = Codec.NONE
+    batch_records: int = DEFAULT_BATCH_RECORDS
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+
+    def magic_of(self, record: Record) -> int:
+        """Return the message format that a record is written in."""
+        if self.magic is not None:
+            return self.magic
+        return MAGIC_V0 if record.timestamp_type is TimestampType.NO_TIMESTAMP else MAGIC_V2
+
+    def refusal(self, record: Record) -> str | None:
+        """Say why the format can't hold all of a record; None where it can."""
+        magic = self.magic_of(record)
+        label = f"message format v{magic}"
+        if record.timestamp_type is TimestampType.NO_TIMESTAMP:
+            if magic > MAGIC_V0:
+                return f"the record has no type of timestamp, and {label} has one"
+            if record.timestamp != NO_TIMESTAMP:
+                return f"timestamp {record.timestamp} of no type"
+        elif magic == MAGIC_V0:
+            return f"{label} has no timestamps, but the record has: {record.timestamp_type.label}"
+        if record.headers and magic < MAGIC_V2:
+            return f"{label} has no headers, but the record has"
+        if self.codec is Codec.ZSTD and magic < MAGIC_V2:
+            return f"{label} has no zstd"
+        return None
+
+    def belong_together(self, first: Record, record: Record) -> bool:
+        """Whether a record can be in the batch that begins with ``first``: the types, and distances that fit."""
+        if record.timestamp_type is not first.timestamp_type or record.offset - first.offset > MAX_INT32:
+            return False
+        if first.timestamp_type is TimestampType.LOG_APPEND_TIME:  # a batch has one time for all
+            return record.timestamp == first.timestamp
+        return abs(record.timestamp - first.timestamp) <= MAX_INT64
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        """Return the batch of records that belong together, or what is one in the older formats."""
+        magic = self.magic_of(records[0])
+        timestamp_type = records[0].timestamp_type
+        append_time = records[0].timestamp if timestamp_type is TimestampType.LOG_APPEND_TIME else None
+        if magic < MAGIC_V2:
+            return encode_message_set(
+                records, magic=magic, codec=self.codec, timestamp_type=timestamp_type, append_time=append_time
+            )
+        return encode_batch(
+            records,
+            codec=self.codec,
+            timestamp_type=timestamp_type,
+            append_time=append_time,
+            partition_leader_epoch=_LEADER_EPOCH,
+        )
+
+
+def size_of(record: Record) -> int:
+    """Return about what a record takes in an uncompressed batch, in bytes."""
+    headers = sum(len(key) + len(value or b"") + _HEADER_OVERHEAD for key, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_OVERHEAD

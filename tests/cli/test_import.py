@@ -1,0 +1,209 @@
+"""``kfs import`` from the command line: inputs, outputs, bad lines, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import printed, refused
+from tests.corpus import compare, take_manifest
+from tests.imports.some_lines import some_lines
+from tests.system.kafka_mount import KFS, kfs
+
+
+def with_input(data: bytes, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([KFS, "import", *arguments], input=data, capture_output=True, check=False)
+
+
+def topic_id_of(partition: Path) -> str:
+    return (partition / "partition.metadata").read_text().split("topic_id: ")[1]
+
+
+def test_what_cat_prints_is_imported_and_printed_again(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(some_lines(10, "a"))
+    (tmp_path / "b.jsonl").write_bytes(some_lines(3, "b", 1, start=5) + some_lines(5, "a", start=10))
+    told = printed("import", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-o", tmp_path / "made").decode().splitlines()
+    assert told[0].startswith(f"{tmp_path / 'made' / 'a-0'}: 15 records, offsets 0 to 14, topic id ")
+    assert told[1].startswith(f"{tmp_path / 'made' / 'b-1'}: 3 records, offsets 5 to 7, topic id ")
+    assert told[2] == "2 partitions, 18 records"
+    assert printed("cat", tmp_path / "made", "a", "b") == some_lines(15, "a") + some_lines(3, "b", 1, start=5)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_standard_input(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = with_input(some_lines(10), *arguments, "--output", tmp_path / "made", "--codec", "zstd")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert printed("cat", tmp_path / "made", "t") == some_lines(10)
+
+
+def test_new_offsets(tmp_path: Path) -> None:
+    lines = some_lines(3, start=7) + some_lines(3)
+    assert with_input(lines, "-o", tmp_path / "made", "--offsets", "new").returncode == 0
+    values = printed("cat", tmp_path / "made", "t", "-o", "value").split()
+    assert values[1::2] == [b"7", b"8", b"9", b"0", b"1", b"2"]
+    assert printed("cat", tmp_path / "made", "t", "--offsets", "0:2").count(b"\n") == 2
+
+
+def test_nothing_to_import(tmp_path: Path) -> None:
+    done = with_input(b"", "-o", tmp_path / "made")
+    assert (done.returncode, done.stdout) == (0, b"0 partitions, 0 records\n")
+
+
+# --- bad lines ------------------------------------------------------------------------------------------------------
+
+
+BAD = some_lines(2) + b"{}\n" + some_lines(2, start=1) + b"\n" + some_lines(1, start=3)
+
+
+def test_the_first_bad_line_stops_it_and_nothing_is_made(tmp_path: Path) -> None:
+    done = with_input(BAD, "-o", tmp_path / "made")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"kfs: standard input: line 3: not the JSON of a record: 'offset'\n"
+    assert [path.name for path in (tmp_path / "made").iterdir()] == [".lock"]
+
+
+def test_bad_lines_are_left_out_counted_and_told_by_the_exit_code(tmp_path: Path) -> None:
+    done = with_input(BAD, "-o", tmp_path / "made", "--on-bad-line", "skip")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == b"1 partitions, 4 records"
+    said = done.stderr.decode().splitlines()
+    assert [line.split(": ")[2] for line in said[:-1]] == ["line 3", "line 4", "line 6"]
+    assert "offset 1 after offset 1 of t-0" in said[1]
+    assert said[-1] == "kfs: 3 bad lines were left out"
+    assert printed("cat", tmp_path / "made", "t") == some_lines(4)
+
+
+def test_only_the_first_bad_lines_are_named(tmp_path: Path) -> None:
+    done = with_input(b"{}\n" * 1000, "-o", tmp_path / "made", "--on-bad-line", "skip")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 22
+    assert done.stderr.splitlines()[-1] == b"kfs: 1000 bad lines were left out"
+
+
+def test_what_a_format_cannot_hold_names_the_line(tmp_path: Path) -> None:
+    lines = some_lines(1) + some_lines(1, start=1).replace(b"[]", b'[{"key":"h","value":null}]')
+    done = with_input(lines, "-o", tmp_path / "made", "--format", "v1")
+    assert done.returncode == 1
+    assert done.stderr == b"kfs: standard input: line 2: message format v1 has no headers, but the record has\n"
+
+
+def test_a_hostile_line_does_not_drive_the_terminal(tmp_path: Path) -> None:
+    line = some_lines(1).replace(b'"t"', b'"\\u001b[31m"')
+    done = with_input(line, "-o", tmp_path / "made")
+    assert done.returncode == 1
+    assert b"\x1b" not in done.stderr
+
+
+# --- where it goes --------------------------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_there_are_never_touched(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert with_input(some_lines(5, "old"), "-o", made).returncode == 0
+    before = take_manifest(made / "old-0")
+    done = with_input(some_lines(5, "new") + some_lines(5, "old", start=5), "-o", made)
+    assert done.returncode == 1
+    expected = f"line 6: {made}/old-0: the partition is there already, and existing ones are never touched"
+    assert done.stderr.decode() == f"kfs: standard input: {expected}\n"
+    assert sorted(path.name for path in made.iterdir() if path.is_dir()) == ["old-0"]
+    assert with_input(some_lines(5, "new") + some_lines(5, "old", 1), "-o", made).returncode == 0
+    assert compare(before, take_manifest(made / "old-0")) == []
+    assert printed("cat", made, "old", "new") == some_lines(5, "old") + some_lines(5, "old", 1) + some_lines(5, "new")
+
+
+def test_a_topic_has_one_id(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert with_input(some_lines(1, "a") + some_lines(1, "a", 1) + some_lines(1, "b"), "-o", made).returncode == 0
+    assert topic_id_of(made / "a-0") == topic_id_of(made / "a-1") != topic_id_of(made / "b-0")
+    assert with_input(some_lines(1, "a", 2), "-o", made).returncode == 0
+    assert topic_id_of(made / "a-2") == topic_id_of(made / "a-0")
+    given = "vPeOCWypqUOSepEvx0cbog"
+    assert with_input(some_lines(1, "c"), "-o", made, "--topic-id", given).returncode == 0
+    assert topic_id_of(made / "c-0") == given
+    for lines in (some_lines(1, "a", 3), some_lines(1, "d") + some_lines(1, "e")):
+        done = with_input(lines, "-o", made, "--topic-id", given)
+        assert done.returncode == 1
+        assert given in done.stderr.decode()
+
+
+def test_of_several_directories_the_one_with_the_fewest_partitions_gets_the_next(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert with_input(some_lines(1, "a") + some_lines(1, "a", 1), "-o", one).returncode == 0
+    lines = b"".join(some_lines(1, "b", partition) for partition in range(4))
+    assert with_input(lines, "-o", one, "-o", other, "-o", one).returncode == 0
+    assert sorted(path.name for path in one.glob("b-*")) == ["b-2"]
+    assert sorted(path.name for path in other.glob("b-*")) == ["b-0", "b-1", "b-3"]
+    done = with_input(some_lines(1, "a", 1), "-o", other, "-o", one)
+    assert b"is there already" in done.stderr
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    done = with_input(some_lines(1), "-o", tmp_path)
+    assert (done.returncode, done.stderr.decode()) == (1, f"kfs: {tmp_path}: neither empty nor a log directory\n")
+
+
+def test_a_directory_that_a_broker_has_open_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("wb") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        done = with_input(some_lines(1), "-o", tmp_path)
+    assert (done.returncode, done.stderr.decode()) == (1, f"kfs: {tmp_path}: a broker has it open: stop that first\n")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named_and_nothing_is_made(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert with_input(some_lines(1, "a"), "-o", made).returncode == 0
+    (made / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    done = with_input(some_lines(1, "b"), "-o", made)
+    assert done.returncode == 1
+    assert b"recovery-point-offset-checkpoint" in done.stderr
+    assert sorted(path.name for path in made.iterdir() if path.is_dir()) == ["a-0"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--format", "v3"),
+        ("--format", "v1", "--codec", "zstd"),
+        ("--codec", "lzma"),
+        ("--topic-id", "short"),
+        ("--topic-id", "AAAAAAAAAAAAAAAAAAAAAA"),
+        ("--segment-bytes", "5G"),
+        ("--segment-bytes", "10"),
+        ("--batch-records", "0"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    output = ("-o", str(tmp_path / "made")) if arguments else ()
+    done = with_input(some_lines(1), *arguments, *output)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert not (tmp_path / "made").exists()
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    said = refused("import", tmp_path / "nothing.jsonl", "-o", tmp_path / "made")
+    assert said == f"kfs: {tmp_path / 'nothing.jsonl'}: No such file or directory\n"
+
+
+def test_when_it_is_killed_nothing_looks_complete(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    with subprocess.Popen([KFS, "import", "-o", made, "--batch-records", "1"], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"".join(some_lines(100, "t", partition) for partition in range(5)))
+        process.stdin.flush()
+        until = time.monotonic() + 30
+        while len(list(made.glob("t-4.*"))) < 1 and time.monotonic() < until:
+            time.sleep(0.02)
+        process.kill()
+    names = [path.name for path in made.iterdir() if path.is_dir()]
+    assert len(names) == 5
+    assert all(name.endswith("-delete") for name in names)
+    assert not list(made.glob("*checkpoint"))
+    assert kfs("ls", made).stdout == b""
+    assert with_input(some_lines(7), "-o", made).returncode == 0
+    assert printed("cat", made, "t") == some_lines(7)
