@@ -68,7 +68,7 @@ class SourceOptions:
 
     @property
     def _rendered_bytes(self) -> int:
-        return self.cache_bytes * 2 // 5
+        return self.cache_bytes * 3 // 5
 
     def arguments(self) -> list[str]:
         """Return the arguments that make a command's options these."""

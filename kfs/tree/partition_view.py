@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
-from kfs.tree.node import FOREVER, LIVE
+from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
@@ -26,7 +26,6 @@ from kfs.tree.work_ahead import Job
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
     from kfs.tree.node_ids import View
-    from kfs.tree.record_files import Stamp
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -66,6 +65,13 @@ class PartitionView:
             self._range_until = now + _RANGE_SECONDS
         return self._range
 
+    @property
+    def state(self) -> Hashable:
+        """What stays equal as long as the same is shown of the closed segments."""
+        offsets, segments = self.offsets, self.log.segments
+        closed_end = segments[-1].base_offset if segments else 0
+        return self.log, self.log.incarnation, offsets.start, min(offsets.end, closed_end)
+
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
         known = self._owners.get(segment.slot)
@@ -92,8 +98,10 @@ class PartitionView:
 
     # -- records
 
-    def loaded(self, offset: int) -> tuple[Segment, LoadedBlock, int]:
+    def loaded(self, offset: int, *, keep: bool = True) -> tuple[Segment, LoadedBlock, int]:
         """Return the segment, the decoded block and the index in it of the record at ``offset``.
+
+        Whoever has no more use for the block has the cache not ``keep`` it.
 
         Raises:
             NotFound: there is no such record, or it is a control record.
@@ -103,7 +111,7 @@ class PartitionView:
         if offset >= offsets.end and not self.log.until_high_watermark:
             self.log.find(offset)  # raises if damage at the log's end claims to hold it
         if offset in offsets:
-            segment, loaded = self._found(offset)
+            segment, loaded = self._found(offset, keep)
             if loaded is not None and segment is not None and not loaded.header.is_control:
                 index = _index_of(loaded.columns, offset)
                 if index is not None:
@@ -112,11 +120,11 @@ class PartitionView:
                     return segment, loaded, index
         raise NotFound(f"{self.path}: no record at offset {offset}")
 
-    def _found(self, offset: int) -> tuple[Segment | None, LoadedBlock | None]:
+    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
         while True:
             segment = self.log.segment_for(offset)
-            loaded = self.log.find(offset)
+            loaded = self.log.find(offset, keep=keep)
             if self.log.segment_for(offset) is segment:
                 return segment, loaded
 
@@ -131,8 +139,8 @@ class PartitionView:
                     raise NotFound(f"{self.path}: no record at offset {offset}")
                 if index not in lines.faults:
                     return segment, lines, index
-        segment, loaded, index = self.loaded(offset)
-        return segment, self.render(segment, loaded), index
+        segment, loaded, index = self.loaded(offset, keep=False)  # its lines are kept
+        return segment, self._render(segment, loaded), index
 
     def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         """Return the lines of a decoded block, through the cache."""
@@ -143,8 +151,12 @@ class PartitionView:
             or (lines.first_offset, lines.last_offset) != covers
             or lines.offsets != loaded.columns.offsets
         ):
-            lines = self.json.lines(loaded.columns, covers)
-            self.context.rendered.put(segment.slot, lines)
+            lines = self._render(segment, loaded)
+        return lines
+
+    def _render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
+        lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+        self.context.rendered.put(segment.slot, lines)
         return lines
 
     def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
