@@ -36,7 +36,7 @@ from kfs.mount.nodes import BLOCK_SIZE, read, totals_in_blocks
 from kfs.mount.recent import RecentNodes
 from kfs.mount.serving import Serving, Stopped, stopped_by_signals
 from kfs.mount.translate import Translator
-from kfs.tree.node import FOREVER, Symlink, Tree
+from kfs.tree.node import FOREVER, Outdated, Symlink, Tree
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
@@ -99,7 +99,7 @@ class Session:
         self._eagerness = Eagerness()
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
-        self._announcer = Announcer(tree, self._forget_below)
+        self._announcer = Announcer(tree, self._forget)
         self._at_hand = at_hand_class()(device, self._ahead.follows)
         self._serving = Serving(self._at_hand.next_request, self.answer, self._ahead.release_overdue)
         self._knows_epochs = False
@@ -297,19 +297,17 @@ class Session:
 
     # -- notifications
 
-    def _forget_below(self, path: str) -> None:
-        """Have the kernel drop a directory's name and all that it keeps below it.
+    def _forget(self, outdated: frozenset[Outdated]) -> None:
+        """Have the kernel look these names up when they are next used, and drop all that it keeps below them.
 
-        It drops what nobody uses at the moment. Who has the directory open, or sits in it, stays in it: at the next
+        It drops what nobody uses at the moment. Who has a directory open, or sits in it, stays in it: at the next
         look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
         of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
         used; what they lead to is kept if it's still the same.
         """
-        above, _, name = path.rpartition("/")
-        with contextlib.suppress(NotFound):
-            parent = self._tree.resolve(above).attributes().node_id
-            data = name.encode("utf-8", "surrogateescape")
-            payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent, len(data), 0) + data + b"\0"
+        for path, parent_id in outdated:
+            name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
+            payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"
             # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
         if self._knows_epochs:

@@ -80,8 +80,8 @@ class TreeContext:
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
-        #: Paths of partitions that became another log, for the watch to tell.
-        self.replaced: set[str] = set()
+        #: Partitions in whose place there is another log, for the watch to tell.
+        self.replaced: set[PartitionView] = set()
         #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
         self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)

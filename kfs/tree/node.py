@@ -17,6 +17,9 @@ from weakref import ref
 
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
+#: A lifetime, in seconds, for what holds until the tree tells its own name (:meth:`Tree.outdated`): a year. Whoever
+#: can't take back a name by itself, which it must not outlive, keeps it for :data:`LIVE` seconds.
+UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
 #: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
@@ -181,6 +184,16 @@ class Symlink(Node):
         """Return the link's text."""
 
 
+class Outdated(NamedTuple):
+    """A name of which something was promised that no longer holds: of it, or of whatever lies below it.
+
+    ``parent_id`` is the id of the directory that it is or was in.
+    """
+
+    path: str
+    parent_id: int
+
+
 class Tree(ABC):
     """A tree of nodes, by path and by id."""
 
@@ -215,11 +228,12 @@ class Tree(ABC):
         """
         return iter(())
 
-    def outdated(self) -> frozenset[str]:
-        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken, by path.
+    def outdated(self) -> frozenset[Outdated]:
+        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken.
 
         "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks
         now and then, from a thread of its own, and has the kernel forget what lies below those directories.
+        Files that were promised :data:`UNTIL_TOLD` are among them by their own names.
         """
         return frozenset()
 

@@ -18,6 +18,7 @@ from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
+from kfs.tree.node_ids import View
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
@@ -25,7 +26,6 @@ from kfs.tree.work_ahead import Job
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
-    from kfs.tree.node_ids import View
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -49,6 +49,8 @@ class PartitionView:
         self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as far as whoever is shown this partition has been told.
         self.promised = state_of(log)
+        #: The ids under which the files of lines of segments were promised until told, by base offset.
+        self.promised_files: dict[int, int] = {}
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
@@ -224,16 +226,34 @@ class PartitionView:
 
     # -- text
 
-    def segment_text(self, segment: Segment) -> SegmentText:
-        """Return the lines of the records of a segment that are shown now.
+    def segment_text(self, segment: Segment, start: int | None = None) -> SegmentText:
+        """Return the lines of the records of a segment that are shown now, or those from offset ``start`` on.
 
         It stays what it is when the range moves on: who has the file open reads it to its end.
         """
         context = self.context
-        lines = SegmentLines(self.json, self._shown_of(segment), context.options.on_damage, context.readers)
-        return self.text_of(segment, "records", lines)
+        shown = self._shown_of(segment, start)
+        lines = SegmentLines(self.json, shown, context.options.on_damage, context.readers)
+        return self._text(segment, "records", lines, shown)
 
-    def _shown_of(self, segment: Segment) -> OffsetRange:
+    def first_shown(self, segment: Segment) -> int:
+        """Return from which offset on a segment is shown now."""
+        return max(self.offsets.start, segment.base_offset)
+
+    def lines_id(self, segment: Segment, start: int) -> int:
+        """Return the id of the file of a segment's lines from offset ``start`` on: other lines, another file."""
+        return self.context.ids.first_of(View.SEGMENT, segment, self) + start - segment.base_offset
+
+    def lasting_file(self, base_offset: int) -> int | None:
+        """Return the id of the file of a segment's lines if it can't change while the segment is what it is."""
+        segment = self.log.segment_for(base_offset)
+        if segment is None or segment.base_offset != base_offset or not self.shows(segment):
+            return None
+        if segment.next_base_offset is None or segment.next_base_offset > self.offsets.end:
+            return None
+        return self.lines_id(segment, self.first_shown(segment))
+
+    def _shown_of(self, segment: Segment, start: int | None = None) -> OffsetRange:
         """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
         offsets = self.offsets
         end = MAX_INT64
@@ -241,11 +261,13 @@ class PartitionView:
             end = min(offsets.end, segment.next_base_offset)
         elif self.log.until_high_watermark:
             end = offsets.end
-        return OffsetRange(max(offsets.start, segment.base_offset), end)
+        return OffsetRange(self.first_shown(segment) if start is None else start, end)
 
     def text_of(self, segment: Segment, kind: str, source: TextSource) -> SegmentText:
         """Return what ``source`` makes of a segment; ``kind`` names it."""
-        shown = self._shown_of(segment)
+        return self._text(segment, kind, source, self._shown_of(segment))
+
+    def _text(self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange) -> SegmentText:
         lasting_key = self._lasting_key(segment, kind, shown)
         return SegmentText(segment, (self.path, kind, segment.slot, shown), source, self.context.text, lasting_key)
 
@@ -301,7 +323,7 @@ def view_of(
         view = context.views.get(path)
         if view is None or view.log is not log:
             if view is not None:
-                context.replaced.add(path)
+                context.replaced.add(view)
             view = context.views[path] = made
         return view
 
