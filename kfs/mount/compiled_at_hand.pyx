@@ -99,10 +99,8 @@ cdef class Group:
     cdef EntryReply entry  # the reply to LOOKUP of any of them but for what they don't have in common
 
     def __cinit__(self, Directory directory, files):
-        cdef bytes reply = entry_reply(0, files.stamp.attributes(-files.stamp.id_of_zero, 0, NO_TIMESTAMP))
-        if len(reply) != sizeof(EntryReply):
-            raise ValueError("the layout of an entry")
-        memcpy(&self.entry, PyBytes_AS_STRING(reply), sizeof(EntryReply))
+        directory.take_stamp(files.stamp)
+        self.entry = directory.entry
         self.directory = directory
         self.contents = files.contents
         self.id_of_zero = files.stamp.id_of_zero
@@ -139,12 +137,25 @@ cdef class Directory:
     cdef bytes suffix
     cdef double until
     cdef Shelf by_number
+    cdef object stamp  # of the group that was put last: mostly that of the next one, too
+    cdef EntryReply entry
 
     def __cinit__(self, files):
         self.state = files.state
         self.suffix = files.suffix.encode()
         self.until = 0.0
         self.by_number = Shelf()
+        self.stamp = None
+
+    cdef int take_stamp(self, stamp) except -1:
+        cdef bytes reply
+        if stamp is not self.stamp:
+            reply = entry_reply(0, stamp.attributes(-stamp.id_of_zero, 0, NO_TIMESTAMP))
+            if len(reply) != sizeof(EntryReply):
+                raise ValueError("the layout of an entry")
+            memcpy(&self.entry, PyBytes_AS_STRING(reply), sizeof(EntryReply))
+            self.stamp = stamp
+        return 0
 
 
 cdef class CompiledTable:
