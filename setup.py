@@ -40,5 +40,8 @@ setup(
             extra_compile_args=["-O3"],
             optional=True,
         ),
+        Extension(
+            "kfs.mount.compiled_at_hand", ["kfs/mount/compiled_at_hand.pyx"], extra_compile_args=["-O3"], optional=True
+        ),
     ]
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.events import EventLog
 from benchmarks.rounds import Sample
 from benchmarks.served import ServedMount, served
-from kfs.tree.segment_files import segment_name
+from kfs.tree.names import segment_name
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory, NotFound
-from kfs.export.memory import keep_freed_memory
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export
 from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
 from kfs.log.problem import Problem
+from kfs.memory import keep_freed_memory
 from kfs.render.timestamps import parse_time
 from kfs.tree.names import ABOUT, topic_name
 from kfs.tree.node import Directory, File, Node, Symlink, Tree

@@ -28,9 +28,9 @@ from kfs.dump.json_form import JsonForm
 from kfs.dump.kinds import files_of
 from kfs.dump.text_form import TextForm, encoded
 from kfs.dump.text_form_2x import TextForm20, TextForm28
-from kfs.export.memory import keep_freed_memory
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
+from kfs.memory import keep_freed_memory
 
 _SOMETHING_WRONG: Final = 1
 _MAX_INT: Final = 2**31 - 1

@@ -15,7 +15,7 @@ from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData
 from kfs.forked import forked
-from kfs.tree.closed_segments import ClosedSegment, closed_segments, size_segment
+from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
 
 #: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
@@ -63,7 +63,8 @@ def _check_store(tree: KafkaTree) -> None:
 def _index(tree: KafkaTree, jobs: int) -> None:
     wanted = list(closed_segments(tree.context))
     total = sum(closed.size for closed in wanted)
-    made = failed = 0
+    made = 0
+    broken: set[ClosedSegment] = set()
     # The largest first, so that no process is left alone with one at the end.
     wanted.sort(key=lambda closed: -closed.size)
     with progress_bar(total, "reading") as advance:
@@ -71,13 +72,26 @@ def _index(tree: KafkaTree, jobs: int) -> None:
             advance(closed.size)
             made += is_made
             if failure is not None:
-                failed += 1
+                broken.add(closed)
                 messages.say(str(failure))
     click.echo(
-        f"{len(wanted)} closed segments, {total:,} bytes: {made} read, {len(wanted) - made - failed} known before"
+        f"{len(wanted)} closed segments, {total:,} bytes: {made} read, {len(wanted) - made - len(broken)} known before"
     )
-    if failed:
+    _say_what_was_dropped(tree, [closed for closed in wanted if closed not in broken])
+    if broken:
         raise click.exceptions.Exit(1)
+
+
+def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
+    """Say so where there was no room for all that was found: a mount will have to find it again."""
+    dropped = sum(not is_kept(tree.context, closed) for closed in sized)
+    if dropped:
+        store = tree.context.options.table_store
+        assert store is not None
+        messages.say(
+            f"{store.directory} keeps {store.capacity:,} bytes at most: there was no room for what was found of "
+            f"{dropped} of {len(sized)} segments, and a mount reads those again when somebody asks"
+        )
 
 
 def _sizer(tree: KafkaTree) -> Callable[[ClosedSegment], _Sized]:
@@ -98,10 +112,15 @@ def _accompany(tree: KafkaTree) -> None:
     def is_alone() -> bool:
         return os.getppid() != parent
 
+    # Each once: where there is no room for all, those that were dropped would drive out others for ever.
+    done: set[ClosedSegment] = set()
     while not is_alone():
         for closed in closed_segments(tree.context):
             if is_alone():
                 return
+            if closed in done:
+                continue
+            done.add(closed)
             try:
                 size_segment(tree.context, closed)
             except CorruptData:

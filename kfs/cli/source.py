@@ -49,17 +49,21 @@ class SourceOptions:
 
     @property
     def _rendered_bytes(self) -> int:
-        return self.cache_bytes * 2 // 5
+        return self.cache_bytes * 3 // 5
 
     def arguments(self) -> list[str]:
         """Return the arguments that make a command's options these."""
-        topics = [argument for pattern in self.topics for argument in ("--topic", pattern)]
-        return [
-            *topics,
-            *(("--views",) if self.views else ()),
-            *("--on-damage", self.on_damage, "--until", self.until),
-            *("--max-batch-bytes", str(self.max_batch_bytes), "--cache-bytes", str(self.cache_bytes)),
-        ]
+        arguments: list[str] = []
+        for option in _only_options.params:
+            assert isinstance(option, click.Option)
+            assert option.name is not None
+            value = getattr(self, option.name)
+            if option.is_flag:
+                arguments += option.opts if value else ()
+            else:
+                for each in value if option.multiple else (value,):
+                    arguments += (option.opts[0], str(each))
+        return arguments
 
     @contextmanager
     def opened(self, *paths: str) -> Iterator[KafkaTree]:
@@ -112,3 +116,9 @@ _OPTIONS = (
         help="Memory for decoded and rendered batches.",
     ),
 )
+
+
+@click.command()
+@source_options
+def _only_options(source: SourceOptions) -> None:
+    """A command that says which options there are."""

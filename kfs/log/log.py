@@ -241,13 +241,13 @@ class Log:
 
     # -- records
 
-    def find(self, offset: int) -> LoadedBlock | None:
+    def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
         segment = self.segment_for(offset)
         if segment is None:
             return None
         try:
-            return segment.find(offset)
+            return segment.find(offset, keep=keep)
         except FileChanged:
             self.look_again()
             raise

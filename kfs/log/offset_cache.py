@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
-
-from cachetools import LRUCache
 
 
 class Covering(Protocol):
@@ -30,58 +29,53 @@ class OffsetCache(Generic[Value]):
     """Least recently used first out; never more than ``capacity`` bytes: a value larger than that isn't kept."""
 
     def __init__(self, capacity: int) -> None:
-        self._values: _Evicting[Value] = _Evicting(capacity)
+        self._capacity = capacity
+        self._values: OrderedDict[_Key, Value] = OrderedDict()  # the one used last is the last
+        self._firsts: dict[int, list[int]] = {}  # of each slot the first offsets, in order
         self._lock = threading.Lock()
+        #: The bytes held now.
+        self.nbytes = 0
 
     def find(self, slot: int, offset: int) -> Value | None:
         """Return the value of that segment incarnation that covers ``offset``."""
         with self._lock:
-            firsts = self._values.firsts.get(slot)
-            if not firsts:
+            firsts = self._firsts.get(slot)
+            at = bisect_right(firsts, offset) - 1 if firsts else -1
+            if firsts is None or at < 0:
                 return None
-            at = bisect_right(firsts, offset) - 1
-            if at < 0:
+            key = slot, firsts[at]
+            value = self._values[key]
+            if value.last_offset < offset:
                 return None
-            value = self._values[slot, firsts[at]]
-            return value if value.last_offset >= offset else None
+            self._values.move_to_end(key)
+            return value
 
     def put(self, slot: int, value: Value) -> None:
         """Keep ``value`` unless it alone is larger than the cache."""
+        size = value.nbytes
+        if size > self._capacity:
+            return
+        key = slot, value.first_offset
         with self._lock:
-            if value.nbytes > self._values.maxsize:
-                return
-            key = (slot, value.first_offset)
             if key in self._values:
-                del self._values[key]  # or it might be what is driven out to make room for itself
-            insort(self._values.firsts.setdefault(slot, []), value.first_offset)
+                self._drop(key)
+            while self.nbytes + size > self._capacity:
+                self._drop(next(iter(self._values)))
+            insort(self._firsts.setdefault(slot, []), value.first_offset)
             self._values[key] = value
+            self.nbytes += size
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._values.clear()
+            self._firsts.clear()
+            self.nbytes = 0
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes held now."""
-        return int(self._values.currsize)
-
-
-class _Evicting(LRUCache[_Key, Value]):
-    """Keeps ``firsts``, the first offsets held of each slot in order, true as values are evicted."""
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity, getsizeof=lambda value: value.nbytes)
-        self.firsts: dict[int, list[int]] = {}
-
-    def clear(self) -> None:
-        super().clear()
-        self.firsts.clear()
-
-    def __delitem__(self, key: _Key) -> None:
-        super().__delitem__(key)
+    def _drop(self, key: _Key) -> None:
+        self.nbytes -= self._values.pop(key).nbytes
         slot, first = key
-        firsts = self.firsts[slot]
+        firsts = self._firsts[slot]
         del firsts[bisect_left(firsts, first)]
         if not firsts:
-            del self.firsts[slot]
+            del self._firsts[slot]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import suppress
 from typing import Final
 
 from cachetools import LRUCache
@@ -101,10 +102,8 @@ class FilePool:
             FileChanged: it is gone, or another file has its name.
         """
         key = (path, inode)
-        with self._lock:
-            file = self._files.get(key)
-            if file is not None:
-                return file
+        with self._lock, suppress(KeyError):
+            return self._files[key]
         file = OpenFile(path)
         if file.inode != inode:
             raise FileChanged("replaced by another file", 0, path)

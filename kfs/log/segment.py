@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Lock
@@ -20,6 +20,7 @@ from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.window import Window
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
@@ -87,12 +88,15 @@ class Segment:
         except CorruptData:
             return 0
 
-    def walk(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
+    def walk(
+        self, position: int = 0, seen: int | None = None, window: Window | None = None
+    ) -> Iterator[Block | Damage]:
         """Yield blocks and damage from a batch boundary on; what is wrong is reported.
 
-        ``seen`` is the highest offset before that boundary, where it is known.
+        ``seen`` is the highest offset before that boundary, where it is known. A ``window`` over the file may have been
+        read through already.
         """
-        walk = self._new_walk()
+        walk = self._new_walk(window)
         marking = position <= self._mark_positions[-1]
         highest = self.base_offset - 1 if seen is None else seen
         for item in walk.items(position, seen):
@@ -118,14 +122,17 @@ class Segment:
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
-        return self.walk(*self.position_before(offset))
+        file = self.file()
+        window = Window(file, file.size())
+        return self.walk(*self.position_before(offset, window), window)
 
-    def _new_walk(self) -> SegmentWalk:
-        return self._walk_that_tells(self.problems.add)
+    def _new_walk(self, window: Window | None = None) -> SegmentWalk:
+        return self._walk_that_tells(self.problems.add, window)
 
-    def _walk_that_tells(self, report: Callable[[Problem], None]) -> SegmentWalk:
+    def _walk_that_tells(self, report: Callable[[Problem], None], window: Window | None = None) -> SegmentWalk:
         bounds = SegmentBounds(self.base_offset, self.next_base_offset)
-        return SegmentWalk(self.file(), bounds, self.storage.max_batch_bytes, report, self.storage.decoder)
+        file = self.file() if window is None else window.file
+        return SegmentWalk(file, bounds, self.storage.max_batch_bytes, report, self.storage.decoder, window)
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
@@ -138,26 +145,30 @@ class Segment:
                 self._mark_positions.append(position)  # first: a lookup goes from offsets to positions
                 self._mark_offsets.append(offset)
 
-    def load(self, block: Block) -> LoadedBlock:
-        """Decode a block through the cache; raise :class:`CorruptData` where its records can't be had."""
+    def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
+        """Decode a block through the cache, which is to ``keep`` it; raise :class:`CorruptData` where that fails."""
         cached = self.storage.cache.find(self.slot, block.header.last_offset)
         # A run of messages ends elsewhere where a walk began elsewhere: the same position isn't the same block.
         if cached is not None and cached.header == block.header and cached.lies_within(block.after, block.before):
             return cached
         loaded = self.storage.load(block, self.problems.add)
-        self.storage.cache.put(self.slot, loaded)
+        if keep:
+            self.storage.cache.put(self.slot, loaded)
         return loaded
 
-    def find(self, offset: int) -> LoadedBlock | None:
+    def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``, None where the segment has no such record.
 
-        The offset may be a hole in the block. Raises :class:`CorruptData` if the record, should it
-        exist, lies in damaged bytes.
+        The offset may be a hole in the block. Whoever has no more use for the block has the cache not ``keep`` it.
+        Raises :class:`CorruptData` if the record, should it exist, lies in damaged bytes.
         """
-        self.file()
+        file = self.file()
         cached = self.storage.cache.find(self.slot, offset)
         if cached is not None:
             return cached
+        block = self._ordinary_block(offset, file)
+        if block is not None:
+            return self.load(block, keep=keep)
         pending: Damage | None = None
         for item in self.walk_from(offset):
             if isinstance(item, Damage):
@@ -171,7 +182,7 @@ class Segment:
             if pending is not None and offset < header.base_offset and header.record_count != UNKNOWN_COUNT:
                 raise pending.problem.error()
             try:
-                loaded = self.load(item)
+                loaded = self.load(item, keep=keep)
             except CorruptData as error:
                 if header.record_count != UNKNOWN_COUNT:
                     raise
@@ -186,6 +197,21 @@ class Segment:
         if pending is not None and (offset <= pending.claimed_last or not self.is_last):
             raise pending.problem.error()
         return None
+
+    def _ordinary_block(self, offset: int, file: OpenFile) -> Block | None:
+        """Return the block that holds ``offset``, if the index leads to it over nothing that needs judgement."""
+        entry = self.indexes.entry_before(offset)
+        if entry is None:
+            return None
+        walk = self._new_walk(Window(file, file.size()))
+        if entry.position >= walk.size:
+            return None
+        walk.begin(entry.position, None)
+        table = walk.ordinary(entry.position)
+        row = bisect_left(table.last_offsets, offset)
+        if row == len(table) or table.base_offsets[row] > offset or table.base_offsets[0] > entry.offset:
+            return None
+        return Block(table.header(row), table.data(row), file.path)
 
     def tail(self) -> tuple[int, int]:
         """Return the byte position where the log ends in this segment, and the offset after its last batch."""
@@ -208,12 +234,13 @@ class Segment:
                 return self.load(block).last_offset + 1
         return min(header.last_offset + 1, block.before)
 
-    def position_before(self, offset: int) -> tuple[int, int | None]:
+    def position_before(self, offset: int, window: Window | None = None) -> tuple[int, int | None]:
         """Return a batch boundary before which every batch ends below ``offset``, and the highest offset before it.
 
-        The latter is None where it isn't known: from an index.
+        The latter is None where it isn't known: from an index. What is read to make sure passes through the ``window``,
+        if there is one.
         """
-        indexed = self.indexes.position_before(offset)
+        indexed = self.indexes.position_before(offset, window)
         mark = max(bisect_right(self._mark_offsets, offset) - 1, 0)
         if self._mark_positions[mark] >= indexed:
             return self._mark_positions[mark], self._mark_offsets[mark] - 1
@@ -223,7 +250,7 @@ class Segment:
         """Yield positions where the segment can be cut; see :meth:`SegmentIndexes.boundaries`."""
         return self.indexes.boundaries(start, every)
 
-    def block_at(self, position: int) -> Block | None:
+    def block_at(self, position: int, window: Window | None = None) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
-        item = next(self._walk_that_tells(lambda problem: None).items(position), None)
+        item = next(self._walk_that_tells(lambda problem: None, window).items(position), None)
         return item if isinstance(item, Block) else None

@@ -25,6 +25,7 @@ from kfs.log.time_index import TimeIndex, check_time_index
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
+    from kfs.log.window import Window
 
 _MOST_VERIFIED: Final = 4096
 #: Entries tried, backwards, before an index that leads to no batch is given up.
@@ -50,19 +51,27 @@ class SegmentIndexes:
         self._time = _State(".timeindex", TIME_LAYOUT)
         self._verified: set[int] = set()
 
-    def position_before(self, offset: int) -> int:
-        """Return the position of a batch before which all lie below ``offset``; 0 where the index can't say."""
+    def position_before(self, offset: int, window: Window | None) -> int:
+        """Return the position of a batch before which all lie below ``offset``; 0 where the index can't say.
+
+        Whether a batch lies there is looked at through ``window``, if there is one.
+        """
         limit = offset
         for _ in range(_MOST_TRIED):
             index = self._offset_index()
             entry = index.lookup(limit) if index is not None else None
             if entry is None:
                 return 0
-            if self._leads_to_batch(entry):
+            if self._leads_to_batch(entry, window):
                 return entry.position if self._offset.usable else 0
             limit = entry.offset - 1
         self._give_up("its entries point at no intact batch")
         return 0
+
+    def entry_before(self, offset: int) -> OffsetPosition | None:
+        """Return the last index entry at or below ``offset``, as the index has it; None where it has none."""
+        index = self._offset_index()
+        return index.lookup(offset) if index is not None else None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
         """Yield positions of intact batches from ``start`` on, about ``every`` bytes apart, and the offset before each.
@@ -117,11 +126,11 @@ class SegmentIndexes:
             return None
         return content if state.usable else None
 
-    def _leads_to_batch(self, entry: OffsetPosition) -> bool:
+    def _leads_to_batch(self, entry: OffsetPosition, window: Window | None = None) -> bool:
         """Whether an intact batch lies where an entry says; if it begins above the entry's offset, the index lies."""
         if entry.position in self._verified:
             return True
-        block = self._segment.block_at(entry.position)
+        block = self._segment.block_at(entry.position, window)
         if block is None:
             return False
         if not self._begins_at_or_below(block, entry.offset):

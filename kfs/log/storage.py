@@ -20,7 +20,7 @@ from kfs.log.open_files import FilePool
 from kfs.log.problem import Problem, faulty_records
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
-DEFAULT_CACHE_BYTES: Final = 48 * 1024 * 1024
+DEFAULT_CACHE_BYTES: Final = 32 * 1024 * 1024
 #: Bits of a node id that name a segment's incarnation.
 SLOT_BITS: Final = 28
 

@@ -63,7 +63,7 @@ class SegmentWalk:
 
     ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` is told of all
     that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
-    follows is an incomplete batch or zeros.
+    follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class SegmentWalk:
         limit: int,
         report: Callable[[Problem], None],
         decoder: BlockDecoder | None = None,
+        window: Window | None = None,
     ) -> None:
         self.file = file
         self.bounds = bounds
         self.limit = limit
         self.report = report
         self.decoder = decoder or default_decoder()
-        self.size = file.size()
-        self.end = self.size
-        self._window = Window(file, self.size)
+        self._window = window or Window(file, file.size())
+        self.size = self.end = self._window.size
         self._seen = bounds.base_offset - 1
         self._seen_is_known = True
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kfs.log.open_files import FileChanged, OpenFile
 
-_FIRST_READ: Final = 64 * 1024  # enough for one lookup between two index entries
+_FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
 #: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.
 WINDOW_BYTES: Final = 256 * 1024
 

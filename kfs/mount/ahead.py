@@ -106,6 +106,10 @@ class Ahead:
         """Take note of a listing with attributes: reads in its order may follow."""
         self._credit = CREDIT
 
+    def follows(self, node_id: int) -> bool:
+        """Return whether a read of a file's beginning is to be taken note of."""
+        return self._credit > 0 or node_id in self._places
+
     def takes(self, node_id: int, answer: bytes) -> bool:
         """Take note of a read of a file's beginning; return whether its answer is taken over, to be sent soon."""
         known = self._places.get(node_id)

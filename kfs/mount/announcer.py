@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kfs.tree.node import LIVE, Tree
+from kfs.tree.node import LIVE, Outdated, Tree
 
 logger = logging.getLogger("kfs.mount")
 
@@ -15,11 +15,11 @@ class Announcer:
     """Asks the tree now and then what is outdated and has the kernel forget it.
 
     It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
-    serving thread has answered somebody else. ``forget`` gets the path of a directory: what was
-    promised of anything below it no longer holds.
+    serving thread has answered somebody else. ``forget`` gets names: what was promised of them, and of
+    anything below them, no longer holds.
     """
 
-    def __init__(self, tree: Tree, forget: Callable[[str], None]) -> None:
+    def __init__(self, tree: Tree, forget: Callable[[frozenset[Outdated]], None]) -> None:
         self._tree = tree
         self._forget = forget
         self._stopped = threading.Event()
@@ -38,8 +38,9 @@ class Announcer:
     def _run(self) -> None:
         while not self._stopped.wait(LIVE):
             try:
-                for path in self._tree.outdated():
-                    logger.info("/%s changed: forgetting what the kernel keeps of it", path)
-                    self._forget(path)
+                outdated = self._tree.outdated()
+                if outdated:
+                    logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in outdated))
+                    self._forget(outdated)
             except Exception:
                 logger.exception("looking for changes")

@@ -22,10 +22,12 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import NotFound
+from kfs.memory import share_one_heap
 from kfs.mount import fuse_protocol as fuse
 from kfs.mount import kernel_mount
 from kfs.mount.ahead import Ahead
 from kfs.mount.announcer import Announcer
+from kfs.mount.at_hand import NOT_WAITED_FOR, at_hand_class
 from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions
 from kfs.mount.fuse_protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
@@ -34,7 +36,7 @@ from kfs.mount.nodes import BLOCK_SIZE, read, totals_in_blocks
 from kfs.mount.recent import RecentNodes
 from kfs.mount.serving import Serving, Stopped, stopped_by_signals
 from kfs.mount.translate import Translator
-from kfs.tree.node import FOREVER, Symlink, Tree
+from kfs.tree.node import FOREVER, Outdated, Symlink, Tree
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
@@ -73,6 +75,7 @@ class KernelFront:
 
     def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
         """Mount, and answer the kernel until unmounted or told to stop by a signal."""
+        share_one_heap()
         device = kernel_mount.mount_device(mountpoint, options)
         kernel_mount.read_further_ahead(mountpoint)
         session = Session(tree, device)
@@ -96,8 +99,9 @@ class Session:
         self._eagerness = Eagerness()
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
-        self._announcer = Announcer(tree, self._forget_below)
-        self._serving = Serving(device, self.answer, self._ahead.release_overdue)
+        self._announcer = Announcer(tree, self._forget)
+        self._at_hand = at_hand_class()(device, self._ahead.follows)
+        self._serving = Serving(self._at_hand.next_request, self.answer, self._ahead.release_overdue)
         self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,
@@ -150,8 +154,7 @@ class Session:
         try:
             os.writev(self._device, parts)
         except OSError as error:
-            # ENOENT: it was answered for us, when its caller was interrupted. ENODEV: there is nobody left.
-            if error.errno not in (errno.ENOENT, errno.ENODEV):
+            if error.errno not in NOT_WAITED_FOR:
                 raise
 
     def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
@@ -201,8 +204,12 @@ class Session:
     def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
         self._eagerness.looked_up_in(node_id)
         name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
-        node, attributes = self._nodes.directory(node_id).find(name)
+        directory = self._nodes.directory(node_id)
+        node, attributes = directory.find(name)
         self._nodes.remember(attributes.node_id, node)
+        files = directory.found_with(name)
+        if files is not None:
+            self._at_hand.put(node_id, files)
         return fuse.entry_reply(unique, attributes)
 
     def _getattr(self, unique: int, node_id: int, _request: bytes) -> bytes:
@@ -274,6 +281,7 @@ class Session:
             cookie = entry.cookie
         if with_attributes:
             self._eagerness.spend(node_id, len(parts), time.thread_time() - started)
+            self._at_hand.hand_on_next(node_id)  # whether names are looked up says whether attributes are of use
             self._ahead.was_listed()
         return _with_header(unique, b"".join(parts))
 
@@ -289,19 +297,17 @@ class Session:
 
     # -- notifications
 
-    def _forget_below(self, path: str) -> None:
-        """Have the kernel drop a directory's name and all that it keeps below it.
+    def _forget(self, outdated: frozenset[Outdated]) -> None:
+        """Have the kernel look these names up when they are next used, and drop all that it keeps below them.
 
-        It drops what nobody uses at the moment. Who has the directory open, or sits in it, stays in it: at the next
+        It drops what nobody uses at the moment. Who has a directory open, or sits in it, stays in it: at the next
         look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
         of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
         used; what they lead to is kept if it's still the same.
         """
-        above, _, name = path.rpartition("/")
-        with contextlib.suppress(NotFound):
-            parent = self._tree.resolve(above).attributes().node_id
-            data = name.encode("utf-8", "surrogateescape")
-            payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent, len(data), 0) + data + b"\0"
+        for path, parent_id in outdated:
+            name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
+            payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"
             # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
         if self._knows_epochs:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
-from kfs.mount.fuse_protocol import FUSE_MIN_READ_BUFFER, IN_HEADER
+from kfs.mount.fuse_protocol import IN_HEADER
 
 logger = logging.getLogger("kfs.mount")
 
@@ -50,13 +49,13 @@ class _Server:
 
 
 class Serving:
-    """Reads requests from ``device`` and has ``answer`` answer them, until the kernel hangs up.
+    """Has ``answer`` answer what ``next_request`` returns, until the kernel hangs up.
 
     ``look`` is called every :data:`PATIENCE` seconds for at least a second after each request.
     """
 
-    def __init__(self, device: int, answer: Answer, look: Callable[[], None]) -> None:
-        self._device = device
+    def __init__(self, next_request: Callable[[], bytes], answer: Answer, look: Callable[[], None]) -> None:
+        self._next_request = next_request
         self._answer = answer
         self._look = look
         self._leader = _Server()
@@ -137,11 +136,11 @@ class Serving:
             self._late.discard(server)
 
     def _lead(self, server: _Server) -> None:
-        device, answer = self._device, self._answer
-        read, unpack = os.read, IN_HEADER.unpack_from
+        next_request, answer = self._next_request, self._answer
+        unpack = IN_HEADER.unpack_from
         while self._leader is server:
             try:
-                request = read(device, FUSE_MIN_READ_BUFFER)
+                request = next_request()
             except OSError as error:
                 if error.errno in _TRY_AGAIN:
                     continue

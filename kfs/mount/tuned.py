@@ -38,7 +38,7 @@ from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, blocks, read, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
-from kfs.tree.node import Attributes, Directory, Entry, Symlink, Tree
+from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree
 
 if TYPE_CHECKING:
     Pointer = ctypes._Pointer[ctypes.c_byte]
@@ -137,10 +137,11 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
     def destroy(self, _private_data: object) -> None:
         self._announcer.stop()  # before libfuse frees the session
 
-    def _forget(self, path: str) -> None:
-        """Have the kernel drop a name in the root and all it keeps below it: libfuse tells us no other node ids."""
-        data = path.split("/", 1)[0].encode("utf-8", "surrogateescape")
-        _LIBRARY.fuse_lowlevel_notify_inval_entry(self._session, FUSE_ROOT_ID, data, len(data))
+    def _forget(self, outdated: frozenset[Outdated]) -> None:
+        """Have the kernel drop names in the root and all it keeps below them: libfuse tells us no other node ids."""
+        for name in {path.split("/", 1)[0] for path, _ in outdated}:
+            data = name.encode("utf-8", "surrogateescape")
+            _LIBRARY.fuse_lowlevel_notify_inval_entry(self._session, FUSE_ROOT_ID, data, len(data))
 
     def getattr_fuse_3(self, path: bytes, buffer: Pointer, file_info: object) -> int:
         self._eagerness.looked_up(path)
@@ -251,6 +252,8 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
 
     def _promise(self, lifetime: float) -> None:
         """Let the kernel keep what is being answered for ``lifetime`` seconds: attributes and name."""
+        if lifetime == UNTIL_TOLD:
+            lifetime = LIVE
         if lifetime != self._promised:
             self._promised = lifetime
             seconds = FOREVER_SECONDS if lifetime == math.inf else lifetime

@@ -33,7 +33,7 @@ class RenderedLines:
     (``faults``, by index) has an empty line. ``timestamps`` are milliseconds.
     """
 
-    __slots__ = ("buffer", "faults", "first_offset", "last_offset", "offsets", "starts", "timestamps")
+    __slots__ = ("__weakref__", "buffer", "faults", "first_offset", "last_offset", "offsets", "starts", "timestamps")
 
     def __init__(self, buffer: bytes, starts: array[int], columns: RecordColumns, covers: tuple[int, int]) -> None:
         self.buffer = buffer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kfs.errors import CorruptData
 from kfs.tree.names import tree_name
 from kfs.tree.partition_view import PartitionView
-from kfs.tree.text import WORTH_KEEPING
+from kfs.tree.text import WORTH_KEEPING, SegmentText
 
 if TYPE_CHECKING:
     from kfs.log.log import Log
@@ -44,14 +44,26 @@ def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
     Raises:
         CorruptData: the segment was cut meanwhile.
     """
+    text = _text(context, closed)
+    if text is None or text.is_known:
+        return False
+    text.table()
+    return True
+
+
+def is_kept(context: TreeContext, closed: ClosedSegment) -> bool:
+    """Return whether there is a table of a segment for later mounts, or nothing that it could be of."""
+    text = _text(context, closed)
+    return text is None or text.is_kept
+
+
+def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
+    """Return the lines of a segment, None where it is gone meanwhile."""
     log = context.data_dir.log(closed.topic, closed.partition)
     segment = log.segment_for(closed.base_offset) if log is not None else None
     if log is None or segment is None or segment.base_offset != closed.base_offset:
-        return False  # gone meanwhile
-    text = _view(context, log).segment_text(segment)
-    is_known = text.is_known
-    text.table()
-    return not is_known
+        return None
+    return _view(context, log).segment_text(segment)
 
 
 def _view(context: TreeContext, log: Log) -> PartitionView:

@@ -25,10 +25,8 @@ from kfs.tree.work_ahead import WorkAhead
 if TYPE_CHECKING:
     from kfs.tree.partition_view import PartitionView
 
-#: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
-_FIRST_NS: Final = -(2**63)
-_LAST_NS: Final = 2**63 - 1
-DEFAULT_RENDERED_BYTES: Final = 32 * 1024 * 1024
+#: More than for what they are made of: the lines of a block are half as large again as its columns.
+DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 _TEXT_BYTES: Final = 8 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
 _MOST_HOURS_KEPT: Final = 100_000
@@ -82,8 +80,8 @@ class TreeContext:
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
-        #: Paths of partitions that became another log, for the watch to tell.
-        self.replaced: set[str] = set()
+        #: Partitions in whose place there is another log, for the watch to tell.
+        self.replaced: set[PartitionView] = set()
         #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
         self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
@@ -123,13 +121,3 @@ def status_of(path: str) -> tuple[Owner, int]:
     except OSError:
         return NOBODY, 0
     return Owner.of(status), status.st_mtime_ns
-
-
-def clock_ns(timestamp: int, otherwise: int) -> int:
-    """Return milliseconds as nanoseconds within what a clock can show; ``otherwise`` where there is no timestamp."""
-    if timestamp == -1:
-        return otherwise
-    time_ns = timestamp * 1_000_000
-    if _FIRST_NS <= time_ns <= _LAST_NS:
-        return time_ns
-    return _FIRST_NS if time_ns < 0 else _LAST_NS

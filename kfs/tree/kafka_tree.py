@@ -12,13 +12,13 @@ from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory, source_of
 from kfs.tree.context import TreeContext, TreeOptions, status_of
 from kfs.tree.files import FixedDirectory, Maker, list_nodes
-from kfs.tree.names import ABOUT, topic_name, tree_name
-from kfs.tree.node import Attributes, Directory, Entry, Node, Tree
+from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
+from kfs.tree.node import Attributes, Directory, Entry, Node, Outdated, Tree
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
 from kfs.tree.record_files import FieldFile, RecordFile, contents_from
-from kfs.tree.segment_files import SegmentFile, segment_name
+from kfs.tree.segment_files import SegmentFile
 from kfs.tree.time_dirs import hour_of, record_link
 from kfs.tree.watch import Watch
 
@@ -66,7 +66,7 @@ class KafkaTree(Tree):
         if view in (View.VALUE, View.KEY):
             return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
-            return SegmentFile.of(partition, segment)
+            return SegmentFile.of(partition, segment, offset)
         _, loaded, index = partition.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"
@@ -111,7 +111,7 @@ class KafkaTree(Tree):
         self.context.sizing.start()
         self.context.reading.start()
 
-    def outdated(self) -> frozenset[str]:
+    def outdated(self) -> frozenset[Outdated]:
         """See :meth:`kfs.tree.node.Tree.outdated`."""
         return self._watch.outdated()
 

@@ -1,4 +1,4 @@
-"""Topic names as names in the tree, and back."""
+"""Names in the tree: topics, and back, and segments."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def topic_name(name: str) -> str | None:
     """Return the topic whose name in the tree is ``name``, None where it is the name of none."""
     topic = os.fsdecode(_ENCODED.sub(lambda match: bytes([int(match[1], 16)]), os.fsencode(name)))
     return topic if tree_name(topic) == name else None
+
+
+def segment_name(base_offset: int) -> str:
+    """Return the name of a segment's file of lines."""
+    return f"{base_offset:020d}.jsonl"
+
+
+def segment_names(base_offset: int) -> tuple[str, str]:
+    """Return all names that lead to a segment's file of lines."""
+    return segment_name(base_offset), f"{base_offset}.jsonl"

@@ -9,14 +9,22 @@ from __future__ import annotations
 import math
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from array import array
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+from weakref import ref
 
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
+#: A lifetime, in seconds, for what holds until the tree tells its own name (:meth:`Tree.outdated`): a year. Whoever
+#: can't take back a name by itself, which it must not outlive, keeps it for :data:`LIVE` seconds.
+UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
+#: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
+_FIRST_NS: Final = -(2**63)
+_LAST_NS: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -59,6 +67,60 @@ class Entry(NamedTuple):
     attributes: Attributes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the attributes of all files have in common whose names are numbers: that of ``n`` has ``id_of_zero + n``.
+
+    ``mtime_ns`` is for those that have no time of their own.
+    """
+
+    id_of_zero: int
+    mode: int
+    mtime_ns: int
+    uid: int
+    gid: int
+    lifetime: float = FOREVER
+
+    def attributes(self, number: int, size: int, timestamp: int) -> Attributes:
+        """Return the attributes of one of them; ``timestamp`` is in milliseconds, -1 for none."""
+        return Attributes(
+            self.id_of_zero + number,
+            self.mode,
+            size,
+            clock_ns(timestamp, self.mtime_ns),
+            self.uid,
+            self.gid,
+            1,
+            self.lifetime,
+        )
+
+
+class Contents(Protocol):
+    """The contents of files, one behind another: that of file ``i`` is ``buffer[starts[i]:starts[i + 1]]``.
+
+    ``offsets``, ascending, are the numbers that the files are called by, and ``timestamps`` theirs in milliseconds, -1
+    for none. Nothing of it changes.
+    """
+
+    buffer: bytes
+    starts: array[int]
+    offsets: array[int]
+    timestamps: array[int]
+
+
+class NumberedFiles(NamedTuple):
+    """Files of one directory that were found together: whoever serves the tree may answer for them itself.
+
+    A file is called by its number in decimal digits, without leading zeros, and ``suffix``. What is said here holds as
+    long as the directory's ``state`` is equal to this one. ``contents`` is kept by somebody else, and not for long.
+    """
+
+    state: Hashable
+    suffix: str
+    stamp: Stamp
+    contents: ref[Contents]
+
+
 class Node(ABC):
     """Anything in the tree. Nodes are cheap, made on demand, and hold no open file."""
 
@@ -82,6 +144,10 @@ class Directory(Node):
         """Return the child of that name and its attributes: one search where :meth:`lookup` would need two."""
         node = self.lookup(name)
         return node, node.attributes()
+
+    def found_with(self, name: str) -> NumberedFiles | None:
+        """Return what was found together with a child that :meth:`find` returned, if it may be answered for."""
+        return None
 
     @abstractmethod
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
@@ -118,6 +184,16 @@ class Symlink(Node):
         """Return the link's text."""
 
 
+class Outdated(NamedTuple):
+    """A name of which something was promised that no longer holds: of it, or of whatever lies below it.
+
+    ``parent_id`` is the id of the directory that it is or was in.
+    """
+
+    path: str
+    parent_id: int
+
+
 class Tree(ABC):
     """A tree of nodes, by path and by id."""
 
@@ -152,14 +228,25 @@ class Tree(ABC):
         """
         return iter(())
 
-    def outdated(self) -> frozenset[str]:
-        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken, by path.
+    def outdated(self) -> frozenset[Outdated]:
+        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken.
 
         "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks
         now and then, from a thread of its own, and has the kernel forget what lies below those directories.
+        Files that were promised :data:`UNTIL_TOLD` are among them by their own names.
         """
         return frozenset()
 
     @abstractmethod
     def close(self) -> None:
         """Give back every file descriptor and map; the tree is unusable afterwards."""
+
+
+def clock_ns(timestamp: int, otherwise: int) -> int:
+    """Return milliseconds as nanoseconds within what a clock can show; ``otherwise`` where there is no timestamp."""
+    if timestamp == -1:
+        return otherwise
+    time_ns = timestamp * 1_000_000
+    if _FIRST_NS <= time_ns <= _LAST_NS:
+        return time_ns
+    return _FIRST_NS if time_ns < 0 else _LAST_NS

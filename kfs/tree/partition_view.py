@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,8 @@ from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
-from kfs.tree.node import FOREVER, LIVE
+from kfs.tree.node import FOREVER, LIVE, Stamp
+from kfs.tree.node_ids import View
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
@@ -25,8 +26,6 @@ from kfs.tree.work_ahead import Job
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
-    from kfs.tree.node_ids import View
-    from kfs.tree.record_files import Stamp
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -50,6 +49,8 @@ class PartitionView:
         self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as far as whoever is shown this partition has been told.
         self.promised = state_of(log)
+        #: The ids under which the files of lines of segments were promised until told, by base offset.
+        self.promised_files: dict[int, int] = {}
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
@@ -65,6 +66,13 @@ class PartitionView:
             self._range = self._choose_range(self.log)
             self._range_until = now + _RANGE_SECONDS
         return self._range
+
+    @property
+    def state(self) -> Hashable:
+        """What stays equal as long as the same is shown of the closed segments."""
+        offsets, segments = self.offsets, self.log.segments
+        closed_end = segments[-1].base_offset if segments else 0
+        return self.log, self.log.incarnation, offsets.start, min(offsets.end, closed_end)
 
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
@@ -92,8 +100,10 @@ class PartitionView:
 
     # -- records
 
-    def loaded(self, offset: int) -> tuple[Segment, LoadedBlock, int]:
+    def loaded(self, offset: int, *, keep: bool = True) -> tuple[Segment, LoadedBlock, int]:
         """Return the segment, the decoded block and the index in it of the record at ``offset``.
+
+        Whoever has no more use for the block has the cache not ``keep`` it.
 
         Raises:
             NotFound: there is no such record, or it is a control record.
@@ -103,7 +113,7 @@ class PartitionView:
         if offset >= offsets.end and not self.log.until_high_watermark:
             self.log.find(offset)  # raises if damage at the log's end claims to hold it
         if offset in offsets:
-            segment, loaded = self._found(offset)
+            segment, loaded = self._found(offset, keep)
             if loaded is not None and segment is not None and not loaded.header.is_control:
                 index = _index_of(loaded.columns, offset)
                 if index is not None:
@@ -112,11 +122,11 @@ class PartitionView:
                     return segment, loaded, index
         raise NotFound(f"{self.path}: no record at offset {offset}")
 
-    def _found(self, offset: int) -> tuple[Segment | None, LoadedBlock | None]:
+    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
         while True:
             segment = self.log.segment_for(offset)
-            loaded = self.log.find(offset)
+            loaded = self.log.find(offset, keep=keep)
             if self.log.segment_for(offset) is segment:
                 return segment, loaded
 
@@ -131,8 +141,8 @@ class PartitionView:
                     raise NotFound(f"{self.path}: no record at offset {offset}")
                 if index not in lines.faults:
                     return segment, lines, index
-        segment, loaded, index = self.loaded(offset)
-        return segment, self.render(segment, loaded), index
+        segment, loaded, index = self.loaded(offset, keep=False)  # its lines are kept
+        return segment, self._render(segment, loaded), index
 
     def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         """Return the lines of a decoded block, through the cache."""
@@ -143,8 +153,12 @@ class PartitionView:
             or (lines.first_offset, lines.last_offset) != covers
             or lines.offsets != loaded.columns.offsets
         ):
-            lines = self.json.lines(loaded.columns, covers)
-            self.context.rendered.put(segment.slot, lines)
+            lines = self._render(segment, loaded)
+        return lines
+
+    def _render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
+        lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+        self.context.rendered.put(segment.slot, lines)
         return lines
 
     def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
@@ -212,16 +226,34 @@ class PartitionView:
 
     # -- text
 
-    def segment_text(self, segment: Segment) -> SegmentText:
-        """Return the lines of the records of a segment that are shown now.
+    def segment_text(self, segment: Segment, start: int | None = None) -> SegmentText:
+        """Return the lines of the records of a segment that are shown now, or those from offset ``start`` on.
 
         It stays what it is when the range moves on: who has the file open reads it to its end.
         """
         context = self.context
-        lines = SegmentLines(self.json, self._shown_of(segment), context.options.on_damage, context.readers)
-        return self.text_of(segment, "records", lines)
+        shown = self._shown_of(segment, start)
+        lines = SegmentLines(self.json, shown, context.options.on_damage, context.readers)
+        return self._text(segment, "records", lines, shown)
 
-    def _shown_of(self, segment: Segment) -> OffsetRange:
+    def first_shown(self, segment: Segment) -> int:
+        """Return from which offset on a segment is shown now."""
+        return max(self.offsets.start, segment.base_offset)
+
+    def lines_id(self, segment: Segment, start: int) -> int:
+        """Return the id of the file of a segment's lines from offset ``start`` on: other lines, another file."""
+        return self.context.ids.first_of(View.SEGMENT, segment, self) + start - segment.base_offset
+
+    def lasting_file(self, base_offset: int) -> int | None:
+        """Return the id of the file of a segment's lines if it can't change while the segment is what it is."""
+        segment = self.log.segment_for(base_offset)
+        if segment is None or segment.base_offset != base_offset or not self.shows(segment):
+            return None
+        if segment.next_base_offset is None or segment.next_base_offset > self.offsets.end:
+            return None
+        return self.lines_id(segment, self.first_shown(segment))
+
+    def _shown_of(self, segment: Segment, start: int | None = None) -> OffsetRange:
         """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
         offsets = self.offsets
         end = MAX_INT64
@@ -229,11 +261,13 @@ class PartitionView:
             end = min(offsets.end, segment.next_base_offset)
         elif self.log.until_high_watermark:
             end = offsets.end
-        return OffsetRange(max(offsets.start, segment.base_offset), end)
+        return OffsetRange(self.first_shown(segment) if start is None else start, end)
 
     def text_of(self, segment: Segment, kind: str, source: TextSource) -> SegmentText:
         """Return what ``source`` makes of a segment; ``kind`` names it."""
-        shown = self._shown_of(segment)
+        return self._text(segment, kind, source, self._shown_of(segment))
+
+    def _text(self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange) -> SegmentText:
         lasting_key = self._lasting_key(segment, kind, shown)
         return SegmentText(segment, (self.path, kind, segment.slot, shown), source, self.context.text, lasting_key)
 
@@ -289,7 +323,7 @@ def view_of(
         view = context.views.get(path)
         if view is None or view.log is not log:
             if view is not None:
-                context.replaced.add(path)
+                context.replaced.add(view)
             view = context.views[path] = made
         return view
 

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
+from weakref import ref
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
@@ -15,8 +16,8 @@ from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RenderedLines
-from kfs.tree.context import clock_ns, status_of
-from kfs.tree.node import Attributes, Directory, Entry, File, Node
+from kfs.tree.context import status_of
+from kfs.tree.node import Attributes, Directory, Entry, File, Node, NumberedFiles, Stamp
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 
@@ -91,39 +92,16 @@ def _check_same(found: Segment, wanted: Segment) -> None:
         raise NotFound(f"{wanted.files.log.path}: became another file")
 
 
-class Stamp:
-    """What the attributes of all records of one segment have in common."""
-
-    __slots__ = ("base", "first_id", "gid", "lifetime", "mode", "mtime_ns", "uid")
-
-    def __init__(self, partition: PartitionView, segment: Segment, view: View) -> None:
-        owner, self.mtime_ns = partition.owner(segment)
-        self.first_id = partition.context.ids.first_of(view, segment, partition)
-        self.base = segment.base_offset
-        self.mode = stat.S_IFREG | (owner.permissions & 0o444)
-        self.uid, self.gid = owner.uid, owner.gid
-        self.lifetime = partition.lifetime(segment)
-
-    def attributes(self, offset: int, size: int, timestamp: int) -> Attributes:
-        return Attributes(
-            self.first_id + offset - self.base,
-            self.mode,
-            size,
-            clock_ns(timestamp, self.mtime_ns),
-            self.uid,
-            self.gid,
-            1,
-            self.lifetime,
-        )
-
-
 def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
     """Return the stamp of a segment's records: for a closed one, which keeps it, the same each time."""
-    if segment.is_last:
-        return Stamp(partition, segment, view)
-    stamp = partition.stamps.get((segment.slot, view))
+    stamp = None if segment.is_last else partition.stamps.get((segment.slot, view))
     if stamp is None:
-        stamp = partition.stamps[segment.slot, view] = Stamp(partition, segment, view)
+        owner, mtime_ns = partition.owner(segment)
+        id_of_zero = partition.context.ids.first_of(view, segment, partition) - segment.base_offset
+        mode = stat.S_IFREG | (owner.permissions & 0o444)
+        stamp = Stamp(id_of_zero, mode, mtime_ns, owner.uid, owner.gid, partition.lifetime(segment))
+        if not segment.is_last:
+            partition.stamps[segment.slot, view] = stamp
     return stamp
 
 
@@ -182,13 +160,27 @@ class RecordDirectory(OffsetDirectory):
         attributes = _stamp_of(self.partition, segment, View.RECORD).attributes(offset, size, lines.timestamps[index])
         return RecordFile(self.partition, offset, segment, content), attributes
 
+    def found_with(self, name: str) -> NumberedFiles | None:
+        """See :meth:`kfs.tree.node.Directory.found_with`: the other records of the block."""
+        offset = parse_offset(name, self.suffix)
+        state = self.partition.state  # before anything is looked for: what comes in between shows in the next one
+        segment = self.partition.log.segment_for(offset) if offset is not None else None
+        if offset is None or segment is None or segment.is_last:
+            return None
+        lines = self.partition.context.rendered.find(segment.slot, offset)
+        if lines is None or lines.faults or not lines.offsets:
+            return None
+        shown = self.partition.offsets
+        if lines.offsets[0] not in shown or lines.offsets[-1] not in shown:
+            return None
+        return NumberedFiles(state, self.suffix, _stamp_of(self.partition, segment, self.view), ref(lines))
+
     def _entries_of(self, segment: Segment, block: Block, start: int, end: int, full: bool) -> Iterator[Entry]:
         stamp = _stamp_of(self.partition, segment, View.RECORD)
-        difference = stamp.first_id - stamp.base
         dense = block.dense_range
         if not full and dense is not None:
             for offset in range(max(dense.start, start), min(dense.stop, end)):
-                yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, None)
+                yield Entry(f"{offset}.json", offset + 1, stamp.id_of_zero + offset, stamp.mode, None)
             return
         try:
             lines = self.partition.render(segment, segment.load(block))
@@ -196,14 +188,14 @@ class RecordDirectory(OffsetDirectory):
             # The CRC holds, so the header's offsets do: they are there, and reading them fails.
             for offset in dense or ():
                 if start <= offset < end:
-                    yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, None)
+                    yield Entry(f"{offset}.json", offset + 1, stamp.id_of_zero + offset, stamp.mode, None)
             return
         for index, offset in enumerate(lines.offsets):
             if start <= offset < end:
                 attributes = None
                 if index not in lines.faults:
                     attributes = stamp.attributes(offset, lines.size(index), lines.timestamps[index])
-                yield Entry(f"{offset}.json", offset + 1, difference + offset, stamp.mode, attributes)
+                yield Entry(f"{offset}.json", offset + 1, stamp.id_of_zero + offset, stamp.mode, attributes)
 
 
 class FieldDirectory(OffsetDirectory):

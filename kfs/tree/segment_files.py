@@ -15,8 +15,8 @@ from kfs.log.block import Block, Damage
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, entry_of
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
-from kfs.tree.node_ids import View
+from kfs.tree.names import segment_name, segment_names
+from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Node
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
 from kfs.tree.text import LogText, Piece, SegmentText
@@ -24,21 +24,23 @@ from kfs.tree.text import LogText, Piece, SegmentText
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile(CostlyFile):
-    """Every record of a segment that is shown, one line each."""
+    """Every record of a segment that is shown, from offset ``start`` on, one line each."""
 
     partition: PartitionView
     segment: Segment
+    start: int
     text: SegmentText
 
     @classmethod
-    def of(cls, partition: PartitionView, segment: Segment) -> SegmentFile:
-        """Return the file with what is shown of the segment now."""
-        return cls(partition, segment, partition.segment_text(segment))
+    def of(cls, partition: PartitionView, segment: Segment, start: int | None = None) -> SegmentFile:
+        """Return the file with what is shown of the segment now, or with what is from offset ``start`` on."""
+        if start is None:
+            start = partition.first_shown(segment)
+        return cls(partition, segment, start, partition.segment_text(segment, start))
 
     def identity(self) -> tuple[int, int]:
         owner, _ = self.partition.owner(self.segment)
-        node_id = self.partition.context.ids.first_of(View.SEGMENT, self.segment, self.partition)
-        return node_id, stat.S_IFREG | (owner.permissions & 0o444)
+        return self.partition.lines_id(self.segment, self.start), stat.S_IFREG | (owner.permissions & 0o444)
 
     def attributes(self) -> Attributes:
         node_id, mode = self.identity()
@@ -46,8 +48,13 @@ class SegmentFile(CostlyFile):
         self.partition.size_ahead(self.segment)
         size = self.text.size
         # Not for ever, although its bytes are: the name of a file that somebody holds open outlives what the kernel
-        # is made to forget, and is to go when the segment does.
-        return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+        # is made to forget with its directory, and is to go when the segment does.
+        lifetime = LIVE
+        base_offset = self.segment.base_offset
+        if self.partition.lasting_file(base_offset) == node_id:
+            self.partition.promised_files[base_offset] = node_id
+            lifetime = UNTIL_TOLD
+        return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
     def read(self, offset: int, size: int) -> bytes:
         return self.text.read(offset, size)
@@ -102,15 +109,10 @@ class SegmentDirectory(Directory):
                 yield entry_of(name, segment.base_offset + 1, file, with_attributes=with_attributes)
 
 
-def segment_name(base_offset: int) -> str:
-    """Return the name of a segment's file of lines."""
-    return f"{base_offset:020d}.jsonl"
-
-
 def _parse_base(name: str) -> int | None:
     stem = name.removesuffix(".jsonl")
     base_offset = parse_offset(stem.lstrip("0") or "0", "")
-    if base_offset is None or name not in (segment_name(base_offset), f"{base_offset}.jsonl"):
+    if base_offset is None or name not in segment_names(base_offset):
         return None
     return base_offset
 

@@ -45,6 +45,10 @@ class TableStore:
         with tempfile.TemporaryFile(dir=self.directory):
             pass
 
+    def holds(self, key: str) -> bool:
+        """Return whether there is something under ``key``: cheaper than to load it."""
+        return os.path.exists(self._path(key))
+
     def load(self, key: str) -> TextTable | None:
         """Return the table kept under ``key``, None where there is none."""
         path = self._path(key)

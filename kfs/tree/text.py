@@ -210,6 +210,11 @@ class SegmentText:
         return self._found() is not None
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the store has the table for later mounts."""
+        return self._cache.store is not None and self._cache.store.holds(self._lasting_key)
+
+    @property
     def size(self) -> int:
         """The exact length in bytes; the first time this is a pass over the segment."""
         return self.table().size

@@ -10,9 +10,8 @@ from typing import Final
 from kfs.errors import NotFound
 from kfs.log.segment import Segment
 from kfs.render.timestamps import HOUR, has_time, iso_time, parse_time
-from kfs.tree.context import clock_ns
 from kfs.tree.files import FixedDirectory, Link, Maker, list_nodes
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node
+from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node, clock_ns
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes

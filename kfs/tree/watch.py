@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
+from kfs.tree.names import segment_names
+from kfs.tree.node import Outdated
 
 if TYPE_CHECKING:
     from kfs.log.log import Log
     from kfs.tree.context import TreeContext
+    from kfs.tree.partition_view import PartitionView
 
 #: What in a partition's directory has something below it that is promised for ever.
 _PROMISING: Final = ("offset", "segment", "value", "key", "time")
@@ -26,28 +29,31 @@ class Watch:
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
-        self._round: Iterator[str | None] = iter(())
+        self._round: Iterator[list[str]] = iter(())
         self._to_tell: dict[str, int] = {}
 
-    def outdated(self) -> frozenset[str]:
-        """Return the directories, by path, below which something changed that was promised not to."""
+    def outdated(self) -> frozenset[Outdated]:
+        """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
         while True:
             try:
-                path = next(self._round)
+                paths = next(self._round)
             except StopIteration:
                 self._round = self._look()
                 break
-            if path is not None:
+            for path in paths:
                 self._to_tell[path] = _TIMES_TOLD
             if time.monotonic() > until:
                 break
-        partitions = tuple(self._to_tell)
+        told = frozenset(map(self._named, self._to_tell))
         self._to_tell = {path: times - 1 for path, times in self._to_tell.items() if times > 1}
-        return frozenset(f"{path}/{name}" for path in partitions for name in _PROMISING)
+        return told
 
-    def _look(self) -> Iterator[str | None]:
-        """Go once through all partitions that were shown; yield the path of one, or None to be interrupted."""
+    def _named(self, path: str) -> Outdated:
+        return Outdated(path, self._context.ids.of_path(path.rpartition("/")[0]))
+
+    def _look(self) -> Iterator[list[str]]:
+        """Go once through all partitions that were shown; yield what is outdated, or nothing to be interrupted."""
         for path, view in list(self._context.views.items()):
             log = view.log
             for segment in log.segments:
@@ -56,15 +62,28 @@ class Watch:
                         segment.file()  # marks itself stale if it was cut; the log then makes another of it
                     except CorruptData:
                         log.look_again()
-                    yield None
+                    yield []
             state = state_of(log)
             changed = view.promised != state
             view.promised = state
             if not log.segments:
                 self._context.views.pop(path, None)
-            yield path if changed else None
+            files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
+            yield (_promising(path) if changed else []) + _taken_back(view, files)
         while self._context.replaced:
-            yield self._context.replaced.pop()
+            view = self._context.replaced.pop()
+            yield _promising(view.path) + _taken_back(view, list(view.promised_files))
+
+
+def _promising(path: str) -> list[str]:
+    return [f"{path}/{name}" for name in _PROMISING]
+
+
+def _taken_back(view: PartitionView, bases: list[int]) -> list[str]:
+    """Return the files of the lines of these segments, whose promise is over."""
+    for base in bases:
+        del view.promised_files[base]
+    return [f"{view.path}/segment/{name}" for base in bases for name in segment_names(base)]
 
 
 def state_of(log: Log) -> tuple[int, int | None]:

@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kfs.cli import index, source
+from kfs.cli.main import main
 from kfs.format.codecs import Codec
+from kfs.tree.table_store import TableStore
 from tests.cli.running import printed, refused
 from tests.system.kafka_mount import KFS, KafkaMount, kfs
 from tests.system.toy_broker import ToyPartition, message
@@ -81,6 +85,38 @@ def test_damage_is_said_and_stands_in_the_table(large: ToyPartition, cache: Call
     done = kfs("index", large.directory.parent, "-j", "2")
     assert (done.returncode, b"3 read" in done.stdout) == (0, True)
     assert done.stderr.decode().startswith(f"kfs: {large.file(0)}: position 0: record batch with stored CRC ")
+
+
+def test_what_there_was_no_room_for_is_said(
+    large: ToyPartition, cache: Callable[[], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(large.directory.parent)
+    printed("index", root)
+    capacity = sum(path.stat().st_size for path in cache()) - 1
+    for path in cache():
+        path.unlink()
+    monkeypatch.setattr(source, "TableStore", lambda directory: TableStore(directory, capacity))
+    done = CliRunner().invoke(main, ["index", "-j", "1", root])
+    assert done.exit_code == 0
+    assert done.stdout.endswith(": 3 read, 0 known before\n")
+    dropped = 3 - len(cache())
+    assert dropped > 0
+    assert f"keeps {capacity:,} bytes at most: there was no room for what was found of {dropped} of 3 segments" in (
+        done.stderr
+    )
+
+
+def test_a_companion_reads_a_segment_once_although_there_is_no_room(
+    large: ToyPartition, cache: Callable[[], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized: list[int] = []
+    monkeypatch.setattr(index, "size_segment", lambda _context, closed: sized.append(closed.base_offset))
+    monkeypatch.setattr(index, "_LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(os, "nice", lambda _increment: 0)
+    parents = iter([1] * 20)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
+    assert CliRunner().invoke(main, ["index", "--companion", str(large.directory.parent)]).exit_code == 0
+    assert sized == large.bases[:-1]
 
 
 def test_a_cache_that_cannot_be_written_leaves_nothing_to_do(

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ import pytest
 
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
+from kfs.tree.node import LIVE
 from tests.corpus import compare, take_manifest
 from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
@@ -342,6 +344,77 @@ def test_a_compaction_that_swaps_segments_in_shows_what_remains(changing: Changi
     assert changing.settles(log.lines(), gone)
     assert soon(changing.has_right_segments)
     changing.assert_others_unaffected()
+
+
+def raise_log_start(changing: Changing) -> bytes:
+    """Cut the first segment's records to those from offset 25 on; return the lines that remain."""
+    (changing.root / "log-start-offset-checkpoint").write_text("0\n1\nchanging 0 25\n")
+    return b"".join(changing.log.lines(range(25, 40)).values())
+
+
+def swap(changing: Changing) -> bytes:
+    """Put another file in the place of the first segment's, as a compaction does; return its lines."""
+    other = ToyPartition(changing.root.parent / "elsewhere", "changing")
+    other.append([altered(offset) for offset in range(0, 40, 3)], Codec.LZ4)
+    for suffix in (".index", ".timeindex", ".log"):
+        other.file(0, suffix).rename(changing.log.file(0, suffix))
+    return other.segment_text(0)
+
+
+def make_topic_again(changing: Changing) -> bytes:
+    """Delete the topic and make another of that name; return the lines of its first segment."""
+    shutil.rmtree(changing.log.directory)
+    again = ToyPartition(changing.root, "changing")
+    again.append([altered(offset) for offset in range(7)])
+    again.roll()
+    return again.segment_text(0)
+
+
+@through_every_front
+@pytest.mark.parametrize("change", [raise_log_start, swap, make_topic_again])
+def test_lines_that_somebody_holds_open_are_the_new_ones_for_everybody_else(
+    changing: Changing, change: Callable[[Changing], bytes]
+) -> None:
+    before = changing.log.segment_text(0)
+    short = changing.segment(0).with_name("0.jsonl")
+    with changing.segment(0).open("rb", buffering=0) as file, short.open("rb"):
+        assert file.read() == before
+        wanted = change(changing)
+        assert wanted != before
+        assert answers(changing.segment(0), wanted)
+        assert answers(short, wanted)
+        assert changing.segment(0).stat().st_size == len(wanted)
+    changing.assert_others_unaffected()
+
+
+@through_every_front
+@pytest.mark.parametrize("change", [raise_log_start, swap])
+def test_lines_that_change_are_the_new_ones_within_a_second(
+    changing: Changing, change: Callable[[Changing], bytes]
+) -> None:
+    wanted = change(changing)
+    assert eventually(lambda: content(changing.segment(0)) == wanted, 1.5)
+
+
+def test_the_lines_of_a_closed_segment_are_asked_for_once(changing: Changing) -> None:
+    def written() -> int:
+        lines = Path(f"/proc/{changing.mounted.pid}/io").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("syscw:"))
+
+    closed, active = changing.segment(0), changing.segment(changing.log.bases[-1])
+    directory = os.open(closed.parent, os.O_RDONLY)  # names above are asked for after half a second
+    try:
+        for path in (closed, active):
+            assert os.stat(path.name, dir_fd=directory).st_size
+        time.sleep(2 * LIVE)
+        before = written()
+        for _ in range(3):
+            assert os.stat(closed.name, dir_fd=directory).st_size == len(changing.log.segment_text(0))
+        assert written() == before
+        assert os.stat(active.name, dir_fd=directory).st_size
+        assert written() > before
+    finally:
+        os.close(directory)
 
 
 def test_damage_done_while_mounted_is_an_error_for_the_batch_that_has_it(changing: Changing) -> None:

@@ -61,6 +61,42 @@ def test_libfuse_means_a_front_that_uses_it(shop: Shop, mount_kafka: MountKafka)
     assert os.listdir(mounted.path("orders/0"))
 
 
+#: What Python runs at its start, as on a machine that has nothing of libfuse.
+NO_LIBFUSE: Final = """
+import ctypes, ctypes.util
+
+class CDLL(ctypes.CDLL):
+    def __init__(self, name, *arguments, **options):
+        if name is not None and "fuse" in str(name):
+            raise OSError(f"{name}: cannot open shared object file")
+        super().__init__(name, *arguments, **options)
+
+ctypes.CDLL = CDLL
+find_library = ctypes.util.find_library
+ctypes.util.find_library = lambda name: None if "fuse" in name else find_library(name)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without its helper only root may mount")
+def test_a_machine_without_anything_of_libfuse_mounts_and_unmounts(shop: Shop, point: Path, tmp_path: Path) -> None:
+    need("kernel")
+    (tmp_path / "sitecustomize.py").write_text(NO_LIBFUSE)
+    bare = {"PYTHONPATH": str(tmp_path), "PATH": str(tmp_path)}  # no fusermount3, no fusermount, no umount
+    refused = kfs("mount", "--front", "libfuse", shop.root, point, environment=bare)
+    assert refused.returncode == 1
+    assert b"libfuse 3 is not installed" in refused.stderr
+    done = kfs("mount", shop.root, point, environment=bare)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    try:
+        assert (point / "orders/0/records.jsonl").read_bytes() == b"".join(shop.orders.lines().values())
+        assert len(os.listdir(point / "orders/0/offset")) == len(shop.orders.lines())
+        assert "libfuse" not in Path(f"/proc/{processes_of(point)[0]}/maps").read_text()
+    finally:
+        done = kfs("umount", point, environment=bare)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert not is_mounted(point)
+
+
 def test_mounting_again_at_the_same_place_works(shop: Shop, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(shop.root)
     for _ in range(2):

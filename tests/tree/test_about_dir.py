@@ -108,6 +108,7 @@ def test_stats_say_what_is_held(root: Path) -> None:
     tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP), until_high_watermark=True)
     for offset in range(10):
         content_of(tree, f"a/0/offset/{offset}.json")
+        content_of(tree, f"a/0/value/{offset}")
     stats = json.loads(content_of(tree, ".kfs/stats.json"))
     assert stats["version"] == __version__
     assert (stats["topics"], stats["partitions"]) == (2, 3)

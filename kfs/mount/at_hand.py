@@ -1,0 +1,220 @@
+"""Answers that are at hand: to LOOKUP and READ of numbered files that were found together.
+
+Who reads files at random costs two requests for each, and what takes longest about them is Python. So what a
+directory said of the neighbours of a file that was looked up (:class:`~kfs.tree.node.NumberedFiles`) is kept for a
+moment, and requests for those are answered where they are read from the device, all others are handed on. Nothing is
+kept alive: contents that the tree drops are gone here too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from kfs.format.twins import choose_twin
+from kfs.mount.fuse_protocol import (
+    FUSE_MIN_READ_BUFFER,
+    IN_HEADER,
+    IN_HEADER_SIZE,
+    OUT_HEADER,
+    OUT_HEADER_SIZE,
+    READ_IN,
+    Opcode,
+    entry_reply,
+)
+from kfs.tree.node import Contents, NumberedFiles
+
+#: For how long, in seconds, a directory isn't asked again whether what it said still holds.
+HELD_SECONDS: Final = 0.25
+#: How many groups of files are known at most.
+MOST_GROUPS: Final = 8192
+#: What a write of a reply may say: it was answered for us, when its caller was interrupted; or there is nobody left.
+NOT_WAITED_FOR: Final = (errno.ENOENT, errno.ENODEV)
+
+#: All numbers of so many digits are below 2**63.
+_MOST_DIGITS: Final = 18
+_LOOKUP: Final = int(Opcode.LOOKUP)
+_READ: Final = int(Opcode.READ)
+
+
+class _Group:
+    """Files that were found together, in a directory that isn't asked again for a moment."""
+
+    __slots__ = ("contents", "directory", "id_of_zero", "stamp")
+
+    def __init__(self, directory: _Directory, files: NumberedFiles) -> None:
+        self.directory = directory
+        self.contents = files.contents
+        self.stamp = files.stamp
+        self.id_of_zero = files.stamp.id_of_zero
+
+    def find(self, number: int) -> tuple[Contents, int] | None:
+        """Return the contents and the index in them of a file, if they are still kept."""
+        contents = self.contents()
+        if contents is None:
+            return None
+        at = bisect_left(contents.offsets, number)
+        return (contents, at) if at < len(contents.offsets) and contents.offsets[at] == number else None
+
+
+class _Shelf:
+    """Groups in the order of the lowest key in each."""
+
+    __slots__ = ("groups", "keys")
+
+    def __init__(self) -> None:
+        self.keys = array("q")
+        self.groups: list[_Group] = []
+
+    def put(self, key: int, group: _Group) -> None:
+        at = bisect_left(self.keys, key)
+        if at < len(self.keys) and self.keys[at] == key:
+            self.groups[at] = group
+        else:
+            self.groups.insert(at, group)  # first: who looks for a key meanwhile finds one group too many, not too few
+            self.keys.insert(at, key)
+
+    def find(self, key: int) -> _Group | None:
+        at = bisect_right(self.keys, key) - 1
+        return self.groups[at] if at >= 0 else None
+
+
+class _Directory:
+    """What a directory has said, and until when, on the monotonic clock, it isn't asked again."""
+
+    __slots__ = ("by_number", "state", "suffix", "until")
+
+    def __init__(self, files: NumberedFiles) -> None:
+        self.state = files.state
+        self.suffix = files.suffix.encode()
+        self.until = 0.0
+        self.by_number = _Shelf()
+
+
+class Table:
+    """All that is at hand. Who puts something into it holds a lock; others may look meanwhile."""
+
+    def __init__(self) -> None:
+        self.by_id = _Shelf()
+        self.directories: dict[int, _Directory] = {}
+
+    def put(self, directory_id: int, files: NumberedFiles, until: float) -> bool:
+        """Take files in that were found until then; return False if there is no room, or the directory has changed."""
+        contents = files.contents()
+        if contents is None:
+            return True
+        directory = self.directories.get(directory_id)
+        if len(self.by_id.keys) >= MOST_GROUPS or (directory is not None and directory.state != files.state):
+            return False
+        if directory is None:
+            directory = self.directories[directory_id] = _Directory(files)
+        group = _Group(directory, files)
+        directory.by_number.put(contents.offsets[0], group)
+        self.by_id.put(group.id_of_zero + contents.offsets[0], group)
+        directory.until = until
+        return True
+
+    def expire(self, directory_id: int) -> None:
+        """Have nothing at hand of a directory until something is put for it again."""
+        directory = self.directories.get(directory_id)
+        if directory is not None:
+            directory.until = 0.0
+
+
+class AtHand:
+    """Reads requests from ``device`` and answers those whose answer is at hand.
+
+    Reads of files for which ``is_followed`` says so, given an id, are handed on. One thread reads, several may put.
+    """
+
+    table_class: type[Table] = Table
+
+    def __init__(self, device: int, is_followed: Callable[[int], bool]) -> None:
+        self.device = device
+        self.is_followed = is_followed
+        self.table = self.table_class()
+        self._changing = threading.Lock()
+
+    def put(self, directory_id: int, files: NumberedFiles) -> None:
+        """Have these files at hand, as the directory says now."""
+        until = time.monotonic() + HELD_SECONDS
+        with self._changing:
+            if not self.table.put(directory_id, files, until):
+                self.table = self.table_class()
+                self.table.put(directory_id, files, until)
+
+    def hand_on_next(self, directory_id: int) -> None:
+        """Hand on the next LOOKUP in a directory, and what follows until something is put for it again."""
+        self.table.expire(directory_id)
+
+    def next_request(self) -> bytes:
+        """Answer requests; return the first one whose answer isn't at hand.
+
+        Raises:
+            OSError: the device, or a request on it, is gone.
+        """
+        while True:
+            request = os.read(self.device, FUSE_MIN_READ_BUFFER)
+            _, opcode, unique, node_id = IN_HEADER.unpack_from(request)
+            if opcode == _LOOKUP:
+                reply = self._entry(unique, node_id, request)
+            elif opcode == _READ:
+                reply = self._data(unique, node_id, request)
+            else:
+                return request
+            if reply is None:
+                return request
+            try:
+                os.writev(self.device, reply)
+            except OSError as error:
+                if error.errno not in NOT_WAITED_FOR:
+                    raise
+
+    def _entry(self, unique: int, node_id: int, request: bytes) -> tuple[bytes, ...] | None:
+        directory = self.table.directories.get(node_id)
+        if directory is None or directory.until < time.monotonic():
+            return None
+        name = request[IN_HEADER_SIZE:-1]  # a zero byte is behind it
+        digits = name.removesuffix(directory.suffix)
+        if len(digits) > _MOST_DIGITS or not digits.isdigit() or b"%d%s" % (int(digits), directory.suffix) != name:
+            return None
+        number = int(digits)
+        group = directory.by_number.find(number)
+        found = group.find(number) if group is not None else None
+        if group is None or found is None:
+            return None
+        contents, at = found
+        size = contents.starts[at + 1] - contents.starts[at]
+        return (entry_reply(unique, group.stamp.attributes(number, size, contents.timestamps[at])),)
+
+    def _data(self, unique: int, node_id: int, request: bytes) -> tuple[bytes, ...] | None:
+        group = self.table.by_id.find(node_id)
+        if group is None or group.directory.until < time.monotonic():
+            return None
+        _, offset, size = READ_IN.unpack_from(request, IN_HEADER_SIZE)
+        found = group.find(node_id - group.id_of_zero)
+        if found is None or (not offset and self.is_followed(node_id)):
+            return None
+        contents, at = found
+        start = contents.starts[at] + offset
+        data = contents.buffer[start : min(start + size, contents.starts[at + 1])]
+        return OUT_HEADER.pack(OUT_HEADER_SIZE + len(data), 0, unique), data
+
+
+@cache
+def at_hand_class() -> type[AtHand]:
+    """Return the class to use; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    return choose_twin(AtHand, _import_compiled)
+
+
+def _import_compiled() -> type[AtHand]:
+    from kfs.mount.compiled_at_hand import CompiledAtHand
+
+    return CompiledAtHand

@@ -1,0 +1,3 @@
+from kfs.mount.at_hand import AtHand
+
+class CompiledAtHand(AtHand): ...
