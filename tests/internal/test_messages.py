@@ -36,9 +36,9 @@ def all_messages() -> Iterator[Message]:
         for kind in kinds.values():
             yield kind.key
             yield kind.value
-    for kinds in (CLUSTER_METADATA_KINDS, REMOTE_LOG_KINDS):
-        for kind in kinds.values():
-            yield kind.schema
+    for metadata_kinds in (CLUSTER_METADATA_KINDS, REMOTE_LOG_KINDS):
+        for metadata_kind in metadata_kinds.values():
+            yield metadata_kind.schema
     yield CONSUMER_PROTOCOL_SUBSCRIPTION
     yield CONSUMER_PROTOCOL_ASSIGNMENT
 
