@@ -281,7 +281,7 @@ def logs(draw: st.DrawFn) -> bytes:
     offset, content = draw(st.integers(0, 2**40)), []
     for _ in range(draw(st.integers(1, 4))):
         count = draw(st.integers(1, 4))
-        timestamps = st.integers(-(2**62), 2**62)
+        timestamps = st.integers(-(2**61), 2**61)
         made = [
             Record(offset + at, draw(timestamps), draw(CONTENT), draw(CONTENT), draw(HEADERS)) for at in range(count)
         ]
