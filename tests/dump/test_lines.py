@@ -238,6 +238,11 @@ def test_a_directory_is_its_files_by_name(corpus: Callable[[str], Path]) -> None
     assert all(one < other for one, other in pairwise(files) if Path(one).parent == Path(other).parent)
 
 
+def test_a_link_that_leads_back_is_not_followed(launch_info: Path) -> None:
+    (launch_info.parent / "loop").symlink_to(launch_info.parent.parent)
+    assert list(files_of(str(launch_info.parent))) == [str(launch_info)]
+
+
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
