@@ -134,9 +134,7 @@ def dump(
     form: Form = JsonForm(printing) if output_format == "json" else _DIALECTS[dialect](printing)
     keep_freed_memory()
     storage = Storage(max_batch_bytes=max_batch_bytes)
-    dumper = Dumper(
-        form, options, findings, storage, lambda path: click.echo(f"Ignoring unknown file {path}", err=True)
-    )
+    dumper = Dumper(form, options, findings, storage, lambda path: _say_plainly(f"Ignoring unknown file {path}"))
     _write(dumper, wanted, findings)
     if findings.is_bad:
         raise click.exceptions.Exit(_SOMETHING_WRONG)
@@ -164,7 +162,7 @@ def _write(dumper: Dumper, wanted: list[str], findings: Findings) -> None:
             for file in _files(path, findings):
                 out.writelines(dumper.dump(file))
         for line in findings.lines():
-            sys.stderr.buffer.write(encoded(line + "\n"))
+            _say_plainly(line)
         out.flush()
     except BrokenPipeError:
         sys.stdout = None  # whoever read us has had enough
@@ -179,3 +177,9 @@ def _files(path: str, findings: Findings) -> Iterator[str]:
         yield from files_of(path)
     except OSError as error:
         findings.problem(Problem(path, 0, 0, error.strerror or str(error)))
+
+
+def _say_plainly(line: str) -> None:
+    """Write a line of Kafka's tool to standard error, as that does."""
+    sys.stderr.buffer.write(encoded(line + "\n"))
+    sys.stderr.buffer.flush()

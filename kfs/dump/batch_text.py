@@ -8,6 +8,7 @@ from typing import Protocol
 from kfs.dump.batches import Batch, batches_of
 from kfs.dump.control_text import control_text
 from kfs.dump.forms import Printing
+from kfs.format.batch_header import BatchHeader
 from kfs.format.java_text import java_text
 from kfs.format.layout import MAGIC_V2
 from kfs.format.twins import choose_twin
@@ -82,16 +83,23 @@ class BatchText:
                 f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
                 f" partitionLeaderEpoch: {header.leader_epoch}"
                 f" isTransactional: {java_boolean(header.is_transactional)}"
-                f" isControl: {java_boolean(header.is_control)}"
-                f" deleteHorizonMs: {optional_long(header.delete_horizon)}"
+                f" isControl: {java_boolean(header.is_control)}{self.horizon(header)}"
             )
         else:
             start = f"offset: {header.last_offset}"
         return (
             f"{start} position: {header.position} {header.timestamp_type.label}: {header.max_timestamp}"
-            f" size: {header.size} magic: {header.magic} compresscodec: {header.codec_label}"
+            f" size: {header.size} magic: {header.magic} compresscodec: {self.codec(header)}"
             f" crc: {header.crc} isvalid: {java_boolean(batch.is_valid)}\n"
         )
+
+    def horizon(self, header: BatchHeader) -> str:
+        """Return what is said of the delete horizon."""
+        return f" deleteHorizonMs: {optional_long(header.delete_horizon)}"
+
+    def codec(self, header: BatchHeader) -> str:
+        """Return the name of the codec."""
+        return header.codec_label
 
     def record_line(self, batch: Batch, index: int) -> str:
         """Return the line of one of its records."""

@@ -187,6 +187,9 @@ class Dumper:
                 mismatches, problems = check_offsets(path, entries, outline)
                 self._findings.offset_index(path, mismatches)
                 yield from map(self._problem, problems)
+                for offset, last in mismatches:
+                    reason = f"an entry has offset {offset}, but points behind it, at a batch that ends with {last}"
+                    yield self._form.problem(Problem(path, 0, 0, reason))
             yield from self._portions(entries, self._form.offset_entries)
 
     def _time_index(self, path: str) -> Iterator[bytes]:
@@ -198,7 +201,10 @@ class Dumper:
             entries = [(timestamp, start + relative) for timestamp, relative in _entries(file, _TIME_ENTRY, 1)]
             outline = self._outline(path, start)
             if outline is not None:
-                self._findings.time_index(path, check_times(entries, outline, start))
+                found = check_times(entries, outline, start)
+                self._findings.time_index(path, found)
+                for reason in found.reasons():
+                    yield self._form.problem(Problem(path, 0, 0, reason))
             yield from self._portions(entries, self._form.time_entries)
 
     def _portions(self, entries: list[Pair], lines: Callable[[list[Pair]], bytes]) -> Iterator[bytes]:

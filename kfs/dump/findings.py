@@ -21,6 +21,15 @@ class IndexFindings:
     out_of_order: list[Pair] = field(default_factory=list)
     not_found: list[Pair] = field(default_factory=list)
 
+    def reasons(self) -> Iterator[str]:
+        """Yield each as a sentence."""
+        for stated, found in self.mismatches:
+            yield f"an entry has timestamp {stated}, its batch {found}"
+        for stated, previous in self.out_of_order:
+            yield f"an entry has timestamp {stated}, the one before it {previous}"
+        for offset, found in self.not_found:
+            yield f"an entry has offset {offset}, which no batch ends with" + (f" ({found})" if found >= 0 else "")
+
 
 class Findings:
     """Collects what is wrong in one file after another; ``say`` is told each problem as a line of text.

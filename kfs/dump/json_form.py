@@ -7,6 +7,8 @@ records follow the rules of :mod:`kfs.render.record_json`: UTF-8 as text, all el
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from kfs.dump.batches import Batch, batches_of
 from kfs.dump.contents import DecodedFields
@@ -14,6 +16,7 @@ from kfs.dump.control_text import control_json
 from kfs.dump.forms import Printing
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.batch_header import BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.columns import RecordColumns
 from kfs.format.control_record import ControlRecordType, UnknownControlRecord, parse_control_record
@@ -173,20 +176,39 @@ class JsonForm:
 
 def _batch_fields(batch: Batch) -> str:
     header = batch.header
+    known = _known_by_attributes(header.magic, header.attributes)
     text = f'"position":{header.position},"size":{header.size},"magic":{header.magic}'
     if header.magic >= MAGIC_V2:
         text += (
             f',"baseOffset":{header.base_offset},"lastOffset":{header.last_offset},"count":{header.record_count}'
             f',"baseSequence":{header.base_sequence},"lastSequence":{header.last_sequence}'
             f',"producerId":{header.producer_id},"producerEpoch":{header.producer_epoch}'
-            f',"partitionLeaderEpoch":{header.leader_epoch},"isTransactional":{json_of(header.is_transactional)}'
-            f',"isControl":{json_of(header.is_control)},"deleteHorizonMs":{json_of(header.delete_horizon)}'
+            f',"partitionLeaderEpoch":{header.leader_epoch}{known.transaction}'
+            f',"deleteHorizonMs":{header.base_timestamp if known.has_horizon else "null"}'
         )
     else:
         text += f',"lastOffset":{header.last_offset}'
-    return (
-        f'{text},"timestampType":"{header.timestamp_type.label}","maxTimestamp":{header.max_timestamp}'
-        f',"compression":"{header.codec_label}","crc":{header.crc},"isValid":{json_of(batch.is_valid)}'
+    is_valid = "true" if batch.is_valid else "false"
+    return f'{text}{known.timestamps}{header.max_timestamp}{known.compression},"crc":{header.crc},"isValid":{is_valid}'
+
+
+class _Known(NamedTuple):
+    """What the attributes of a batch say, as it is written."""
+
+    transaction: str
+    has_horizon: bool
+    timestamps: str
+    compression: str
+
+
+@lru_cache(maxsize=256)
+def _known_by_attributes(magic: int, attributes: int) -> _Known:
+    header = BatchHeader(0, 0, magic, attributes, 0, 0, 0, 0, 0, 0)
+    return _Known(
+        f',"isTransactional":{json_of(header.is_transactional)},"isControl":{json_of(header.is_control)}',
+        header.delete_horizon is not None,
+        f',"timestampType":"{header.timestamp_type.label}","maxTimestamp":',
+        f',"compression":"{header.codec_label}"',
     )
 
 

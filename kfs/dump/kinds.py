@@ -83,7 +83,7 @@ def snapshot_end(path: str) -> tuple[int, int]:
 
 
 def files_of(path: str) -> Iterator[str]:
-    """Yield the file, or those below the directory that can be dumped, sorted by name.
+    """Yield the file, or those below the directory that can be dumped, sorted by name; links aren't followed down.
 
     Raises:
         OSError: a directory can't be listed.
@@ -92,7 +92,7 @@ def files_of(path: str) -> Iterator[str]:
         yield path
         return
     with os.scandir(path) as listing:
-        entries = sorted((entry.name, entry.is_dir(), entry.path) for entry in listing)
+        entries = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.path) for entry in listing)
     for name, is_directory, entry in entries:
         if is_directory:
             yield from files_of(entry)

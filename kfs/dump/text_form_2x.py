@@ -14,6 +14,7 @@ from kfs.dump.control_text import control_text
 from kfs.dump.forms import Printing
 from kfs.dump.text_form import TextForm, encoded, joined, last_batch
 from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader
 from kfs.format.control_record import AbortMarker, CommitMarker, ControlRecordType, parse_control_record
 from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import ProducerStateEntry
@@ -21,6 +22,10 @@ from kfs.format.producer_snapshot import ProducerStateEntry
 
 class _EarlierBatchText(BatchText):
     """What the two have in common of batches."""
+
+    def codec(self, header: BatchHeader) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.codec`."""
+        return header.codec_label.upper()
 
     def _is_valid(self, batch: Batch, index: int) -> str:
         """Whether a record is: those of v2 have no CRC of their own."""
@@ -77,7 +82,7 @@ class BatchText20(_EarlierBatchText):
         return (
             f"{start} position: {header.position} {header.timestamp_type.label}: {header.max_timestamp}"
             f" isvalid: {java_boolean(batch.is_valid)} size: {header.size} magic: {header.magic}"
-            f" compresscodec: {header.codec_label.upper()} crc: {header.crc}\n"
+            f" compresscodec: {self.codec(header)} crc: {header.crc}\n"
         )
 
     def record_line(self, batch: Batch, index: int) -> str:
@@ -95,7 +100,7 @@ class BatchText20(_EarlierBatchText):
             f"offset: {columns.offsets[index]} position: {header.position}"
             f" {header.timestamp_type.label}: {columns.timestamps[index]} isvalid: {self._is_valid(batch, index)}"
             f" keysize: {columns.key_lengths[index]} valuesize: {columns.value_lengths[index]}"
-            f" magic: {header.magic} compresscodec: {header.codec_label.upper()}"
+            f" magic: {header.magic} compresscodec: {self.codec(header)}"
         )
         if header.magic < MAGIC_V2:
             return f"{text} crc: {self._crc(batch, index)}"
@@ -112,14 +117,9 @@ class BatchText20(_EarlierBatchText):
 class BatchText28(_EarlierBatchText):
     """Writes what Kafka 2.8 wrote: lines for batches and, behind a bar, for their records."""
 
-    def batch_line(self, batch: Batch) -> str:
-        """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
-        line = super().batch_line(batch)
-        label, horizon = batch.header.codec_label, " deleteHorizonMs: "
-        start, found, rest = line.partition(horizon)
-        if found:  # not known yet
-            line = start + " position: " + rest.partition(" position: ")[2]
-        return line.replace(f" compresscodec: {label} ", f" compresscodec: {label.upper()} ")
+    def horizon(self, header: BatchHeader) -> str:
+        """See :meth:`~kfs.dump.batch_text.BatchText.horizon`; it was not known yet."""
+        return ""
 
     def record_line(self, batch: Batch, index: int) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
@@ -142,7 +142,7 @@ class BatchText28(_EarlierBatchText):
             f" baseOffset: {base_offset} lastOffset: {header.last_offset}"
             f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
             f" producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch}"
-            f" batchSize: {header.size} magic: {header.magic} compressType: {header.codec_label.upper()}"
+            f" batchSize: {header.size} magic: {header.magic} compressType: {self.codec(header)}"
             f" position: {header.position}"
         )
         if header.magic < MAGIC_V2:

@@ -17,11 +17,11 @@ CONSUMER_PROTOCOL_SUBSCRIPTION: Final = Message(
     Field("generationId", INT32, "2+", default=-1),
     Field("rackId", STRING, "3+", nullable="3+", default=None),
 )
-_CONSUMER_PROTOCOL_ASSIGNMENT_TOPIC_PARTITION: Final = Struct(Field("topic", STRING), Field("partitions", Array(INT32)))
+_ASSIGNED_TOPIC_PARTITION: Final = Struct(Field("topic", STRING), Field("partitions", Array(INT32)))
 CONSUMER_PROTOCOL_ASSIGNMENT: Final = Message(
     "ConsumerProtocolAssignment",
     "0-3",
     "none",
-    Field("assignedPartitions", Array(_CONSUMER_PROTOCOL_ASSIGNMENT_TOPIC_PARTITION)),
+    Field("assignedPartitions", Array(_ASSIGNED_TOPIC_PARTITION)),
     Field("userData", BYTES, nullable="0+", default=None),
 )

@@ -43,9 +43,7 @@ SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = Message(
 SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
     "ShareGroupCurrentMemberAssignmentKey", "0", "none", Field("groupId", STRING), Field("memberId", STRING)
 )
-_SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_TOPIC_PARTITIONS: Final = Struct(
-    Field("topicId", UUID), Field("partitions", Array(INT32))
-)
+_TOPIC_PARTITIONS: Final = Struct(Field("topicId", UUID), Field("partitions", Array(INT32)))
 SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     "ShareGroupCurrentMemberAssignmentValue",
     "0",
@@ -53,12 +51,12 @@ SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     Field("memberEpoch", INT32),
     Field("previousMemberEpoch", INT32),
     Field("state", INT8),
-    Field("assignedPartitions", Array(_SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_TOPIC_PARTITIONS)),
+    Field("assignedPartitions", Array(_TOPIC_PARTITIONS)),
 )
 SHARE_GROUP_STATE_PARTITION_METADATA_KEY: Final = Message(
     "ShareGroupStatePartitionMetadataKey", "0", "none", Field("groupId", STRING)
 )
-_SHARE_GROUP_STATE_PARTITION_METADATA_TOPIC_PARTITIONS: Final = Struct(
+_NAMED_TOPIC_PARTITIONS: Final = Struct(
     Field("topicId", UUID), Field("topicName", STRING), Field("partitions", Array(INT32))
 )
 _TOPIC: Final = Struct(Field("topicId", UUID), Field("topicName", STRING))
@@ -66,8 +64,8 @@ SHARE_GROUP_STATE_PARTITION_METADATA_VALUE: Final = Message(
     "ShareGroupStatePartitionMetadataValue",
     "0",
     "0+",
-    Field("initializingTopics", Array(_SHARE_GROUP_STATE_PARTITION_METADATA_TOPIC_PARTITIONS)),
-    Field("initializedTopics", Array(_SHARE_GROUP_STATE_PARTITION_METADATA_TOPIC_PARTITIONS)),
+    Field("initializingTopics", Array(_NAMED_TOPIC_PARTITIONS)),
+    Field("initializedTopics", Array(_NAMED_TOPIC_PARTITIONS)),
     Field("deletingTopics", Array(_TOPIC)),
 )
 

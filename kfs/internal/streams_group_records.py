@@ -62,7 +62,7 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = Message(
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = Message(
     "StreamsGroupCurrentMemberAssignmentKey", "0", "none", Field("groupId", STRING), Field("memberId", STRING)
 )
-_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS: Final = Struct(
+_TASK_IDS_AND_EPOCHS: Final = Struct(
     Field("subtopologyId", STRING),
     Field("partitions", Array(INT32)),
     Field("assignmentEpochs", Array(INT32), tag=0, nullable="0+"),
@@ -74,16 +74,16 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Message(
     Field("memberEpoch", INT32),
     Field("previousMemberEpoch", INT32),
     Field("state", INT8),
-    Field("activeTasks", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
-    Field("standbyTasks", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
-    Field("warmupTasks", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
-    Field("activeTasksPendingRevocation", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
-    Field("standbyTasksPendingRevocation", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
-    Field("warmupTasksPendingRevocation", Array(_STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS)),
+    Field("activeTasks", Array(_TASK_IDS_AND_EPOCHS)),
+    Field("standbyTasks", Array(_TASK_IDS_AND_EPOCHS)),
+    Field("warmupTasks", Array(_TASK_IDS_AND_EPOCHS)),
+    Field("activeTasksPendingRevocation", Array(_TASK_IDS_AND_EPOCHS)),
+    Field("standbyTasksPendingRevocation", Array(_TASK_IDS_AND_EPOCHS)),
+    Field("warmupTasksPendingRevocation", Array(_TASK_IDS_AND_EPOCHS)),
 )
 STREAMS_GROUP_TOPOLOGY_KEY: Final = Message("StreamsGroupTopologyKey", "0", "none", Field("groupId", STRING))
 _TOPIC_CONFIG: Final = Struct(Field("key", STRING), Field("value", STRING))
-_STREAMS_GROUP_TOPOLOGY_TOPIC: Final = Struct(
+_TOPIC: Final = Struct(
     Field("name", STRING),
     Field("partitions", INT32),
     Field("replicationFactor", INT16),
@@ -98,9 +98,9 @@ _SUBTOPOLOGY: Final = Struct(
     Field("subtopologyId", STRING),
     Field("sourceTopics", Array(STRING)),
     Field("sourceTopicRegex", Array(STRING)),
-    Field("stateChangelogTopics", Array(_STREAMS_GROUP_TOPOLOGY_TOPIC)),
+    Field("stateChangelogTopics", Array(_TOPIC)),
     Field("repartitionSinkTopics", Array(STRING)),
-    Field("repartitionSourceTopics", Array(_STREAMS_GROUP_TOPOLOGY_TOPIC)),
+    Field("repartitionSourceTopics", Array(_TOPIC)),
     Field("copartitionGroups", Array(_COPARTITION_GROUP)),
 )
 STREAMS_GROUP_TOPOLOGY_VALUE: Final = Message(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -110,3 +111,12 @@ def test_an_output_that_is_full_is_a_failure(log: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run([KFS, "dump", log], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"kfs: can't write: No space left on device\n")
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "DUMP.md").read_text()
+    options = set(re.findall(r"^  (--[a-z-]+)", kfs("dump", "--help").stdout.decode(), re.MULTILINE))
+    assert len(options) > 15
+    assert [
+        option for option in sorted(options) if f"{option}`" not in documented and f"{option} " not in documented
+    ] == []

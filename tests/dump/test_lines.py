@@ -124,6 +124,12 @@ def index_log(directory: Path, entries: list[tuple[int, int]], times: list[tuple
     return log
 
 
+def reasons(path: Path) -> list[str]:
+    """Return what the JSON of a file names as wrong."""
+    lines = [json.loads(line) for line in dump(path, form=JsonForm).lines.split(b"\n")[:-1]]
+    return [line["reason"] for line in lines if line["type"] == "problem"]
+
+
 def test_an_entry_of_any_broker_is_legal_and_one_that_hides_records_is_not(tmp_path: Path) -> None:
     starts = positions([batch(records(at, at + 4)) for at in range(0, 50, 5)])
     # The first offset of an append, a later one of it, the last one of the batch; the last would hide 25 to 29.
@@ -132,6 +138,7 @@ def test_an_entry_of_any_broker_is_legal_and_one_that_hides_records_is_not(tmp_p
     assert dumped.is_bad
     assert dumped.findings == [f"Mismatches in :{log.with_suffix('.index')}", "  Index offset: 24, log offset: 34"]
     assert not dumped.problems
+    assert [reason.count("24") for reason in reasons(log.with_suffix(".index"))] == [1]
 
 
 @pytest.mark.parametrize(("position", "reason"), [(1, "no batch begins there"), (10_000, "the log ends at ")])
@@ -147,6 +154,7 @@ def test_a_timestamp_that_is_not_the_latest_of_its_batch_is_found(tmp_path: Path
     log = index_log(tmp_path / "t-0", [], [(latest, 9), (latest + 1000, 14), (latest + 999, 77)])
     time_index = log.with_suffix(".timeindex")
     later = batch(records(10, 14)).records[-1].timestamp
+    assert [str(latest + 999) in reason for reason in reasons(time_index)] == [False, True, False]
     assert dump(time_index).findings == [
         f"Found timestamp mismatch in :{time_index}",
         f"  Index timestamp: {latest + 1000}, log timestamp: {later}",
@@ -230,6 +238,11 @@ def test_a_directory_is_its_files_by_name(corpus: Callable[[str], Path]) -> None
     assert all(one < other for one, other in pairwise(files) if Path(one).parent == Path(other).parent)
 
 
+def test_a_link_that_leads_back_is_not_followed(launch_info: Path) -> None:
+    (launch_info.parent / "loop").symlink_to(launch_info.parent.parent)
+    assert list(files_of(str(launch_info.parent))) == [str(launch_info)]
+
+
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +286,7 @@ def logs(draw: st.DrawFn) -> bytes:
     offset, content = draw(st.integers(0, 2**40)), []
     for _ in range(draw(st.integers(1, 4))):
         count = draw(st.integers(1, 4))
-        timestamps = st.integers(-(2**62), 2**62)
+        timestamps = st.integers(-(2**61), 2**61)
         made = [
             Record(offset + at, draw(timestamps), draw(CONTENT), draw(CONTENT), draw(HEADERS)) for at in range(count)
         ]
