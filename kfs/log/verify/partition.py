@@ -98,7 +98,7 @@ class PartitionCheck:
 
     def _check_gaps(self, reports: Sequence[SegmentReport]) -> None:
         """Say where offsets are missing between segments, unless that is what compaction leaves."""
-        if self._is_compacted or any(report.has_holes for report in reports):
+        if self._is_compacted or any(report.has_holes and not report.is_damaged for report in reports):
             return
         for before, after in pairwise(reports):
             start, end = before.next_offset, after.task.files.base_offset
