@@ -117,7 +117,7 @@ class PartitionCheck:
         usual = max((report.index_spacing for report in reports), default=0)
         for report in (report for report in reports if report.task.is_closed and report.task.files.index is not None):
             is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > max(usual, _LARGEST_APPEND)
-            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES):
+            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
                 continue
             assert report.task.files.index is not None
             self._findings.add(

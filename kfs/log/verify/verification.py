@@ -122,10 +122,9 @@ class Verification:
         for unit in self.units:
             yield from unit.tasks()
 
-    @property
-    def size(self) -> int:
-        """How many bytes of batches there are to read."""
-        return sum(_size(task.files.log.path) for task in self.tasks())
+    def sizes(self) -> list[int]:
+        """Return how many bytes of batches there are to read for each task."""
+        return [_size(task.files.log.path) for task in self.tasks()]
 
     def take(self, result: PartitionResult) -> None:
         """Remember what was found of a partition for the checks of what is above it."""
