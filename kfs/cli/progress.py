@@ -21,6 +21,7 @@ def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    # What is printed meanwhile goes above the bar, unless it goes somewhere else.
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task(doing, total=total)
         yield lambda done: progress.advance(task, done)

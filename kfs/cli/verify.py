@@ -58,7 +58,9 @@ def _verify(
 ) -> Totals:
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
-    with progress_bar(verification.size, "checking") as advance:
+    sizes = verification.sizes()
+    with progress_bar(sum(sizes), "checking") as advance:
+        jobs = max(min(jobs, len(sizes)), 1)
         reports = _counted(reports_of(verification.tasks(), jobs, max_batch_bytes), advance)
         for finding in verification.run(reports):
             sys.stdout.write(line_of(finding) + "\n")

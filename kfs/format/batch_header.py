@@ -5,10 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
+from kfs.format.crc import crc32c
 from kfs.format.layout import (
     BATCH_CRC_START,
     BATCH_HEADER,
@@ -201,7 +200,7 @@ def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
 def computed_crc(header: BatchHeader, data: bytes | memoryview) -> int:
     """Return the CRC of ``data``, the whole batch: CRC-32C from attributes on, in v0 and v1 CRC-32 from magic on."""
     if header.magic == MAGIC_V2:
-        return int(crc32c(memoryview(data)[BATCH_CRC_START : header.size]))
+        return crc32c(memoryview(data)[BATCH_CRC_START : header.size])
     return zlib.crc32(memoryview(data)[LEGACY_CRC_START : header.size])
 
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-import crc32c
-
 from kfs.errors import CorruptData
+from kfs.format.crc import crc32c
 from kfs.format.layout import MAX_INT32
 from kfs.format.varint import Buffer
 
@@ -66,7 +65,7 @@ def parse_producer_snapshot(data: Buffer) -> tuple[ProducerStateEntry, ...]:
     version, stored_crc, count = SNAPSHOT_HEADER.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptData(f"snapshot version {version}, expected {SNAPSHOT_VERSION}")
-    crc = crc32c.crc32c(memoryview(data)[PRODUCER_ENTRIES_OFFSET:])
+    crc = crc32c(memoryview(data)[PRODUCER_ENTRIES_OFFSET:])
     if crc != stored_crc:
         raise CorruptData(f"snapshot CRC {crc:#010x}, expected the stored {stored_crc:#010x}", CRC_OFFSET)
     if len(data) != SNAPSHOT_HEADER.size + count * PRODUCER_ENTRY.size:
@@ -78,7 +77,7 @@ def encode_producer_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """Write a ``.snapshot``."""
     packed = [_pack(entry) for entry in entries]
     covered = len(packed).to_bytes(4, "big") + b"".join(packed)
-    return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c.crc32c(covered).to_bytes(4, "big") + covered
+    return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(covered).to_bytes(4, "big") + covered
 
 
 def _unpack(fields: tuple[int, ...]) -> ProducerStateEntry:

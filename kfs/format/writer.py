@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from crc32c import crc32c
-
 from kfs.format.codecs import Codec, compress
+from kfs.format.crc import crc32c
 from kfs.format.layout import (
     BATCH_CRC_OFFSET,
     BATCH_CRC_START,

@@ -98,3 +98,10 @@ def test_contenders_that_disagree_are_refused() -> None:
 def test_the_least_of_each_clock_counts() -> None:
     samples = iter([Sample(1, 2.0, 1.0), Sample(1, 1.0, 3.0)])
     assert dict(best({"a": lambda: next(samples)}, 2)) == {"a": Sample(1, 1.0, 1.0)}
+
+
+def test_partitions_are_verified_by_a_process_of_their_own(tmp_path: Path) -> None:
+    options = [f"--records={RECORDS}", "--no-java", f"--directory={tmp_path}", "--only=verify", "--cpus=0"]
+    found = list(measure(parse(options)))
+    assert {(each.log, each.contender) for each in found} == {*product((*LOGS, *SMALL), ["kfs verify, 1 CPU"])}
+    assert next(iter(report(found))).startswith("a partition verified")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.corpus import compare, take_manifest
 from tests.logs import dense, log_name, write_partition
-from tests.system.kafka_mount import kfs
+from tests.system.kafka_mount import KFS, kfs
 
 CorpusPath = Callable[[str], Path]
 
@@ -128,3 +131,28 @@ def test_nothing_is_written_to_what_is_checked(read_only: Path) -> None:
     assert kfs("verify", read_only).returncode == 1
     assert kfs("verify", *sorted(read_only.glob("broken-1/0*"))).returncode == 1
     assert compare(before, take_manifest(read_only)) == []
+
+
+def on_terminal(*arguments: str | Path, stdout: int | None) -> bytes:
+    """Run a command whose standard error is a terminal, and its output too unless it goes to ``stdout``."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen([KFS, *arguments], stdout=terminal if stdout is None else stdout, stderr=terminal)
+    os.close(terminal)
+    shown = bytearray()
+    with suppress(OSError):  # how the end of a terminal shows
+        while data := os.read(master, 65536):
+            shown += data
+    os.close(master)
+    process.wait(30)
+    return bytes(shown)
+
+
+def test_a_terminal_gets_a_bar_and_the_output_stays_where_it_goes(damaged: Path, tmp_path: Path) -> None:
+    with (tmp_path / "output").open("wb") as output:
+        shown = on_terminal("verify", damaged, stdout=output.fileno())
+    assert b"checking" in shown
+    assert b"batch-crc" not in shown
+    assert (tmp_path / "output").read_bytes() == kfs("verify", damaged).stdout
+    shown = on_terminal("verify", damaged, stdout=None)
+    assert b"checking" in shown
+    assert b"batch-crc" in shown

@@ -18,7 +18,7 @@ from kfs.log.log_dir import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.verify.finding import Findings, Kind
+from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT
 from kfs.log.verify.partition import PartitionResult
 from kfs.log.verify.side_files import parse_file
@@ -137,6 +137,9 @@ def check_twice(
         if other != directory.path and node is not None:
             reason = f"the same partition as {other}: a broker refuses to start"
             findings.add(Kind.PARTITION_TWICE, directory.path, reason)
+        elif other != directory.path:
+            reason = f"the same partition as {other}, of another broker or of the same"
+            findings.add(Kind.PARTITION_TWICE, directory.path, reason, severity=Severity.INFO)
         if result.metadata is not None:
             topic_id = result.metadata.topic_id
             first_id, first_path = ids.setdefault(directory.name.topic, (topic_id, directory.path))

@@ -8,19 +8,21 @@ agree on this: the position is where a batch begins, the offset isn't below that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import Final
 
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.layout import LOG_OVERHEAD_STRUCT
+from kfs.format.layout import LOG_OVERHEAD_STRUCT, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.index_builder import OFFSET_ENTRY
 from kfs.log.verify.finding import Findings, Kind
-from kfs.log.verify.index_entries import IndexEntries, IndexKinds, check_order
+from kfs.log.verify.index_entries import EntryQueue, IndexEntries, IndexLayout, check_order
 
-KINDS: Final = IndexKinds("offset index", Kind.INDEX_MISSING, Kind.INDEX_SIZE, Kind.INDEX_ZEROS)
+LAYOUT: Final = IndexLayout(  # OffsetIndex.java: relative offset, position
+    Struct(">i4x"), Struct(">4xi"), Kind.INDEX_MISSING, Kind.INDEX_SIZE, Kind.INDEX_ZEROS, Kind.INDEX_ORDER
+)
 
 
 class OffsetIndexAudit:
@@ -30,12 +32,13 @@ class OffsetIndexAudit:
         self._entries = entries
         self._base_offset = base_offset
         self._findings = findings
-        check_order(entries, _is_after, Kind.INDEX_ORDER, findings)
         # By position: an index out of order is said to be that once, not at each entry that leads back.
-        self._sorted = sorted((position, offset, number) for number, (offset, position) in enumerate(entries))
-        self._next = 0
+        is_ordered = check_order(entries, findings, strictly=True)
+        self._by_position = EntryQueue(entries.second, is_ordered=is_ordered)
         self._last_batch = 0
-        self._damaged: list[tuple[int, int]] = []
+        self._last_entry = 0
+        self._highest = -1
+        self._damaged_to = -1
         #: How far apart entries lie at most, in bytes, and how far the last batch lies from the last entry.
         self.spacing = 0
         self.gap = 0
@@ -43,76 +46,70 @@ class OffsetIndexAudit:
     def rows(self, table: BatchTable) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
         self._last_batch = table.positions[-1]
-        for position, offset, number in self._entries_below(table.end(len(table) - 1)):
+        for number in self._below(table.end(len(table) - 1)):
+            position = self._entries.second[number]
             row = bisect_left(table.positions, position)
             if row == len(table) or table.positions[row] != position:
-                self._leads_nowhere(position, number)
-            elif offset < table.base_offsets[row]:
-                self._is_too_low(offset, position, table.base_offsets[row], number)
+                self._leads_nowhere(number)
+            elif self._offset(number) < table.base_offsets[row]:
+                self._is_too_low(number, table.base_offsets[row])
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
         self._last_batch = block.position
-        starts: dict[int, int] | None = None
-        for position, offset, number in self._entries_below(block.end):
-            if columns is None:
-                continue
-            if starts is None:
-                starts = dict(_starts(block, columns))
-            if position not in starts:
-                self._leads_nowhere(position, number)
-            elif offset < starts[position]:
-                self._is_too_low(offset, position, starts[position], number)
+        numbers = self._below(block.end)
+        if columns is None or not numbers:
+            return
+        starts = dict(_starts(block, columns))
+        for number in numbers:
+            first = starts.get(self._entries.second[number])
+            if first is None:
+                self._leads_nowhere(number)
+            elif self._offset(number) < first:
+                self._is_too_low(number, first)
 
     def damage(self, damage: Damage) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`. An entry that leads there may well be right."""
-        self._damaged.append((damage.position, damage.end))
-        for _ in self._entries_below(damage.end):
-            pass
+        self._damaged_to = damage.end
+        self._below(damage.end)
 
     def finish(self, end: int, next_offset: int) -> None:
         """Take where the log ends, in bytes and offsets."""
-        past = [
-            number
-            for position, offset, number in self._sorted
-            if position >= end or self._absolute(offset) >= next_offset
-        ]
-        if past and not (self._damaged and self._damaged[-1][1] >= end):
-            first = min(past)
-            offset, position = OFFSET_ENTRY.unpack_from(self._entries.data, first * OFFSET_ENTRY.size)
+        self.gap = self._last_batch - self._last_entry
+        behind = self._by_position.below(MAX_INT64)
+        first = behind[0] if behind else self._highest
+        is_past = bool(behind) or (first >= 0 and self._offset(first) >= next_offset)
+        if is_past and self._damaged_to < end:
+            offset, position = self._offset(first), self._entries.second[first]
             self._findings.add(
                 Kind.INDEX_PAST_END,
                 self._entries.path,
-                f"{len(past)} entries past the log's end, the first ({self._absolute(offset)}, {position});"
-                f" the log ends at position {end}, before offset {next_offset}",
+                f"entry {first} ({offset}, {position}) is past the end of the log, which ends at position {end} and"
+                f" before offset {next_offset}" + (f"; so are {len(behind) - 1} more" if len(behind) > 1 else ""),
                 bytes=self._entries.bytes_of(first),
-                offsets=(self._absolute(offset), self._absolute(offset)),
+                offsets=(offset, offset),
             )
-        self._measure(end)
 
-    def _measure(self, end: int) -> None:
-        previous = 0
-        for position, _, _ in self._sorted:
-            if position < end:
-                self.spacing = max(self.spacing, position - previous)
-                previous = position
-        self.gap = self._last_batch - previous
+    def _below(self, end: int) -> Sequence[int]:
+        """Take the entries that lead to positions below ``end``, and see how far apart they are."""
+        numbers = self._by_position.below(end)
+        for number in numbers:
+            position = self._entries.second[number]
+            self.spacing = max(self.spacing, position - self._last_entry)
+            self._last_entry = position
+            if self._highest < 0 or self._entries.first[number] > self._entries.first[self._highest]:
+                self._highest = number
+        return numbers
 
-    def _absolute(self, offset: int) -> int:
-        return self._base_offset + offset
+    def _offset(self, number: int) -> int:
+        return self._base_offset + self._entries.first[number]
 
-    def _entries_below(self, end: int) -> Iterator[tuple[int, int, int]]:
-        """Take the entries whose position is below ``end``: position, absolute offset, number."""
-        while self._next < len(self._sorted) and self._sorted[self._next][0] < end:
-            position, offset, number = self._sorted[self._next]
-            self._next += 1
-            yield position, self._absolute(offset), number
-
-    def _leads_nowhere(self, position: int, number: int) -> None:
-        reason = f"entry {number} leads to position {position}, where no batch begins"
+    def _leads_nowhere(self, number: int) -> None:
+        reason = f"entry {number} leads to position {self._entries.second[number]}, where no batch begins"
         self._findings.add(Kind.INDEX_POSITION, self._entries.path, reason, bytes=self._entries.bytes_of(number))
 
-    def _is_too_low(self, offset: int, position: int, first: int, number: int) -> None:
+    def _is_too_low(self, number: int, first: int) -> None:
+        offset, position = self._offset(number), self._entries.second[number]
         self._findings.add(
             Kind.INDEX_OFFSET,
             self._entries.path,
@@ -120,10 +117,6 @@ class OffsetIndexAudit:
             bytes=self._entries.bytes_of(number),
             offsets=(offset, offset),
         )
-
-
-def _is_after(entry: tuple[int, int], before: tuple[int, int]) -> bool:
-    return entry[0] > before[0] and entry[1] > before[1]
 
 
 def _starts(block: Block, columns: RecordColumns) -> Iterator[tuple[int, int]]:

@@ -98,7 +98,7 @@ class PartitionCheck:
 
     def _check_gaps(self, reports: Sequence[SegmentReport]) -> None:
         """Say where offsets are missing between segments, unless that is what compaction leaves."""
-        if self._is_compacted or any(report.has_holes for report in reports):
+        if self._is_compacted or any(report.has_holes and not report.is_damaged for report in reports):
             return
         for before, after in pairwise(reports):
             start, end = before.next_offset, after.task.files.base_offset
@@ -117,7 +117,7 @@ class PartitionCheck:
         usual = max((report.index_spacing for report in reports), default=0)
         for report in (report for report in reports if report.task.is_closed and report.task.files.index is not None):
             is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > max(usual, _LARGEST_APPEND)
-            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES):
+            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
                 continue
             assert report.task.files.index is not None
             self._findings.add(

@@ -62,7 +62,7 @@ class ProducerCheck:
             self._compare_up_to(base_offset)
             if not self._is_known and base_offset in self._snapshots:
                 self._load(base_offset)
-            self._has_holes |= report.has_holes
+            self._has_holes |= report.has_holes and not report.is_damaged
             self._is_known &= not report.is_damaged
             self._replay(report)
             next_offset = report.next_offset

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from struct import Struct
 
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
@@ -14,7 +13,6 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V0, MAGIC_V2
 from kfs.log.block import Block
 from kfs.log.bulk import BulkReader, Ordinary
-from kfs.log.index_builder import OFFSET_ENTRY, TIME_ENTRY
 from kfs.log.open_files import OpenFile
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
@@ -24,7 +22,7 @@ from kfs.log.verify import offset_index, time_index
 from kfs.log.verify.batches import BatchAudit
 from kfs.log.verify.epoch_runs import EpochAudit, EpochRun
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
-from kfs.log.verify.index_entries import IndexEntries, IndexKinds, read_entries
+from kfs.log.verify.index_entries import IndexEntries, IndexLayout, read_entries
 from kfs.log.verify.kraft_snapshot import check_kraft_snapshot
 from kfs.log.verify.observer import Observer
 from kfs.log.verify.offset_index import OffsetIndexAudit
@@ -82,8 +80,8 @@ class _SegmentCheck:
         self.findings = findings
         files, base_offset = task.files, task.files.base_offset
         self.file = OpenFile(files.log.path)
-        offsets = self._entries(files.index, OFFSET_ENTRY, offset_index.KINDS)
-        times = self._entries(files.timeindex, TIME_ENTRY, time_index.KINDS)
+        offsets = self._entries(files.index, offset_index.LAYOUT)
+        times = self._entries(files.timeindex, time_index.LAYOUT)
         self.batches = BatchAudit(files.log.path, storage, findings)
         self.offset_audit = OffsetIndexAudit(offsets, base_offset, findings) if offsets is not None else None
         self.time_audit = TimeIndexAudit(times, base_offset, findings)
@@ -95,10 +93,10 @@ class _SegmentCheck:
         self.next_offset = base_offset
         self.is_damaged = False
 
-    def _entries(self, found: FoundFile | None, layout: Struct, kinds: IndexKinds) -> IndexEntries | None:
+    def _entries(self, found: FoundFile | None, layout: IndexLayout) -> IndexEntries | None:
         if found is None:
             return None
-        return read_entries(found, layout, kinds, self.findings, may_be_preallocated=not self.task.is_closed)
+        return read_entries(found, layout, self.findings, may_be_preallocated=not self.task.is_closed)
 
     def run(self) -> SegmentReport:
         task = self.task
@@ -183,14 +181,16 @@ class _SegmentCheck:
             self.offset_audit.finish(end, self.next_offset)
         if task.is_kraft_snapshot:
             check_kraft_snapshot(self.batches, self.next_offset, self.file.path, self.findings)
-        self._check_present(task.files.index, ".index", Kind.INDEX_MISSING, is_needed=end > 0)
+        self._check_present(task.files.index, ".index", offset_index.LAYOUT, is_needed=end > 0)
         has_timestamps = bool(self.batches.magics - {MAGIC_V0})
-        self._check_present(task.files.timeindex, ".timeindex", Kind.TIMEINDEX_MISSING, is_needed=has_timestamps)
+        self._check_present(task.files.timeindex, ".timeindex", time_index.LAYOUT, is_needed=has_timestamps)
 
-    def _check_present(self, found: FoundFile | None, suffix: str, kind: Kind, *, is_needed: bool) -> None:
+    def _check_present(self, found: FoundFile | None, suffix: str, layout: IndexLayout, *, is_needed: bool) -> None:
         log = self.task.files.log.path
         if found is None and is_needed and log.endswith(".log"):
-            self.findings.add(kind, log.removesuffix(".log") + suffix, "there is none; a broker makes it anew")
+            self.findings.add(
+                layout.missing, log.removesuffix(".log") + suffix, "there is none; a broker makes it anew"
+            )
 
     def _transaction_index(self) -> tuple[AbortedTransaction, ...] | None:
         found = self.task.files.txnindex

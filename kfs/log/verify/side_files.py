@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kfs.errors import CorruptData
+from kfs.log.open_files import FileChanged
 from kfs.log.side_file import read_side_file
 from kfs.log.verify.finding import Findings, Kind
 
@@ -15,9 +16,12 @@ Parsed = TypeVar("Parsed")
 
 
 def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: Kind, findings: Findings) -> Parsed | None:
-    """Return the content of a file; None where there is none, or none that can be parsed, which is said."""
+    """Return the content of a file; None where there is none, or none that can be read or parsed, which is said."""
     try:
         return read_side_file(path, parse)
+    except FileChanged as error:
+        findings.add(Kind.READ_ERROR, path, error.reason)
+        return None
     except CorruptData as error:
         end = error.position
         with suppress(OSError):

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.layout import NO_TIMESTAMP
+from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
 from kfs.log.verify.finding import Findings, Kind
-from kfs.log.verify.index_entries import IndexEntries, IndexKinds, check_order
+from kfs.log.verify.index_entries import EntryQueue, IndexEntries, IndexLayout, check_order
 
-KINDS: Final = IndexKinds("time index", Kind.TIMEINDEX_MISSING, Kind.TIMEINDEX_SIZE, Kind.TIMEINDEX_ZEROS)
+LAYOUT: Final = IndexLayout(  # TimeIndex.java: timestamp, relative offset
+    Struct(">q4x"),
+    Struct(">8xi"),
+    Kind.TIMEINDEX_MISSING,
+    Kind.TIMEINDEX_SIZE,
+    Kind.TIMEINDEX_ZEROS,
+    Kind.TIMEINDEX_ORDER,
+)
 
 
 class TimeIndexAudit:
@@ -25,12 +34,11 @@ class TimeIndexAudit:
         self._entries = entries
         self._base_offset = base_offset
         self._findings = findings
-        self._sorted: list[tuple[int, int, int]] = []
+        self._by_offset = EntryQueue(array("q"), is_ordered=True)
         if entries is not None:
             # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), never go back.
-            check_order(entries, _is_after, Kind.TIMEINDEX_ORDER, findings)
-            self._sorted = sorted((base_offset + offset, at, number) for number, (at, offset) in enumerate(entries))
-        self._next = 0
+            is_ordered = check_order(entries, findings, strictly=False)
+            self._by_offset = EntryQueue(entries.second, is_ordered=is_ordered)
         self._is_damaged = False
         self.latest = NO_TIMESTAMP
 
@@ -75,7 +83,7 @@ class TimeIndexAudit:
         """Take where the log ends, and whether the segment was closed, which gives its index a last entry."""
         if self._entries is None:
             return
-        past = list(self._entries_to(2**63))
+        past = list(self._entries_to(self._base_offset + MAX_INT32))
         if past and not self._is_damaged:
             offset, timestamp, number = past[0]
             self._findings.add(
@@ -85,19 +93,19 @@ class TimeIndexAudit:
                 bytes=self._entries.bytes_of(number),
                 offsets=(offset, offset),
             )
-        known = max((timestamp for timestamp, _ in self._entries), default=NO_TIMESTAMP)
+        known = max(self._entries.first, default=NO_TIMESTAMP)
         if is_closed and known < self.latest:
             reason = f"the last entry has timestamp {known}, the log has {self.latest}"
-            start = len(self._entries.data)
+            start = self._entries.used
             self._findings.add(
                 Kind.TIMEINDEX_SHORT, self._entries.path, reason, bytes=(start, max(start, self._entries.file_size))
             )
 
     def _entries_to(self, offset: int) -> Iterator[tuple[int, int, int]]:
         """Take the entries up to ``offset``: absolute offset, timestamp, number."""
-        while self._next < len(self._sorted) and self._sorted[self._next][0] <= offset:
-            self._next += 1
-            yield self._sorted[self._next - 1]
+        for number in self._by_offset.below(offset - self._base_offset + 1):
+            assert self._entries is not None
+            yield self._base_offset + self._entries.second[number], self._entries.first[number], number
 
     def _compare(self, timestamp: int, number: int, least: int, most: int) -> None:
         if timestamp < least:
@@ -108,7 +116,3 @@ class TimeIndexAudit:
             return
         assert self._entries is not None
         self._findings.add(Kind.TIMEINDEX_TIMESTAMP, self._entries.path, reason, bytes=self._entries.bytes_of(number))
-
-
-def _is_after(entry: tuple[int, int], before: tuple[int, int]) -> bool:
-    return entry[0] >= before[0] and entry[1] >= before[1]

@@ -62,8 +62,9 @@ class Verification:
         Raises:
             UnusableSource: one is missing, unreadable, or nothing of Kafka's.
         """
-        files = [path for path in paths if not os.path.isdir(path)]
-        directories = [path for path in paths if os.path.isdir(path)]
+        each_once = dict.fromkeys(map(os.path.abspath, paths))
+        files = [path for path in each_once if not os.path.isdir(path)]
+        directories = [path for path in each_once if os.path.isdir(path)]
         self._data_dir = DataDir(directories, storage, topic_filter=topic_filter)
         self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self._data_dir.log_dirs}
         self._nodes: dict[str, MetaProperties | None] = {}
@@ -121,10 +122,9 @@ class Verification:
         for unit in self.units:
             yield from unit.tasks()
 
-    @property
-    def size(self) -> int:
-        """How many bytes of batches there are to read."""
-        return sum(_size(task.files.log.path) for task in self.tasks())
+    def sizes(self) -> list[int]:
+        """Return how many bytes of batches there are to read for each task."""
+        return [_size(task.files.log.path) for task in self.tasks()]
 
     def take(self, result: PartitionResult) -> None:
         """Remember what was found of a partition for the checks of what is above it."""

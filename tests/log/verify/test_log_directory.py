@@ -132,6 +132,22 @@ def test_one_broker_has_a_partition_once(root: Path) -> None:
     finding = one(complaints(verified(root, other)), Kind.PARTITION_TWICE)
     assert str(root / "t-0") in finding.sentence + finding.file
     assert str(other / "t-0") in finding.sentence + finding.file
+    for directory in (root, other):
+        (directory / "meta.properties").unlink()
+    assert one(verified(root, other), Kind.PARTITION_TWICE).severity is Severity.INFO  # whose it is isn't known
+
+
+def test_a_path_that_is_named_twice_is_checked_once(root: Path) -> None:
+    (root / "t-0" / "notes.txt").touch()
+    assert verified(root, root) == verified(root)
+    assert verified(root / "meta.properties", root / "meta.properties") == []
+
+
+def test_what_lies_in_place_of_a_file_and_can_t_be_read_is_named(root: Path) -> None:
+    path = root / "t-0" / "leader-epoch-checkpoint"
+    path.unlink()
+    path.mkdir()
+    assert one(complaints(verified(root)), Kind.READ_ERROR).file == str(path)
 
 
 def test_log_directories_have_ids_of_their_own(root: Path) -> None:

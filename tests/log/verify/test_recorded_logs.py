@@ -34,7 +34,6 @@ def test_intact_logs_give_nothing_but_information(decoder: BlockDecoder, name: s
 
 #: Of each intact corpus, what is worth knowing.
 WORTH_KNOWING = {
-    "a_v2": {Kind.INDEX_SHORT},
     "c_clean": {Kind.BELOW_LOG_START},
     "e_meta": {Kind.DELETED_FILE},
     "e39_meta": {Kind.DELETED_FILE},
