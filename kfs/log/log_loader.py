@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused
 from kfs.format.layout import MAX_INT64
@@ -28,8 +28,11 @@ _INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 Result = TypeVar("Result")
 
 
-class LoadObserver(Protocol):
-    """Is told what loading does to files, each time before it does it. Paths are those in the directory loaded."""
+class LoadObserver:
+    """Is told what loading does to files, each time before it does it; this one takes no notice.
+
+    Paths are those in the directory that is loaded.
+    """
 
     def removes(self, path: str, reason: str) -> None:
         """A file that belongs to no segment (any more), or is superseded, is about to be removed."""
@@ -48,28 +51,6 @@ class LoadObserver(Protocol):
 
     def splits(self, segment: LogSegment) -> None:
         """A segment whose offsets span more than an int32 is about to be split."""
-
-
-class Unobserved:
-    """Is told everything and does nothing."""
-
-    def removes(self, path: str, reason: str) -> None:
-        """See :meth:`LoadObserver.removes`."""
-
-    def rebuilds(self, segment: LogSegment, reason: str) -> None:
-        """See :meth:`LoadObserver.rebuilds`."""
-
-    def truncates(self, segment: LogSegment, recovery: Recovery) -> None:
-        """See :meth:`LoadObserver.truncates`."""
-
-    def empties(self, segment: LogSegment, reason: str) -> None:
-        """See :meth:`LoadObserver.empties`."""
-
-    def deletes(self, segments: Iterable[LogSegment], reason: str) -> None:
-        """See :meth:`LoadObserver.deletes`."""
-
-    def splits(self, segment: LogSegment) -> None:
-        """See :meth:`LoadObserver.splits`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +91,7 @@ class LogLoader:
         self._clock = clock
         self._parameters = parameters
         self._epochs = epochs
-        self._observer: LoadObserver = observer or Unobserved()
+        self._observer = observer or LoadObserver()
         self._segments = LogSegments()
         self._producers = ProducerStateManager(directory, config, clock)
 
@@ -176,9 +157,8 @@ class LogLoader:
 
     def _apply_swaps(self) -> None:
         """Finish a compaction or a split that got as far as its ``.swap`` files: they win over what they replace."""
-        swaps = [name for name in self._names() if name.endswith(SWAP)]
         low, high = MAX_INT64, -1
-        for name in swaps:
+        for name in self._names():
             if name.endswith(".log" + SWAP):
                 segment = LogSegment(self._directory, _offset_of(name), self._config, suffix=SWAP, clock=self._clock)
                 low, high = min(low, segment.base_offset), max(high, segment.read_next_offset())
@@ -187,9 +167,10 @@ class LogLoader:
             offset = _offset_of(name, others=-1)
             if not name.endswith(SWAP) and low <= offset < high:
                 self._remove(name, "is superseded by a .swap file")
-        for name in swaps:
-            path = os.path.join(self._directory, name)
-            os.rename(path, path.removesuffix(SWAP))
+        for name in self._names():
+            if name.endswith(SWAP):
+                path = os.path.join(self._directory, name)
+                os.rename(path, path.removesuffix(SWAP))
 
     def _retry_on_overflow(self, step: Callable[[], Result]) -> Result:
         while True:

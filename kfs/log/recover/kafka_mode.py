@@ -18,7 +18,7 @@ from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.log_loader import LoadParameters
 from kfs.log.output_directory import locked
-from kfs.log.recover.log_dir_recovery import CLUSTER_METADATA, LogDirRecovery, Mode, copied, names_in
+from kfs.log.recover.log_dir_recovery import CLUSTER_METADATA, LogDirRecovery, Mode, copied, failures_told, names_in
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
 from kfs.log.unified_log import UnifiedLog
@@ -87,7 +87,7 @@ def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
     """
     names = names_in(log_dir)
     report = RecoveryReport()
-    with locked(log_dir):
+    with failures_told(log_dir), locked(log_dir):
         mode.recovery(log_dir, log_dir, report).run(names)
     return report
 

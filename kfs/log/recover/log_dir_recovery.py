@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
+from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
-from kfs.log.atomic_file import sync_directory, write_atomically
+from kfs.log.atomic_file import sync_filesystem, write_atomically
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
@@ -103,11 +102,11 @@ class LogDirRecovery(ABC):
                 refusals.append(str(refusal))
         if refusals:
             raise RecoveryRefused("\n".join(refusals))
+        sync_filesystem(self.target)
         self._write_checkpoints()
         write_clean_shutdown(self.target)
         for name in (*CHECKPOINTS, CLEAN_SHUTDOWN):
             keep_owner(self._owner, os.path.join(self.target, name))
-        sync_directory(self.target)
 
     def _partitions(self, names: Iterable[str]) -> Iterable[tuple[str, DirectoryName]]:
         """Yield the directories that a broker loads, as it lists them."""
@@ -130,21 +129,18 @@ class LogDirRecovery(ABC):
             return
         if not os.path.exists(os.path.join(log.directory, PARTITION_METADATA)) and parsed.topic != CLUSTER_METADATA:
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
-        self._settle(log.directory)
+        self._keep_owners(log.directory)
         final = parse_directory_name(os.path.basename(log.directory))
         # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
         if final is not None and final.kind is DirectoryKind.CURRENT and final.topic != CLUSTER_METADATA:
             self._logs[TopicPartition(final.topic, final.partition)] = log
 
-    def _settle(self, directory: str) -> None:
-        """Bring a partition to the disk, and give what was made anew the owner of the rest."""
+    def _keep_owners(self, directory: str) -> None:
+        """Give what was made anew the owner of the rest."""
         for entry in os.scandir(directory):
             if entry.is_file(follow_symlinks=False):
-                with open(entry.path, "rb") as file:
-                    os.fsync(file.fileno())
                 keep_owner(self._owner, entry.path)
         keep_owner(self._owner, directory)
-        sync_directory(directory)
 
     def _write_checkpoints(self) -> None:
         """Write the four files as a broker does when it stops; of partitions that aren't here they say nothing."""
@@ -178,15 +174,25 @@ def recover_copy(source: str, output: str, mode: Mode) -> RecoveryReport:
     names = names_in(source)
     check_apart(source, output)
     make_empty_directory(output)
+    report = RecoveryReport()
+    with failures_told(output):
+        try:
+            recovery = mode.recovery(source, output, report)
+            _copy_top(source, output, names, report)
+            recovery.run(names)
+        except BaseException:
+            _empty(output)
+            raise
+    return report
+
+
+@contextmanager
+def failures_told(directory: str) -> Iterator[None]:
+    """Raise what can't be written to ``directory`` as :class:`KfsError`."""
     try:
-        report = RecoveryReport()
-        recovery = mode.recovery(source, output, report)
-        _copy_top(source, output, names, report)
-        recovery.run(names)
-        return report
-    except BaseException:
-        _empty(output)
-        raise
+        yield
+    except OSError as error:
+        raise KfsError(f"{error.filename or directory}: {error.strerror}") from error
 
 
 def names_in(log_dir: str) -> list[str]:
@@ -212,7 +218,7 @@ def _empty(directory: str) -> None:
 def _copy_top(source: str, output: str, names: Iterable[str], report: RecoveryReport) -> None:
     for name in names:
         path = os.path.join(source, name)
-        if name not in _NOT_COPIED and stat.S_ISREG(os.stat(path).st_mode):
+        if name not in _NOT_COPIED and os.path.isfile(path):
             copied(path, os.path.join(output, name), report.changes.append)
 
 

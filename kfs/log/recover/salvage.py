@@ -75,7 +75,6 @@ def salvage_partition(
     _copy_other_files(others, directory, report)
     parameters = LoadParameters(log_start_offset=log.log_start_offset)
     copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)
-    copy.flush()
     copy.close()
     gone = [(plan.segment, stretch) for plan in plans for stretch in plan.of_fate(Fate.LOST, Fate.EXTRA)]
     report.consequences += consequences(log, gone, producers.entries())

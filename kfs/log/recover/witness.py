@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
+from kfs.log.log_loader import LoadObserver
 from kfs.log.log_segment import LogSegment, Recovery
 from kfs.log.open_files import OpenFile
 from kfs.log.recover.report import Change, Loss, PartitionReport
@@ -18,7 +22,7 @@ from kfs.log.walk import SegmentBounds, SegmentWalk
 _CUT_OFF = "a batch that isn't complete"
 
 
-class Witness:
+class Witness(LoadObserver):
     """Tells a report what :class:`~kfs.log.log_loader.LogLoader` does; files are named as those of ``source``."""
 
     def __init__(self, source: str, report: PartitionReport) -> None:
@@ -65,7 +69,10 @@ class Witness:
     def _find_hidden(self, log: UnifiedLog) -> None:
         """A log may end below offsets that it holds: a broker then gives those to other records."""
         segment = log.segments.last
-        hidden = [header for header in segment.records().headers() if header.last_offset >= log.log_end_offset]
+        hidden: list[BatchHeader] = []
+        with suppress(CorruptData):  # damage in what counts as closed cleanly: a broker finds it when it gets there
+            headers = segment.records().headers()
+            hidden.extend(header for header in headers if header.last_offset >= log.log_end_offset)
         if hidden:
             first = max(hidden[0].base_offset, log.log_end_offset)
             last = max(header.last_offset for header in hidden)
