@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from benchmarks.kafka_jars import kafka_jars
 from benchmarks.rounds import Sample, timed_process
 
 _SOURCES: Final = Path(__file__).with_name("java")
@@ -19,24 +20,17 @@ class KafkaTools:
     """Kafka's classes, ready to run."""
 
     def __init__(self, cache: Path) -> None:
-        """Fetch the jars (55 MB) into ``cache`` with Maven unless they are there, and compile the loop."""
+        """Fetch the jars into ``cache`` unless they are there, and compile the loop."""
         self._classes = cache / "classes"
-        self._jars = cache / "jars"
-        if not self._jars.exists():
-            partial = cache / "jars.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            pom = _SOURCES / "pom.xml"
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
-            subprocess.run(["mvn", "--quiet", "--batch-mode", "--file", str(pom), *goal], check=True)
-            partial.rename(self._jars)
+        self._jars = kafka_jars(cache)
         source = str(_SOURCES / f"{_LOOP}.java")
         command = ["javac", "-cp", self._class_path, "-d", str(self._classes), source]
         subprocess.run(command, check=True)
 
     @staticmethod
     def are_at_hand() -> bool:
-        """Whether there are a JDK and Maven."""
-        return all(shutil.which(name) is not None for name in ("java", "javac", "mvn"))
+        """Whether there is a JDK."""
+        return all(shutil.which(name) is not None for name in ("java", "javac"))
 
     @property
     def _class_path(self) -> str:

@@ -14,7 +14,10 @@ extra=${1:-test}
 python=${PYTHON:-python3}
 
 # A command that has to be there, and the Debian package that brings it.
-readonly commands=(fusermount3:fuse3 jq:jq rsync:rsync ps:procps)
+commands=(fusermount3:fuse3 jq:jq rsync:rsync ps:procps)
+# A real broker is among the tests that have to run where everything is checked.
+[[ $extra != dev ]] || commands+=(java:default-jre-headless)
+readonly commands
 
 say() { echo "setup: $*" >&2; }
 fail() { say "$@"; exit 1; }

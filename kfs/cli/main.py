@@ -65,7 +65,7 @@ def main() -> None:
     """Apache Kafka's log directories as a filesystem: every message a file.
 
     LOG_DIR is one of a broker's log.dirs, a single partition directory, or a .log file. No broker is
-    needed, and nothing is ever written to it.
+    needed, and nothing is ever written to it (but by recover, if told to with --in-place).
 
     \b
       kfs demo /tmp/demo                      make a small data directory to play with

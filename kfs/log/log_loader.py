@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused
 from kfs.format.layout import MAX_INT64
@@ -28,8 +28,11 @@ _INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 Result = TypeVar("Result")
 
 
-class LoadObserver(Protocol):
-    """Is told what loading does to files, each time before it does it. Paths are those in the directory loaded."""
+class LoadObserver:
+    """Is told what loading does to files, each time before it does it; this one takes no notice.
+
+    Paths are those in the directory that is loaded.
+    """
 
     def removes(self, path: str, reason: str) -> None:
         """A file that belongs to no segment (any more), or is superseded, is about to be removed."""
@@ -48,28 +51,6 @@ class LoadObserver(Protocol):
 
     def splits(self, segment: LogSegment) -> None:
         """A segment whose offsets span more than an int32 is about to be split."""
-
-
-class Unobserved:
-    """Is told everything and does nothing."""
-
-    def removes(self, path: str, reason: str) -> None:
-        """See :meth:`LoadObserver.removes`."""
-
-    def rebuilds(self, segment: LogSegment, reason: str) -> None:
-        """See :meth:`LoadObserver.rebuilds`."""
-
-    def truncates(self, segment: LogSegment, recovery: Recovery) -> None:
-        """See :meth:`LoadObserver.truncates`."""
-
-    def empties(self, segment: LogSegment, reason: str) -> None:
-        """See :meth:`LoadObserver.empties`."""
-
-    def deletes(self, segments: Iterable[LogSegment], reason: str) -> None:
-        """See :meth:`LoadObserver.deletes`."""
-
-    def splits(self, segment: LogSegment) -> None:
-        """See :meth:`LoadObserver.splits`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +91,7 @@ class LogLoader:
         self._clock = clock
         self._parameters = parameters
         self._epochs = epochs
-        self._observer: LoadObserver = observer or Unobserved()
+        self._observer = observer or LoadObserver()
         self._segments = LogSegments()
         self._producers = ProducerStateManager(directory, config, clock)
 

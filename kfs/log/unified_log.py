@@ -12,7 +12,7 @@ from typing import Final
 
 from kfs.errors import CorruptData, InvalidOffset, RecoveryRefused
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
-from kfs.format.checkpoint import encode_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
+from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAGIC_V2, NO_PARTITION_LEADER_EPOCH
 from kfs.format.offset_assignment import assign_offset
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
@@ -50,6 +50,7 @@ class UnifiedLog:
         self.recovery_point = loaded.recovery_point
         self._config = config
         self._clock = clock
+        self._written_epochs: tuple[EpochEntry, ...] | None = None
 
     @classmethod
     def create(
@@ -96,11 +97,14 @@ class UnifiedLog:
         try:
             read_side_file(os.path.join(directory, PARTITION_METADATA), parse_partition_metadata)
             checkpoint = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
-            epochs = LeaderEpochs(read_side_file(checkpoint, parse_leader_epoch_checkpoint) or ())
+            entries = read_side_file(checkpoint, parse_leader_epoch_checkpoint)
+            epochs = LeaderEpochs(entries or ())
         except CorruptData as error:
             raise RecoveryRefused(str(error)) from error
         loaded = LogLoader(directory, config, clock, parameters, epochs, observer).load()
-        return cls(directory, loaded, config, clock)
+        log = cls(directory, loaded, config, clock)
+        log._written_epochs = entries
+        return log
 
     # --- appending
 
@@ -226,8 +230,11 @@ class UnifiedLog:
         self.recovery_point = self.log_end_offset
 
     def _write_epochs(self) -> None:
-        path = os.path.join(self.directory, LEADER_EPOCH_CHECKPOINT)
-        write_atomically(path, encode_leader_epoch_checkpoint(self.epochs.entries))
+        entries = self.epochs.entries
+        if entries != self._written_epochs:
+            path = os.path.join(self.directory, LEADER_EPOCH_CHECKPOINT)
+            write_atomically(path, encode_leader_epoch_checkpoint(entries))
+            self._written_epochs = entries
 
     def close(self) -> None:
         """Write a snapshot of the producers at the log's end and the leader epochs, and close every segment."""

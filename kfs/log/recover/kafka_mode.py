@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
+from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
-from kfs.log.atomic_file import sync_directory, write_atomically
+from kfs.log.atomic_file import sync_filesystem, write_atomically
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
@@ -69,14 +68,15 @@ def recover_copy(source: str, output: str, mode: KafkaMode) -> RecoveryReport:
     names = _listed(source)
     check_apart(source, output)
     make_empty_directory(output)
-    try:
-        report = RecoveryReport()
-        _copy_top(source, output, names, report)
-        _Recovery(source, output, mode, report).run(_partition_names(source, names))
-        return report
-    except BaseException:
-        _empty(output)
-        raise
+    report = RecoveryReport()
+    with _failures_told(output):
+        try:
+            _copy_top(source, output, names, report)
+            _Recovery(source, output, mode, report).run(_partition_names(source, names))
+        except BaseException:
+            _empty(output)
+            raise
+    return report
 
 
 def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
@@ -88,7 +88,7 @@ def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
     """
     names = _listed(log_dir)
     report = RecoveryReport()
-    with locked(log_dir):
+    with _failures_told(log_dir), locked(log_dir):
         _Recovery(log_dir, log_dir, mode, report).run(_partition_names(log_dir, names))
     return report
 
@@ -101,6 +101,14 @@ def _listed(log_dir: str) -> list[str]:
     if not any(parse_directory_name(name) for name in names):
         raise UnusableSource(f"{log_dir}: not a log directory: there is no partition in it")
     return names
+
+
+@contextmanager
+def _failures_told(directory: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KfsError(f"{error.filename or directory}: {error.strerror}") from error
 
 
 def _empty(directory: str) -> None:
@@ -132,7 +140,7 @@ def _partition_names(log_dir: str, names: Iterable[str]) -> list[tuple[str, Dire
 def _copy_top(source: str, output: str, names: Iterable[str], report: RecoveryReport) -> None:
     for name in names:
         path = os.path.join(source, name)
-        if name not in _NOT_COPIED and stat.S_ISREG(os.stat(path).st_mode):
+        if name not in _NOT_COPIED and os.path.isfile(path):
             _copied(path, os.path.join(output, name), report.changes.append)
 
 
@@ -172,11 +180,11 @@ class _Recovery:
                 refusals.append(str(refusal))
         if refusals:
             raise RecoveryRefused("\n".join(refusals))
+        sync_filesystem(self._target)
         self._write_checkpoints()
         write_clean_shutdown(self._target)
         for name in (*CHECKPOINTS, CLEAN_SHUTDOWN):
             keep_owner(self._owner, os.path.join(self._target, name))
-        sync_directory(self._target)
 
     def _recover(self, name: str, parsed: DirectoryName) -> None:
         source, target = os.path.join(self._source, name), os.path.join(self._target, name)
@@ -202,8 +210,9 @@ class _Recovery:
             what = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), what))
         log.close()
-        self._settle(target)
-        if parsed.kind is DirectoryKind.CURRENT:
+        self._keep_owners(target)
+        # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
+        if parsed.kind is DirectoryKind.CURRENT and parsed.topic != _CLUSTER_METADATA:
             self._logs[partition] = log
 
     def _parameters(self, partition: TopicPartition) -> LoadParameters:
@@ -215,15 +224,12 @@ class _Recovery:
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].get(partition, 0),
         )
 
-    def _settle(self, directory: str) -> None:
-        """Bring a partition to the disk, and give what was made anew the owner of the rest."""
+    def _keep_owners(self, directory: str) -> None:
+        """Give what was made anew the owner of the rest."""
         for entry in os.scandir(directory):
             if entry.is_file(follow_symlinks=False):
-                with open(entry.path, "rb") as file:
-                    os.fsync(file.fileno())
                 keep_owner(self._owner, entry.path)
         keep_owner(self._owner, directory)
-        sync_directory(directory)
 
     def _write_checkpoints(self) -> None:
         """Write the four files as a broker does when it stops; of partitions that aren't here they say nothing."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
+from kfs.log.log_loader import LoadObserver
 from kfs.log.log_segment import LogSegment, Recovery
 from kfs.log.open_files import OpenFile
 from kfs.log.recover.report import Change, Loss, PartitionReport
@@ -18,7 +19,7 @@ from kfs.log.walk import SegmentBounds, SegmentWalk
 _CUT_OFF = "a batch that isn't complete"
 
 
-class Witness:
+class Witness(LoadObserver):
     """Tells a report what :class:`~kfs.log.log_loader.LogLoader` does; files are named as those of ``source``."""
 
     def __init__(self, source: str, report: PartitionReport) -> None:

@@ -109,6 +109,17 @@ def test_where_the_broker_would_not_start_every_reason_is_named_and_nothing_writ
     assert list((tmp_path / "output").iterdir()) == []
 
 
+def test_without_the_file_that_is_to_blame_all_is_made_again(corpus: CorpusPath, tmp_path: Path) -> None:
+    source = UNCLEAN.source(corpus, tmp_path, whole=False)
+    before = corpus("g_damage") / "before"
+    shutil.rmtree(source / "broken-4")  # a base offset that is out of range can't be put right
+    (source / "broken-30" / "leader-epoch-checkpoint").unlink()
+    (source / "broken-37" / log_name(7, ".txnindex")).unlink()
+    recover_copy(str(source), str(tmp_path / "output"), UNCLEAN.mode(corpus))
+    for path in (*(before / "broken-30").iterdir(), *(before / "broken-37").iterdir()):
+        assert content_of(tmp_path / "output" / path.relative_to(before)) == content_of(path), path
+
+
 @EVERY_RECORDING
 def test_the_report_names_every_byte_and_offset_that_is_gone(
     recording: Recording, corpus: CorpusPath, tmp_path: Path
@@ -315,9 +326,13 @@ def test_a_finished_compaction_wins_over_what_it_replaces(tmp_path: Path) -> Non
         ("topic-0/leader-epoch-checkpoint", b"0\n5\n"),
         ("topic-0/notes.log", b""),
         ("recovery-point-offset-checkpoint", b"0\n5\n"),
+        ("log-start-offset-checkpoint", b"0\n5\n"),
+        ("replication-offset-checkpoint", b"0\n5\n"),
+        ("cleaner-offset-checkpoint", b"0\n5\n"),
     ],
 )
 def test_what_keeps_a_broker_from_starting_is_refused(path: str, content: bytes, tmp_path: Path) -> None:
+    """Each was tried on Kafka 4.3.1."""
     source = tmp_path / "source"
     write_partition(source / "topic-0", {0: dense(0, 9)})
     (source / path).parent.mkdir(exist_ok=True)

@@ -1,0 +1,172 @@
+"""A Kafka 4.3.1 broker of our own: starting it on a log directory, topics, partition directories put into it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from benchmarks.kafka_jars import kafka_jars
+from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
+from kfs.format.uuid import Uuid
+
+_SECONDS_TO_START: Final = 60
+_SECONDS_TO_STOP: Final = 60
+_LOGGING: Final = """
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.c.ref = C
+appender.c.type = Console
+appender.c.name = C
+appender.c.target = SYSTEM_OUT
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = [%d] %p %m (%c)%n
+"""
+_ERROR: Final = re.compile(r"^\[[^]]*\] (?:ERROR|FATAL) .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RealBroker:
+    """A broker that keeps everything below ``directory``: ``data`` is its log directory."""
+
+    directory: Path
+    java: str
+    port: int
+
+    @classmethod
+    def make(cls, directory: Path, java: str, settings: Mapping[str, object]) -> RealBroker:
+        """Configure a broker (and controller) and format its log directory."""
+        directory.mkdir()
+        port, controller_port = _free_ports(2)
+        broker = cls(directory, java, port)
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": broker.data,
+            "log.retention.ms": -1,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+            **settings,
+        }
+        lines = (f"{name}={value}\n" for name, value in properties.items())
+        (directory / "server.properties").write_text("".join(lines))
+        (directory / "log4j2.properties").write_text(_LOGGING)
+        tool = broker._command("kafka.tools.StorageTool", "format", "-t", "kfsTestClusterIdAAAAAA")
+        subprocess.run([*tool, "-c", str(directory / "server.properties")], check=True, stdout=subprocess.DEVNULL)
+        return broker
+
+    @property
+    def data(self) -> Path:
+        """The log directory."""
+        return self.directory / "data"
+
+    def _command(self, main_class: str, *arguments: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", logging]
+        return [self.java, *options, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
+
+    @contextmanager
+    def running(self) -> Iterator[Path]:
+        """Run the broker for the length of a block and stop it cleanly; yield the file that it logs to."""
+        log = self.directory / f"server-{len(list(self.directory.glob('server-*.log')))}.log"
+        command = self._command("kafka.Kafka", str(self.directory / "server.properties"))
+        with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+            try:
+                self._wait_until_started(log, process)
+                yield log
+                process.terminate()
+                assert process.wait(_SECONDS_TO_STOP) in (0, 143)
+            finally:
+                process.kill()
+
+    def _wait_until_started(self, log: Path, process: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + _SECONDS_TO_START
+        while "Kafka Server started" not in log.read_text():
+            assert process.poll() is None, f"the broker did not start:\n{log.read_text()[-4000:]}"
+            assert time.monotonic() < until, f"the broker is not up yet:\n{log.read_text()[-4000:]}"
+            time.sleep(0.1)
+
+    def create_topics(self, partitions: Mapping[str, int]) -> None:
+        """Have the running broker create topics with so many partitions."""
+        asyncio.run(self._create_topics(partitions))
+
+    async def _create_topics(self, partitions: Mapping[str, int]) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.port}")
+        await admin.start()
+        try:
+            topics = [NewTopic(topic, count, 1) for topic, count in partitions.items()]
+            answer = await admin.create_topics(topics)
+            assert all(error[1] == 0 for error in answer.topic_errors), answer
+        finally:
+            await admin.close()
+
+    def consumed(self, isolation_level: str, partitions: Iterable[str]) -> dict[str, list[ConsumerRecord]]:
+        """Return all records of partitions (``topic-0``) of the running broker, in the order they are consumed."""
+        return asyncio.run(self._consumed(isolation_level, [_partition(name) for name in partitions]))
+
+    async def _consumed(
+        self, isolation_level: str, partitions: list[TopicPartition]
+    ) -> dict[str, list[ConsumerRecord]]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=f"127.0.0.1:{self.port}", isolation_level=isolation_level)
+        await consumer.start()
+        try:
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning()
+            ends = await consumer.end_offsets(partitions)
+            found: dict[str, list[ConsumerRecord]] = defaultdict(list)
+            while [each for each in partitions if await consumer.position(each) < ends[each]]:
+                for each, records in (await consumer.getmany(timeout_ms=5000)).items():
+                    found[f"{each.topic}-{each.partition}"] += records
+            return found
+        finally:
+            await consumer.stop()
+
+    def put_in(self, directory: Path) -> None:
+        """Put a partition directory in the place of the one that the stopped broker has, with that topic's id."""
+        own = self.data / directory.name
+        topic_id = parse_partition_metadata((own / "partition.metadata").read_bytes()).topic_id
+        shutil.rmtree(own)
+        shutil.copytree(directory, own)
+        self._set_topic_id(own, topic_id)
+
+    @staticmethod
+    def _set_topic_id(partition: Path, topic_id: Uuid) -> None:
+        (partition / "partition.metadata").write_bytes(encode_partition_metadata(PartitionMetadata(topic_id)))
+
+
+def errors_in(log: Path) -> list[str]:
+    """Return what a broker has logged as an error."""
+    return _ERROR.findall(log.read_text())
+
+
+def _partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
