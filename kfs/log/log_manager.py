@@ -12,7 +12,7 @@ from kfs.errors import UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.uuid import Uuid
-from kfs.log.atomic_file import sync_directory, write_atomically
+from kfs.log.atomic_file import sync_directory, sync_filesystem, write_atomically
 from kfs.log.directory_name import DirectoryKind, delete_directory_name, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
@@ -54,13 +54,13 @@ class LogManager:
         return min(self.log_dirs, key=lambda path: self._counts[path])
 
     def create(self, partition: TopicPartition, topic_id: Uuid | None = None, first_offset: int = 0) -> UnifiedLog:
-        """Make a partition; it is open until :meth:`close`.
+        """Make a partition; it is open, and has another name, until :meth:`close`.
 
         Raises:
             FileExistsError: it is there, in whichever directory.
         """
-        for path in self.log_dirs:
-            if os.path.lexists(os.path.join(path, str(partition))):
+        for path, logs in self._logs.items():
+            if partition in logs or os.path.lexists(os.path.join(path, str(partition))):
                 raise FileExistsError(f"{os.path.join(path, str(partition))}: the partition is there already")
         log_dir = self.next_log_dir()
         name = delete_directory_name(partition.topic, partition.partition, uuid.uuid4().hex)
@@ -88,11 +88,10 @@ class LogManager:
         for log_dir in self._logs:
             for name in _CHECKPOINTS_WRITTEN:
                 read_side_file(os.path.join(log_dir, name), parse_offset_checkpoint)
-        for logs in self._logs.values():
+        for log_dir, logs in self._logs.items():
             for log in logs.values():
-                log.flush()
                 log.close()
-                sync_directory(log.directory)
+            sync_filesystem(log_dir)
         for log_dir, logs in self._logs.items():
             for partition, log in logs.items():
                 os.rename(log.directory, os.path.join(log_dir, str(partition)))

@@ -19,7 +19,9 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from benchmarks.kafka_jars import kafka_jars
+from kfs.format.layout import NO_TIMESTAMP
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
+from kfs.format.record import Record, TimestampType
 from kfs.format.uuid import Uuid
 
 _SECONDS_TO_START: Final = 60
@@ -154,6 +156,28 @@ class RealBroker:
 def errors_in(log: Path) -> list[str]:
     """Return what a broker has logged as an error."""
     return _ERROR.findall(log.read_text())
+
+
+def partition_counts(names: Iterable[str]) -> dict[str, int]:
+    """Return how many partitions each topic must have, for those named (``topic-0``) to be among them."""
+    counts: dict[str, int] = {}
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        counts[topic] = max(counts.get(topic, 0), int(number) + 1)
+    return counts
+
+
+def as_read(record: ConsumerRecord) -> Record:
+    """Return what a consumer got as one of our records."""
+    has_timestamp = record.timestamp_type is not None
+    return Record(
+        record.offset,
+        record.timestamp if has_timestamp else NO_TIMESTAMP,
+        record.key,
+        record.value,
+        tuple((key.encode(), value) for key, value in record.headers),
+        TimestampType(record.timestamp_type) if has_timestamp else TimestampType.NO_TIMESTAMP,
+    )
 
 
 def _partition(name: str) -> TopicPartition:

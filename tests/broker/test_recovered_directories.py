@@ -8,12 +8,12 @@ from pathlib import Path
 
 from aiokafka import ConsumerRecord
 
-from kfs.format.record import Record, TimestampType
+from kfs.format.record import Record
 from kfs.log.recover.kafka_mode import KafkaMode
 from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
-from tests.broker.real_broker import RealBroker, errors_in
+from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
 from tests.expected import expected_records
 from tests.log.recover.recordings import CONFIG, KILLED, UNCLEAN
 from tests.recorded_damage import DAMAGED, CorpusPath, intact_records
@@ -85,15 +85,6 @@ def recovered(corpus: CorpusPath, root: Path) -> Iterator[Path]:
             yield root / name / "output" / partition
 
 
-def partition_counts(names: Iterable[str]) -> dict[str, int]:
-    """Return how many partitions each topic must have, for those named (``topic-0``) to be among them."""
-    counts: dict[str, int] = {}
-    for name in names:
-        topic, _, number = name.rpartition("-")
-        counts[topic] = max(counts.get(topic, 0), int(number) + 1)
-    return counts
-
-
 def check_consumed(level: str, consumed: dict[str, list[ConsumerRecord]], corpus: CorpusPath) -> None:
     """Compare with what a consumer got of the recorded brokers."""
     compared = 0
@@ -133,15 +124,3 @@ def ascending(offsets: Iterable[int]) -> list[int]:
         if not found or offset > found[-1]:
             found.append(offset)
     return found
-
-
-def as_read(record: ConsumerRecord) -> Record:
-    """Return what a consumer got as one of our records."""
-    return Record(
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        tuple((key.encode(), value) for key, value in record.headers),
-        TimestampType(record.timestamp_type),
-    )

@@ -9,9 +9,10 @@ import pytest
 from kfs.errors import CorruptData, UnusableSource
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import DirectoryKind, parse_directory_name
 from kfs.log.log_manager import LogManager
 from kfs.log.storage import Storage
-from tests.logs import batch, dense, joined, records, records_in, write_checkpoint, write_partition
+from tests.logs import batch, dense, joined, open_log, records, records_in, write_checkpoint, write_partition
 
 HEXES = "0123456789abcdef" * 2
 
@@ -33,8 +34,8 @@ def test_a_new_partition_goes_to_the_directory_with_the_fewest(tmp_path: Path) -
     manager = LogManager(paths)
     chosen = []
     for number in range(5):
-        manager.create(TopicPartition("new", number)).close()
-        chosen.append(next(at for at, path in enumerate(paths) if (Path(path) / f"new-{number}").exists()))
+        manager.create(TopicPartition("new", number))
+        chosen.append(paths.index(str(Path(manager.directory_of(TopicPartition("new", number))).parent)))
     assert chosen == [1, 0, 1, 0, 1]
 
 
@@ -53,6 +54,36 @@ def test_a_partition_is_made_once(tmp_path: Path) -> None:
     paths = log_dirs(tmp_path, ["a-0"], [])
     with pytest.raises(FileExistsError, match="there already"):
         LogManager(paths).create(TopicPartition("a", 0))
+
+
+def test_a_partition_is_not_made_twice_by_one(tmp_path: Path) -> None:
+    manager = LogManager(log_dirs(tmp_path, [], []))
+    manager.create(TopicPartition("a", 0))
+    with pytest.raises(FileExistsError, match="there already"):
+        manager.create(TopicPartition("a", 0))
+
+
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+def test_until_it_is_closed_a_partition_looks_like_one_that_was_deleted(tmp_path: Path, topic: str) -> None:
+    (path,) = log_dirs(tmp_path, [])
+    manager = LogManager([path])
+    manager.create(TopicPartition(topic, 12)).append(joined(dense(0, 9)))
+    (name,) = (one.name for one in Path(path).iterdir())
+    parsed = parse_directory_name(name)
+    assert parsed is not None
+    assert (parsed.partition, parsed.kind) == (12, DirectoryKind.DELETE)
+    assert topic.startswith(parsed.topic)
+    manager.close()
+    assert not (Path(path) / name).exists()
+    assert records_in(open_log(Path(path) / f"{topic}-12")) == records(0, 9)
+
+
+def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+    (path,) = log_dirs(tmp_path, ["a-0"])
+    manager = LogManager([path])
+    manager.create(TopicPartition("b", 0)).append(joined(dense(0, 9)))
+    manager.discard()
+    assert [one.name for one in Path(path).iterdir()] == ["a-0"]
 
 
 def test_there_must_be_a_directory(tmp_path: Path) -> None:
