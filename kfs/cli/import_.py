@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
@@ -20,9 +20,12 @@ from kfs.format.layout import MAX_INT32
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 from kfs.imports.layout import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_RECORDS, BatchLayout
 from kfs.imports.lines import lines_of
+from kfs.imports.log_directory import ExportedLines
 from kfs.imports.records import Import, Imported
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import SEGMENT_BYTES
-from kfs.log.output_directory import locked, make_log_directory
+from kfs.log.output_directory import check_apart, locked, make_log_directory
+from kfs.log.problem import Problem
 
 _EXIT_SKIPPED: Final = 1
 _STANDARD_INPUT: Final = "-"
@@ -48,7 +51,7 @@ class _TopicId(click.ParamType[Uuid]):
 
 
 @click.command("import")
-@click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(readable=False))
+@click.argument("files", metavar="[FILE|LOG_DIR...]", nargs=-1, type=click.Path(readable=False))
 @click.option(
     "--output",
     "-o",
@@ -104,6 +107,13 @@ class _TopicId(click.ParamType[Uuid]):
     help="The offsets in the lines, which have to ascend in a partition, or new ones from 0 on.",
 )
 @click.option(
+    "--isolation",
+    type=click.Choice([level.value for level in IsolationLevel]),
+    default=IsolationLevel.READ_COMMITTED.value,
+    show_default=True,
+    help="Which records of a log directory are taken: those that transactions committed, or all.",
+)
+@click.option(
     "--on-bad-line",
     type=click.Choice(["stop", "skip"]),
     default="stop",
@@ -120,6 +130,7 @@ def import_(
     segment_bytes: int,
     topic_id: Uuid | None,
     offsets: str,
+    isolation: str,
     on_bad_line: str,
 ) -> None:
     """Make partitions that a broker opens of lines of JSON, as kfs cat prints them.
@@ -129,11 +140,14 @@ def import_(
     are there already are never touched, and nothing is made before all lines are read.
 
     Lines know nothing of producers and transactions, so all that is imported counts as committed: export with
-    --isolation read_committed, or aborted records come back as if they had been committed.
+    --isolation read_committed, or aborted records come back as if they had been committed. Of a LOG_DIR in place of
+    a FILE all topics are exported, only what was committed by default, and imported at once: into another format or
+    codec, or other segments.
 
     \b
       kfs cat /var/lib/kafka/data orders --isolation read_committed >orders.jsonl
       kfs import orders.jsonl --output /var/lib/kafka/restored --codec zstd
+      kfs import /var/lib/kafka/old --output /var/lib/kafka/v2 --format v2
       kfs cat /old orders/3 --isolation read_committed | jq -c 'select(.key == "7")' | kfs import -o /new --offsets new
 
     A broker deletes records that are older than its retention.ms allows, imported ones too.
@@ -144,6 +158,7 @@ def import_(
         raise click.BadParameter(f"message format {magic} has no zstd", param_hint="--codec")
     layout = BatchLayout(None if magic == _AUTO else int(magic[1:]), Codec[codec.upper()], batch_records, batch_bytes)
     skipped = _Skipped()
+    unread: list[Problem] = []
     directories = list(dict.fromkeys(map(os.path.realpath, log_dirs)))
     try:
         with _prepared(directories):
@@ -155,16 +170,23 @@ def import_(
                 segment_bytes=segment_bytes,
                 new_offsets=offsets == "new",
             )
-            with importing, _inputs(files or (_STANDARD_INPUT,)) as inputs:
-                for file, name, advance in inputs:
-                    importing.add(lines_of(file, name, advance))
+            with importing, _inputs(files or (_STANDARD_INPUT,)) as (names, advance):
+                for name in names:
+                    if os.path.isdir(name):
+                        _add_directory(importing, name, IsolationLevel(isolation), directories, unread)
+                    else:
+                        _add_file(importing, name, advance)
                 made = importing.finish()
     except OSError as error:
         raise KfsError(f"{error.filename or 'import'}: {error.strerror}") from error
     for line in _report(made):
         click.echo(line)
+    if any(map(os.path.isdir, files)):
+        what = "no aborted or open transactions" if isolation == IsolationLevel.READ_COMMITTED else "aborted ones too"
+        click.echo(f"exported with --isolation {isolation}: {what}")
     if skipped.count:
         messages.say(f"{skipped.count} bad lines were left out")
+    if skipped.count or unread:
         raise click.exceptions.Exit(_EXIT_SKIPPED)
 
 
@@ -197,22 +219,35 @@ def _prepared(directories: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _inputs(names: Sequence[str]) -> Iterator[Iterator[tuple[BinaryIO, str, Callable[[int], None]]]]:
-    """Give the inputs one after another, each with its name and what shows how far it is read."""
+def _inputs(names: Sequence[str]) -> Iterator[tuple[Sequence[str], Callable[[int], None]]]:
+    """Give the names of the inputs, and what shows how far they are read."""
     sizes = [_size_of(name) for name in names]
     with progress_bar(None if None in sizes else sum(filter(None, sizes)), "importing") as advance:
-        yield _opened(names, advance)
+        yield names, advance
 
 
-def _opened(
-    names: Sequence[str], advance: Callable[[int], None]
-) -> Iterator[tuple[BinaryIO, str, Callable[[int], None]]]:
-    for name in names:
-        if name == _STANDARD_INPUT:
-            yield sys.stdin.buffer, "standard input", advance
-        else:
-            with open(name, "rb") as file:
-                yield file, name, advance
+def _add_file(importing: Import, name: str, advance: Callable[[int], None]) -> None:
+    if name == _STANDARD_INPUT:
+        importing.add(lines_of(sys.stdin.buffer, "standard input", advance))
+    else:
+        with open(name, "rb") as file:
+            importing.add(lines_of(file, name, advance))
+
+
+def _add_directory(
+    importing: Import, path: str, isolation: IsolationLevel, directories: Sequence[str], unread: list[Problem]
+) -> None:
+    for directory in directories:
+        check_apart(path, directory)
+
+    def report(problem: Problem) -> None:
+        unread.append(problem)
+        messages.say(str(problem.error()))
+
+    exported = ExportedLines(path, isolation, report)
+    with exported as lines:
+        importing.add(lines_of(lines, path))
+        exported.check()
 
 
 def _size_of(name: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.cli.running import printed, refused
 from tests.corpus import compare, take_manifest
 from tests.imports.some_lines import some_lines
+from tests.logs import dense, log_name, positions, write_partition
 from tests.system.kafka_mount import KFS, kfs
 
 
@@ -46,6 +48,38 @@ def test_new_offsets(tmp_path: Path) -> None:
     values = printed("cat", tmp_path / "made", "t", "-o", "value").split()
     assert values[1::2] == [b"7", b"8", b"9", b"0", b"1", b"2"]
     assert printed("cat", tmp_path / "made", "t", "--offsets", "0:2").count(b"\n") == 2
+
+
+def test_a_log_directory_is_exported_and_imported_at_once_without_what_was_aborted(
+    tmp_path: Path, corpus: Callable[[str], Path]
+) -> None:
+    source = corpus("b_txn") / "data"
+    told = printed("import", source, "-o", tmp_path / "made", "--codec", "lz4").decode().splitlines()
+    assert told[-1] == "exported with --isolation read_committed: no aborted or open transactions"
+    for topic in ("payments", "ledger"):
+        committed = printed("cat", source, topic, "--isolation", "read_committed")
+        assert printed("cat", tmp_path / "made", topic) == committed
+        assert committed != printed("cat", source, topic)
+    told = printed("import", source, "-o", tmp_path / "all", "--isolation", "read_uncommitted").decode().splitlines()
+    assert told[-1] == "exported with --isolation read_uncommitted: aborted ones too"
+    assert printed("cat", tmp_path / "all", "payments") == printed("cat", source, "payments")
+
+
+def test_what_cannot_be_read_of_a_log_directory_is_named_and_the_rest_imported(tmp_path: Path) -> None:
+    content = dense(0, 99)
+    path = write_partition(tmp_path / "data" / "t-0", {0: content}) / log_name(0)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    done = kfs("import", tmp_path / "data", "-o", tmp_path / "made")
+    assert done.returncode == 1
+    assert f"{path}: position {positions(content)[-1]}".encode() in done.stderr
+    assert printed("cat", tmp_path / "made", "t").count(b"\n") == 95
+
+
+def test_a_log_directory_is_not_imported_into_itself(tmp_path: Path) -> None:
+    write_partition(tmp_path / "data" / "t-0", {0: dense(0, 9)})
+    assert "lies in" in refused("import", tmp_path / "data", "-o", tmp_path / "data")
 
 
 def test_nothing_to_import(tmp_path: Path) -> None:
