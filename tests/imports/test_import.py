@@ -265,9 +265,9 @@ def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
 
-    peak(6_000, "first")  # fills what keeps the times that were met last
-    some = peak(6_000, "some")
-    assert peak(18_000, "more") < some + 300_000
+    peak(2_000, "first")  # imports what is imported when it is needed
+    # Held as records the lines would take ten times as much; caches and free blocks come and go.
+    assert peak(24_000, "more") < peak(4_000, "some") + 1_000_000
 
 
 def test_a_record_too_large_for_a_segment_is_a_bad_line_and_its_neighbours_are_kept(tmp_path: Path) -> None:
