@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAX_INT64
@@ -118,6 +120,14 @@ def _changed(path: Path | None, change: Callable[[bytes], bytes]) -> None:
         path.write_bytes(change(path.read_bytes()))
 
 
+def _one_batch(data: bytes, source: random.Random) -> list[tuple[int, int]]:
+    """Return where one of the batches before the first damage begins and ends, in a list; empty without one."""
+    found: list[tuple[int, int]] = []
+    with suppress(CorruptData, ValueError):
+        found.extend((header.position, header.position + header.size) for header in batch_headers(data))
+    return [source.choice(found)] if found else []
+
+
 def _flip_in_log(directory: Path, source: random.Random) -> None:
     _flip(_file(directory, source, "*.log"), source)
 
@@ -126,8 +136,8 @@ def _flip_in_header(directory: Path, source: random.Random) -> None:
     path = _file(directory, source, "*.log")
     if path is not None:
         data = bytearray(path.read_bytes())
-        header = source.choice(list(batch_headers(bytes(data))))
-        data[header.position + source.randrange(8, 61)] ^= 1 << source.randrange(8)
+        for start, end in _one_batch(bytes(data), source):
+            data[min(start + source.randrange(8, 61), end - 1)] ^= 1 << source.randrange(8)
         path.write_bytes(data)
 
 
@@ -155,16 +165,16 @@ def _garbage_at_the_end(directory: Path, source: random.Random) -> None:
 
 def _batch_again(directory: Path, source: random.Random) -> None:
     def repeat(data: bytes) -> bytes:
-        header = source.choice(list(batch_headers(data)))
-        return data + data[header.position : header.position + header.size]
+        return data + b"".join(data[start:end] for start, end in _one_batch(data, source))
 
     _changed(_file(directory, source, "*.log"), repeat)
 
 
 def _batch_missing(directory: Path, source: random.Random) -> None:
     def drop(data: bytes) -> bytes:
-        header = source.choice(list(batch_headers(data)))
-        return data[: header.position] + data[header.position + header.size :]
+        for start, end in _one_batch(data, source):
+            return data[:start] + data[end:]
+        return data
 
     _changed(_file(directory, source, "*.log"), drop)
 
