@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kfs.errors import KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
@@ -22,9 +24,11 @@ from kfs.log.recover.report import Loss, RecoveryReport
 from kfs.log.unified_log import UnifiedLog
 from tests.corpus import compare, corpus_names, take_manifest
 from tests.expected import expected_batches
+from tests.log.damages import Damage, damaged, disorder, joined_parts, local_damage
 from tests.log.recover.comparing import content_of, partitions
 from tests.log.recover.recordings import CLEAN_MARKER, RECORDINGS, UNCLEAN, Recording
-from tests.logs import START, dense, joined, log_name, records, set_log_start, write_partition
+from tests.log.some_logs import some_batches
+from tests.logs import START, Batch, dense, joined, log_name, records, set_log_start, write_partition
 
 CorpusPath = Callable[[str], Path]
 EVERY_RECORDING = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
@@ -218,6 +222,26 @@ def test_in_place_does_the_same_as_to_a_copy(corpus: CorpusPath, tmp_path: Path)
 def recover(source: Path, tmp_path: Path) -> tuple[RecoveryReport, Path]:
     output = tmp_path / "output"
     return recover_copy(str(source), str(output), KafkaMode()), output
+
+
+@given(some_batches(most=6), st.lists(local_damage | disorder, max_size=3), st.binary(max_size=40))
+@settings(max_examples=60)
+def test_whatever_is_in_a_log_it_is_cut_off_or_refused_and_reported(
+    tmp_path_factory: pytest.TempPathFactory, content: list[Batch], damages: list[Damage], index: bytes
+) -> None:
+    root = tmp_path_factory.mktemp("hostile")
+    data = joined_parts(damaged(content, damages))
+    write_partition(root / "source" / "topic-0", {})
+    for name, side in {log_name(0): data, log_name(0, ".index"): index, log_name(5, ".snapshot"): index}.items():
+        (root / "source" / "topic-0" / name).write_bytes(side)
+    try:
+        report, output = recover(root / "source", root)
+    except RecoveryRefused:
+        return
+    left = (output / "topic-0" / log_name(0)).read_bytes()
+    assert data.startswith(left)
+    cut = [(loss.start, loss.end) for loss in report.losses if "hidden" not in loss.reason]
+    assert cut == ([(len(left), len(data))] if any(data[len(left) :]) else [])
 
 
 def test_the_source_is_not_touched(tmp_path: Path) -> None:
