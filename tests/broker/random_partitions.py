@@ -83,7 +83,8 @@ def _append(log: UnifiedLog, source: random.Random, producer: _Producer | None, 
 
 
 def _end_transaction(log: UnifiedLog, source: random.Random, producer: _Producer, epoch: int, now: int) -> None:
-    marker = source.choice([AbortMarker, CommitMarker])(source.randrange(3))
+    coordinator_epoch = source.randrange(3)
+    marker = AbortMarker(coordinator_epoch) if source.random() < 0.5 else CommitMarker(coordinator_epoch)
     if source.random() < 0.3:  # KIP-890: the epoch is bumped by the end of a transaction
         producer.epoch += 1
         producer.sequence = 0
