@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAX_INT64
@@ -81,7 +83,8 @@ def _append(log: UnifiedLog, source: random.Random, producer: _Producer | None, 
 
 
 def _end_transaction(log: UnifiedLog, source: random.Random, producer: _Producer, epoch: int, now: int) -> None:
-    marker = source.choice([AbortMarker, CommitMarker])(source.randrange(3))
+    coordinator_epoch = source.randrange(3)
+    marker = AbortMarker(coordinator_epoch) if source.random() < 0.5 else CommitMarker(coordinator_epoch)
     if source.random() < 0.3:  # KIP-890: the epoch is bumped by the end of a transaction
         producer.epoch += 1
         producer.sequence = 0
@@ -118,6 +121,14 @@ def _changed(path: Path | None, change: Callable[[bytes], bytes]) -> None:
         path.write_bytes(change(path.read_bytes()))
 
 
+def _one_batch(data: bytes, source: random.Random) -> list[tuple[int, int]]:
+    """Return where one of the batches before the first damage begins and ends, in a list; empty without one."""
+    found: list[tuple[int, int]] = []
+    with suppress(CorruptData, ValueError):
+        found.extend((header.position, header.position + header.size) for header in batch_headers(data))
+    return [source.choice(found)] if found else []
+
+
 def _flip_in_log(directory: Path, source: random.Random) -> None:
     _flip(_file(directory, source, "*.log"), source)
 
@@ -126,8 +137,8 @@ def _flip_in_header(directory: Path, source: random.Random) -> None:
     path = _file(directory, source, "*.log")
     if path is not None:
         data = bytearray(path.read_bytes())
-        header = source.choice(list(batch_headers(bytes(data))))
-        data[header.position + source.randrange(8, 61)] ^= 1 << source.randrange(8)
+        for start, end in _one_batch(bytes(data), source):
+            data[min(start + source.randrange(8, 61), end - 1)] ^= 1 << source.randrange(8)
         path.write_bytes(data)
 
 
@@ -155,16 +166,16 @@ def _garbage_at_the_end(directory: Path, source: random.Random) -> None:
 
 def _batch_again(directory: Path, source: random.Random) -> None:
     def repeat(data: bytes) -> bytes:
-        header = source.choice(list(batch_headers(data)))
-        return data + data[header.position : header.position + header.size]
+        return data + b"".join(data[start:end] for start, end in _one_batch(data, source))
 
     _changed(_file(directory, source, "*.log"), repeat)
 
 
 def _batch_missing(directory: Path, source: random.Random) -> None:
     def drop(data: bytes) -> bytes:
-        header = source.choice(list(batch_headers(data)))
-        return data[: header.position] + data[header.position + header.size :]
+        for start, end in _one_batch(data, source):
+            return data[:start] + data[end:]
+        return data
 
     _changed(_file(directory, source, "*.log"), drop)
 
