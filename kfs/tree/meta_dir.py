@@ -178,9 +178,12 @@ class ProblemsFile(CostlyFile):
 
 
 def _problems(partition: PartitionView) -> bytes:
-    """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition."""
+    """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition.
+
+    A torn tail is left out: to a reader it is where the log ends, and it may be on its way to the disk.
+    """
     # Only here: who never asks for it needn't wait for it.
-    from kfs.log.verify.finding import Severity
+    from kfs.log.verify.finding import Kind, Severity
     from kfs.log.verify.partition import PartitionCheck
     from kfs.log.verify.segment import check_segment
 
@@ -190,7 +193,7 @@ def _problems(partition: PartitionView) -> bytes:
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, findings = check.finish(reports)
     for finding in findings:
-        if finding.severity is not Severity.INFO:
+        if finding.severity is not Severity.INFO and finding.kind is not Kind.TORN_TAIL:
             start, end = finding.bytes or (0, 0)
             log.problems.add(Problem(finding.file, start, end - start, finding.sentence))
     own = problem_lines(log.problems)
