@@ -157,9 +157,8 @@ class LogLoader:
 
     def _apply_swaps(self) -> None:
         """Finish a compaction or a split that got as far as its ``.swap`` files: they win over what they replace."""
-        swaps = [name for name in self._names() if name.endswith(SWAP)]
         low, high = MAX_INT64, -1
-        for name in swaps:
+        for name in self._names():
             if name.endswith(".log" + SWAP):
                 segment = LogSegment(self._directory, _offset_of(name), self._config, suffix=SWAP, clock=self._clock)
                 low, high = min(low, segment.base_offset), max(high, segment.read_next_offset())
@@ -168,9 +167,10 @@ class LogLoader:
             offset = _offset_of(name, others=-1)
             if not name.endswith(SWAP) and low <= offset < high:
                 self._remove(name, "is superseded by a .swap file")
-        for name in swaps:
-            path = os.path.join(self._directory, name)
-            os.rename(path, path.removesuffix(SWAP))
+        for name in self._names():
+            if name.endswith(SWAP):
+                path = os.path.join(self._directory, name)
+                os.rename(path, path.removesuffix(SWAP))
 
     def _retry_on_overflow(self, step: Callable[[], Result]) -> Result:
         while True:

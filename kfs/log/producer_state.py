@@ -52,6 +52,7 @@ class ProducerState:
         self.map_end_offset = 0
         self._producers: dict[int, ProducerStateEntry] = {}
         self._open: dict[int, int] = {}  # first offset of each open transaction, its producer id
+        self._first_unreplicated: int | None = None  # the least first offset of those completed since
 
     def entries(self) -> list[ProducerStateEntry]:
         """Return what a snapshot of this moment holds, in the order in which the producers were first seen."""
@@ -78,14 +79,24 @@ class ProducerState:
         return min(self._open, default=None)
 
     @property
+    def first_unstable_offset(self) -> int | None:
+        """Like :attr:`first_undecided_offset`, but transactions that were completed since the state was empty count.
+
+        That is what a broker goes by until it knows that their markers are replicated.
+        """
+        known = (self.first_undecided_offset, self._first_unreplicated)
+        return min((offset for offset in known if offset is not None), default=None)
+
+    @property
     def is_empty(self) -> bool:
-        """Whether no producer is known."""
-        return not self._producers
+        """Whether neither a producer nor a completed transaction is known."""
+        return not self._producers and self._first_unreplicated is None
 
     def clear(self) -> None:
         """Forget every producer and every open transaction."""
         self._producers.clear()
         self._open.clear()
+        self._first_unreplicated = None
 
     def load(self, entries: Iterable[ProducerStateEntry], offset: int, now: int) -> None:
         """Take over a snapshot as of ``offset``, the producers aside that have expired by ``now`` (milliseconds)."""
@@ -165,6 +176,9 @@ class ProducerState:
         if first_offset is None or self._open.pop(first_offset, None) is None:
             reason = f"the marker at offset {header.base_offset} of producer {known.producer_id} ends a transaction"
             raise InvalidTransaction(f"{reason} from offset {first_offset}, which isn't open")
+        self._first_unreplicated = (
+            first_offset if self._first_unreplicated is None else min(first_offset, self._first_unreplicated)
+        )
         others = (first for first, producer_id in self._open.items() if producer_id != known.producer_id)
         last_stable_offset = min(others, default=header.base_offset + 1)
         return CompletedTransaction(known.producer_id, first_offset, header.base_offset, is_aborted, last_stable_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.aborted_transaction import (
     ABORTED_TRANSACTION,
     ABORTED_TRANSACTION_SIZE,
@@ -29,6 +29,7 @@ class TransactionIndex:
         with suppress(FileNotFoundError), open(path, "rb") as file:
             self._content += file.read()
         self._written = bytes(self._content)
+        self._last_offset: int | None = None  # of what was added since; Kafka doesn't look at what is there
 
     def entries(self) -> list[AbortedTransaction]:
         """Return the whole entries, as little checked as Kafka does; what is left at the end is ignored.
@@ -58,19 +59,33 @@ class TransactionIndex:
                 raise CorruptData(reason, number * ABORTED_TRANSACTION_SIZE, self.path)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry."""
+        """Add an entry.
+
+        Raises:
+            InvalidTransaction: its last offset isn't above that of the one added before.
+        """
+        if self._last_offset is not None and transaction.last_offset <= self._last_offset:
+            raise InvalidTransaction(
+                f"{self.path}: an aborted transaction that ends at offset {transaction.last_offset},"
+                f" not above {self._last_offset}, where the one before does"
+            )
+        self._last_offset = transaction.last_offset
         self._content += encode_aborted_transactions([transaction])
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that end at or after ``offset``, and all that stand behind one of those."""
+        last_offset = None
         for number, transaction in enumerate(self.entries()):
             if transaction.last_offset >= offset:
                 del self._content[number * ABORTED_TRANSACTION_SIZE :]
+                self._last_offset = last_offset
                 return
+            last_offset = transaction.last_offset
 
     def reset(self) -> None:
         """Drop every entry."""
         self._content.clear()
+        self._last_offset = None
 
     def write(self) -> None:
         """Write what has changed."""

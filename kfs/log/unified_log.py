@@ -103,8 +103,28 @@ class UnifiedLog:
             raise RecoveryRefused(str(error)) from error
         loaded = LogLoader(directory, config, clock, parameters, epochs, observer).load()
         log = cls(directory, loaded, config, clock)
+        log._find_first_unstable_batch()
         log._written_epochs = entries
         return log
+
+    def _find_first_unstable_batch(self) -> None:
+        """Look for the batch where the oldest open transaction begins, as ``maybeIncrementFirstUnstableOffset`` does.
+
+        Raises:
+            RecoveryRefused: there is something else than a batch on the way there.
+        """
+        unstable = self.producers.state.first_unstable_offset
+        if unstable is None:
+            return
+        offset = max(unstable, self.log_start_offset)
+        if offset >= self.log_end_offset or self.segments.floor(offset) is None:
+            return
+        try:
+            for segment in self.segments.values(offset):
+                if segment.translate_offset(offset) is not None:
+                    return
+        except CorruptData as error:
+            raise RecoveryRefused(str(error)) from error
 
     # --- appending
 

@@ -151,11 +151,10 @@ def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, j
 @pytest.mark.usefixtures("small_pieces")
 def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jobs: int) -> None:
     content = [*dense(0, 24), *dense(10, 14), *dense(25, 30)]
-    write_log(tmp_path / "t-0", 0, joined(content))  # no writer of ours would
-    root = tmp_path
+    write_log(tmp_path / "t-0", 0, joined(content))
     starts = positions(content)
-    reindexed(root, [(4, starts[1]), (14, starts[5]), (29, starts[6])])
-    whole = exported(root, "t", jobs=jobs)
+    reindexed(tmp_path, [(4, starts[1]), (14, starts[5]), (29, starts[6])])
+    whole = exported(tmp_path, "t", jobs=jobs)
     assert offsets_in(whole[0]) == list(range(31))
 
 

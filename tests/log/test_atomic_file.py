@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.atomic_file import write_atomically
+from kfs.log.atomic_file import sync_filesystem, write_atomically
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
@@ -47,3 +47,10 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="No space"):
         write_atomically(str(tmp_path / "file"), b"new")
     assert (tmp_path / "file").read_bytes() == b"old"
+
+
+def test_a_filesystem_is_brought_to_the_disk_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    sync_filesystem(str(tmp_path))
+    with pytest.raises(OSError, match="No such file"):
+        sync_filesystem(str(tmp_path / "none"))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
+from kfs.errors import CorruptData
+from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.log_loader import LoadObserver
@@ -66,7 +69,10 @@ class Witness(LoadObserver):
     def _find_hidden(self, log: UnifiedLog) -> None:
         """A log may end below offsets that it holds: a broker then gives those to other records."""
         segment = log.segments.last
-        hidden = [header for header in segment.records().headers() if header.last_offset >= log.log_end_offset]
+        hidden: list[BatchHeader] = []
+        with suppress(CorruptData):  # damage in what counts as closed cleanly: a broker finds it when it gets there
+            headers = segment.records().headers()
+            hidden.extend(header for header in headers if header.last_offset >= log.log_end_offset)
         if hidden:
             first = max(hidden[0].base_offset, log.log_end_offset)
             last = max(header.last_offset for header in hidden)

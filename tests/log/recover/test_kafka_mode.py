@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kfs.errors import KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from kfs.format.producer_snapshot import parse_producer_snapshot
+from kfs.format.control_record import AbortMarker, encode_control_record
+from kfs.format.record import Record
+from kfs.format.writer import encode_batch
 from kfs.log.file_records import FileRecords
+from kfs.log.log_config import LogConfig
 from kfs.log.open_files import OpenFile
 from kfs.log.recover.kafka_mode import KafkaMode, recover_copy, recover_in_place
 from kfs.log.recover.report import Loss, RecoveryReport
+from kfs.log.unified_log import UnifiedLog
 from tests.corpus import compare, corpus_names, take_manifest
 from tests.expected import expected_batches
+from tests.log.damages import Damage, damaged, disorder, joined_parts, local_damage
+from tests.log.recover.comparing import content_of, partitions
 from tests.log.recover.recordings import CLEAN_MARKER, RECORDINGS, UNCLEAN, Recording
-from tests.logs import dense, joined, log_name, set_log_start, write_partition
+from tests.log.some_logs import some_batches
+from tests.logs import START, Batch, dense, joined, log_name, records, set_log_start, write_partition
 
 CorpusPath = Callable[[str], Path]
 EVERY_RECORDING = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
-ENTRY_SIZES = {".index": 8, ".timeindex": 12}
-
-
-def partitions(root: Path) -> Iterator[Path]:
-    return (path for path in sorted(root.iterdir()) if path.is_dir())
-
-
-def entries(path: Path) -> list[bytes]:
-    """Return the entries of an index: what is no whole one at the end, or preallocated, isn't one."""
-    size = ENTRY_SIZES[path.suffix]
-    content = path.read_bytes()
-    found = [content[at : at + size] for at in range(0, len(content) - size + 1, size)]
-    while len(found) > 1 and not any(found[-1]):
-        found.pop()
-    return found
-
-
-def content_of(path: Path) -> object:
-    """Return what of a file must be the same: producers in whichever order, indexes without what isn't used."""
-    if path.suffix == ".snapshot":
-        return {entry.producer_id: entry for entry in parse_producer_snapshot(path.read_bytes())}
-    return entries(path) if path.suffix in ENTRY_SIZES else path.read_bytes()
 
 
 def recorded_directory(left: Path, name: str) -> Path:
@@ -237,6 +224,26 @@ def recover(source: Path, tmp_path: Path) -> tuple[RecoveryReport, Path]:
     return recover_copy(str(source), str(output), KafkaMode()), output
 
 
+@given(some_batches(most=6), st.lists(local_damage | disorder, max_size=3), st.binary(max_size=40))
+@settings(max_examples=60)
+def test_whatever_is_in_a_log_it_is_cut_off_or_refused_and_reported(
+    tmp_path_factory: pytest.TempPathFactory, content: list[Batch], damages: list[Damage], index: bytes
+) -> None:
+    root = tmp_path_factory.mktemp("hostile")
+    data = joined_parts(damaged(content, damages))
+    write_partition(root / "source" / "topic-0", {})
+    for name, side in {log_name(0): data, log_name(0, ".index"): index, log_name(5, ".snapshot"): index}.items():
+        (root / "source" / "topic-0" / name).write_bytes(side)
+    try:
+        report, output = recover(root / "source", root)
+    except RecoveryRefused:
+        return
+    left = (output / "topic-0" / log_name(0)).read_bytes()
+    assert data.startswith(left)
+    cut = [(loss.start, loss.end) for loss in report.losses if "hidden" not in loss.reason]
+    assert cut == ([(len(left), len(data))] if any(data[len(left) :]) else [])
+
+
 def test_the_source_is_not_touched(tmp_path: Path) -> None:
     log = tmp_path / "source"
     partition = write_partition(log / "topic-0", {0: dense(0, 9), 10: dense(10, 19)})
@@ -303,6 +310,38 @@ def test_a_segment_whose_offsets_span_more_than_an_int32_is_split(tmp_path: Path
     assert (output / "topic-0" / log_name(0)).read_bytes() == joined(dense(0, 9))
     assert (output / "topic-0" / log_name(far)).read_bytes() == joined(dense(far, far + 9))
     assert report.partitions[0].log_end_offset == far + 10
+
+
+def transaction(first: int, last: int) -> bytes:
+    return encode_batch(records(first, last), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+def abort(offset: int) -> bytes:
+    marker = Record(offset, START, *encode_control_record(AbortMarker(0)))
+    return encode_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
+
+
+def test_an_aborted_transaction_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_partition(source / "topic-0", {})
+    (source / "topic-0" / log_name(0)).write_bytes((transaction(0, 4) + abort(5)) * 2)
+    with pytest.raises(RecoveryRefused, match="ends at offset 5, not above 5"):
+        recover(source, tmp_path)
+
+
+def test_after_a_clean_stop_the_way_to_an_open_transaction_must_be_clear(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    log = UnifiedLog.create(str(source / "topic-0"), LogConfig(index_interval_bytes=0))
+    for data in (dense(0, 4)[0].data, transaction(5, 9), dense(10, 14)[0].data):
+        log.append(data)
+    log.close()
+    (source / ".kafka_cleanshutdown").touch()
+    assert recover_copy(str(source), str(tmp_path / "whole"), KafkaMode()).losses == []
+    path = source / "topic-0" / log_name(0)
+    path.write_bytes(bytes(20) + path.read_bytes()[20:])
+    with pytest.raises(RecoveryRefused, match="position 0: size 0"):
+        recover(source, tmp_path)
 
 
 def test_a_finished_compaction_wins_over_what_it_replaces(tmp_path: Path) -> None:
