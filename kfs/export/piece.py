@@ -149,7 +149,7 @@ class Worker:
     def _is_aborted(self, header: BatchHeader) -> bool:
         if self._aborted is None or not header.is_transactional:
             return False
-        return self._aborted.include(header.producer_id, header.base_offset, header.last_offset)
+        return self._aborted.is_aborted(header.producer_id, header.base_offset, header.last_offset)
 
 
 def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:

@@ -32,7 +32,6 @@ from kfs.log.producer_state import CompletedTransaction, ProducerState
 
 #: Bytes of log that are searched for the end of a transaction before its index is asked.
 _FAR_BYTES: Final = 4 * 1024 * 1024
-_BEFORE_EVERYTHING: Final = 0
 
 
 class IsolationLevel(StrEnum):
@@ -61,11 +60,11 @@ def last_stable_offset(log: Log) -> int:
 def _first_undecided(log: Log, end: int) -> int:
     """Where the oldest transaction begins that is open at ``end``: as of the last producer snapshot, and on from it."""
     state = ProducerState()
-    start = _BEFORE_EVERYTHING
+    start = 0
     for offset, entries in log.producer_snapshots(newest_first=True):
         transactions = [entry for entry in entries if entry.current_txn_first_offset is not None]
         if offset <= end and all(_begins_in(log, entry) for entry in transactions):
-            state.load(transactions, offset, _BEFORE_EVERYTHING)  # open transactions don't expire
+            state.load(transactions, offset, now=0)  # open transactions don't expire
             start = offset
             break
     replay = _Replay(log, start, end, state)
@@ -103,7 +102,6 @@ class _Replay:
         #: What lies below (and not below the start) has been read.
         self.read_up_to = start
         self.bytes_read = 0
-        self.is_over = False
         self._end = end
         self._log = log
         self._opened_at: dict[int, int] = {}  # by producer, what had been read when its transaction began
@@ -115,9 +113,7 @@ class _Replay:
         Raises:
             CorruptData: a segment vanished, or was cut.
         """
-        done = next(self._steps, None)
-        self.is_over = done is None
-        return done
+        return next(self._steps, None)
 
     def open_from(self, producer_id: int) -> int | None:
         """Return where the open transaction of a producer begins, None without one."""
@@ -212,7 +208,10 @@ class AbortedTransactions:
         self._markers: dict[AbortedTransaction, bool | None] = {}
 
     def kept_ranges(self, records: Records, first: int, stop: int) -> list[range]:
-        """Return which of the records ``first`` to ``stop`` of decoded batches are of no aborted transaction."""
+        """Return which of the records ``first`` to ``stop`` of decoded batches are of no aborted transaction.
+
+        There is at least one. Raises as :meth:`is_aborted`.
+        """
         table, offsets = records.table, records.columns.offsets
         kept: list[range] = []
         for row in range(records.first, records.stop):
@@ -221,7 +220,7 @@ class AbortedTransactions:
             base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
             if last_offset < offsets[first] or base_offset > offsets[stop - 1]:
                 continue
-            if self.include(table.producer_ids[row], base_offset, last_offset):
+            if self.is_aborted(table.producer_ids[row], base_offset, last_offset):
                 left_out = bisect_left(offsets, base_offset, first, stop)
                 kept.append(range(first, left_out))
                 first = bisect_left(offsets, last_offset + 1, left_out, stop)
@@ -230,7 +229,7 @@ class AbortedTransactions:
         kept.append(range(first, stop))
         return [some for some in kept if some]
 
-    def include(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+    def is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
         """Whether a transactional batch of messages, of these offsets, is of an aborted transaction.
 
         Raises:
@@ -241,10 +240,10 @@ class AbortedTransactions:
             pass
         while (first := replay.open_from(producer_id)) is not None and first <= last_offset:
             is_far = replay.bytes_since_opened(producer_id) >= _FAR_BYTES
-            if (is_far or replay.is_over) and self._entry_over(producer_id, base_offset, last_offset) is not None:
+            if is_far and self._entry_over(producer_id, base_offset, last_offset) is not None:
                 return True
-            if not self._step(replay):
-                return False  # below the last stable offset: it has ended, how can't be known
+            if not self._step(replay):  # below the last stable offset it has ended: how, only the index can know
+                return self._entry_over(producer_id, base_offset, last_offset) is not None
         aborted = self._aborted.get(producer_id, [])
         at = bisect_left(aborted, base_offset, key=lambda transaction: transaction[1])
         return at < len(aborted) and aborted[at][0] <= last_offset

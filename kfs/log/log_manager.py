@@ -6,6 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kfs.errors import UnusableSource
@@ -104,8 +105,9 @@ class LogManager:
         """Remove every partition that was made and has not got its name."""
         for logs in self._logs.values():
             for log in logs.values():
-                for segment in log.segments:
-                    segment.park()
+                with suppress(OSError):  # a disk that is full
+                    for segment in log.segments:
+                        segment.park()
                 shutil.rmtree(log.directory, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,27 @@ def test_what_cannot_be_read_of_a_log_directory_is_named_and_the_rest_imported(t
 def test_a_log_directory_is_not_imported_into_itself(tmp_path: Path) -> None:
     write_partition(tmp_path / "data" / "t-0", {0: dense(0, 9)})
     assert "lies in" in refused("import", tmp_path / "data", "-o", tmp_path / "data")
+
+
+#: Prints the most memory that the process has had since it is this program, in kilobytes.
+_MEASURED = """
+import sys
+from kfs.cli.main import main
+main(["import", *sys.argv[1:]], standalone_mode=False)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
+    def most_kilobytes(count: int) -> int:
+        path = tmp_path / f"{count}.jsonl"
+        path.write_bytes(some_lines(count))
+        command: list[str | Path] = [sys.executable, "-c", _MEASURED, path, "-o", tmp_path / str(count)]
+        return int(subprocess.run(command, capture_output=True, check=True).stdout.split()[-1])
+
+    few = most_kilobytes(5_000)
+    assert most_kilobytes(50_000) < few + 4_000  # not even a hundred bytes a line
 
 
 def test_nothing_to_import(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -259,6 +260,15 @@ def test_an_abort_that_is_damaged_is_known_from_the_index(
     (tmp_path / "t-0" / log_name(0, ".txnindex")).unlink()
     lines, _ = exported(tmp_path, "t", isolation=IsolationLevel.READ_COMMITTED)
     assert offsets_in(lines) == [0, 2, 3]  # nobody knows any more: the next marker decides
+
+
+def test_an_abort_that_is_cut_off_is_known_from_the_index_as_long_as_the_snapshot_is_believed(tmp_path: Path) -> None:
+    log = write_transactions(tmp_path / "t-0", [Data(1), Data(None), abort()])
+    path = tmp_path / "t-0" / log_name(0)
+    os.truncate(path, path.stat().st_size - len(encoded(log[2])))
+    assert read_committed(tmp_path) == []  # the snapshot is of a longer log, so the transaction is open
+    (tmp_path / "t-0" / log_name(3, ".snapshot")).rename(tmp_path / "t-0" / log_name(2, ".snapshot"))
+    assert read_committed(tmp_path) == [0, 1]  # over, as it says, and no marker where the index has one
 
 
 def test_a_commit_that_is_damaged_does_not_join_an_aborted_transaction(tmp_path: Path) -> None:

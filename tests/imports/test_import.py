@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import tempfile
-import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -252,22 +251,6 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     made = imported(tmp_path / "made", mixed, BatchLayout(batch_records=1))
     assert len(made) == 600
     assert len(exported(tmp_path / "made", "t")[0].splitlines()) == 1800
-
-
-def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
-    def peak(count: int, name: str) -> int:
-        parts = (lines_of(io.BytesIO(some_lines(500, start=start)), "x") for start in range(0, count, 500))
-        lines = itertools.chain.from_iterable(parts)
-        tracemalloc.start()
-        try:
-            imported(tmp_path / name, lines, BatchLayout())
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    peak(2_000, "first")  # imports what is imported when it is needed
-    # Held as records the lines would take ten times as much; caches and free blocks come and go.
-    assert peak(24_000, "more") < peak(4_000, "some") + 1_000_000
 
 
 def test_a_record_too_large_for_a_segment_is_a_bad_line_and_its_neighbours_are_kept(tmp_path: Path) -> None:
