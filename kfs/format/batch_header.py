@@ -160,11 +160,27 @@ def read_header(buffer: bytes, at: int, position: int) -> BatchHeader:
 def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
     if int.from_bytes(buffer[at + 8 : at + 12], "big") < BATCH_MIN_LENGTH:
         raise CorruptData(f"length is below the overhead of a record batch ({BATCH_MIN_LENGTH})", position)
+    header = unpack_batch_header(buffer, at, position)
+    base_offset, last_offset_delta = header.base_offset, header.last_offset - header.base_offset
+    if base_offset < 0 or last_offset_delta < 0:
+        last_offset_delta = BATCH_HEADER.unpack_from(buffer, at)[6]  # as it stands there, before the sum wrapped around
+        raise CorruptData(f"base offset {base_offset} with last offset delta {last_offset_delta}", position)
+    if header.record_count < 0 or header.record_count > last_offset_delta + 1:
+        reason = f"{header.record_count} records with a last offset delta of {last_offset_delta}"
+        raise CorruptData(reason, position)
+    return header
+
+
+def unpack_batch_header(buffer: bytes, at: int, position: int) -> BatchHeader:
+    """Return what the 61 bytes at ``at`` say if they are the header of a record batch (v2); nothing is checked.
+
+    The last offset is a long of Java's, which wraps around.
+    """
     (
         base_offset,
         length,
         leader_epoch,
-        magic,
+        _,
         crc,
         attributes,
         last_offset_delta,
@@ -175,18 +191,17 @@ def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
         base_sequence,
         count,
     ) = BATCH_HEADER.unpack_from(buffer, at)
-    if base_offset < 0 or last_offset_delta < 0 or base_offset > MAX_INT64 - last_offset_delta:
-        raise CorruptData(f"base offset {base_offset} with last offset delta {last_offset_delta}", position)
-    if count < 0 or count > last_offset_delta + 1:
-        raise CorruptData(f"{count} records with a last offset delta of {last_offset_delta}", position)
+    last_offset = base_offset + last_offset_delta
+    if last_offset > MAX_INT64:
+        last_offset -= 2 * (MAX_INT64 + 1)
     return BatchHeader(
         position,
         length + LOG_OVERHEAD,
-        magic,
+        MAGIC_V2,
         attributes & 0xFFFF,
         crc,
         base_offset,
-        base_offset + last_offset_delta,
+        last_offset,
         count,
         base_timestamp,
         max_timestamp,

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, crc_mismatch, is_intact
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, crc_mismatch, is_intact, unpack_batch_header
 from kfs.format.decode import BlockDecoder
 from kfs.format.decoders import default_decoder
 from kfs.format.layout import (
-    BATCH_HEADER,
     BATCH_OVERHEAD,
     CODEC_MASK,
     HEADER_SIZE_UP_TO_MAGIC,
@@ -27,7 +26,6 @@ from kfs.format.layout import (
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
-    MAX_INT64,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP,
 )
@@ -87,7 +85,7 @@ class FileRecords:
         if left < BATCH_OVERHEAD:
             # Too short to be one, which verify() says; until then it counts as a batch.
             return BatchHeader(position, size, MAGIC_V2, 0, 0, offset, offset, 0, NO_TIMESTAMP, NO_TIMESTAMP)
-        return _batch_header(buffer, at, position, size)
+        return unpack_batch_header(buffer, at, position)
 
     @staticmethod
     def _legacy_header(head: bytes, position: int, size: int, magic: int) -> BatchHeader:
@@ -181,40 +179,3 @@ def first_record(header: BatchHeader, data: bytes, decoder: BlockDecoder | None 
         raise CorruptData(f"a record count of {header.record_count}", header.position)
     columns = (decoder or default_decoder()).decode(header, data, DEFAULT_MAX_BATCH_BYTES)
     return columns.record(0) if len(columns) else None
-
-
-def _batch_header(buffer: bytes, at: int, position: int, size: int) -> BatchHeader:
-    (
-        base_offset,
-        _,
-        leader_epoch,
-        _,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = BATCH_HEADER.unpack_from(buffer, at)
-    last_offset = base_offset + last_offset_delta
-    if last_offset > MAX_INT64:
-        last_offset -= 2 * (MAX_INT64 + 1)  # a long of Java's wraps
-    return BatchHeader(
-        position,
-        size,
-        MAGIC_V2,
-        attributes & 0xFFFF,
-        crc,
-        base_offset,
-        last_offset,
-        count,
-        base_timestamp,
-        max_timestamp,
-        leader_epoch,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-    )

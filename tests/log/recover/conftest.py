@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kfs.log.recover import kafka_mode
+from kfs.log.recover import log_dir_recovery
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: None)
-        patch.setattr(kafka_mode, "sync_filesystem", lambda path: None)
+        patch.setattr(log_dir_recovery, "sync_filesystem", lambda path: None)
         yield
