@@ -239,7 +239,8 @@ def test_whatever_is_in_a_log_it_is_cut_off_or_refused_and_reported(
         report, output = recover(root / "source", root)
     except RecoveryRefused:
         return
-    left = (output / "topic-0" / log_name(0)).read_bytes()
+    # More than one segment where an offset is more than an int32 away from the first: Kafka splits it there.
+    left = b"".join(path.read_bytes() for path in sorted((output / "topic-0").glob("*.log")))
     assert data.startswith(left)
     cut = [(loss.start, loss.end) for loss in report.losses if "hidden" not in loss.reason]
     assert cut == ([(len(left), len(data))] if any(data[len(left) :]) else [])
