@@ -19,7 +19,7 @@ from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, 
 from kfs.render.arrow_gather import Gathered
 from kfs.render.timestamps import parse_time
 from kfs.scan.ahead import portions
-from kfs.scan.request import DEFAULT_BATCH_ROWS, LogSource, Request, Task
+from kfs.scan.request import DEFAULT_BATCH_ROWS, Assignment, LogSource, Request, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,13 +154,13 @@ class Scan:
         if self._on_problem is not None:
             self._on_problem(problem)
 
-    def _tasks(self) -> Iterator[Task]:
+    def _tasks(self) -> Iterator[Assignment]:
         for log in self._logs() if callable(self._logs) else self._logs:
             source = LogSource.of(log)
             offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
             if offsets.start < offsets.end:
                 for work in pieces_of(log, offsets):
-                    yield Task(source, work, offsets)
+                    yield Assignment(Task(source, work, offsets), log)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):
