@@ -26,10 +26,11 @@ from kfs.log.log_dir import (
 )
 from kfs.log.log_manager import log_starts, write_clean_shutdown
 from kfs.log.output_directory import check_apart, make_empty_directory
+from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.side_file import read_side_file
-from kfs.log.unified_log import PARTITION_METADATA, UnifiedLog
+from kfs.log.unified_log import UnifiedLog
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"

@@ -20,6 +20,7 @@ from kfs.log.log import Log
 from kfs.log.log_loader import LoadParameters
 from kfs.log.log_segment import segment_path
 from kfs.log.open_files import OpenFile
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.producer_state import ProducerState
 from kfs.log.recover.copying import copy_file, copy_range
 from kfs.log.recover.log_dir_recovery import Mode
@@ -29,7 +30,7 @@ from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
 from kfs.log.segment import Segment
 from kfs.log.segment_files import FoundFile
 from kfs.log.side_file import read_side_file
-from kfs.log.unified_log import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, UnifiedLog
+from kfs.log.unified_log import UnifiedLog
 
 #: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
 EXTRA: Final = "extra"

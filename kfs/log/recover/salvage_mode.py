@@ -11,7 +11,7 @@ from kfs.errors import CorruptData, RecoveryRefused
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log import Log
 from kfs.log.log_dir import LogDir
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PartitionDirectory
 from kfs.log.problem import Problems
 from kfs.log.recover.log_dir_recovery import LogDirRecovery, Mode
 from kfs.log.recover.report import Change, Loss, PartitionReport, RecoveryReport
@@ -19,7 +19,7 @@ from kfs.log.recover.salvage import salvage_partition
 from kfs.log.recover.undelete import Undeleted, undelete_segments
 from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
-from kfs.log.unified_log import LEADER_EPOCH_CHECKPOINT, UnifiedLog
+from kfs.log.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
