@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kfs.errors import NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Chosen, Done, Left, Worker
+from kfs.export.piece import Chosen, Done, Left, PieceReader, Worker
 from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
@@ -64,38 +64,42 @@ class Export:
 
     def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
         """Only the first or last records: in this process, and no further into the log than it takes."""
-        offsets = self._offsets(log)
-        if self.first is not None:
-            yield from _first_of(worker, log, offsets, self.first)
-        elif self.last is not None:
-            yield from _last_of(worker, log, offsets, self.last)
+        for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
+            yield worker.render(work, chosen)
 
 
-def _chosen_in(worker: Worker, log: Log, offsets: OffsetRange) -> Iterator[tuple[Work, Chosen]]:
+def some_of(
+    reader: PieceReader, log: Log, offsets: OffsetRange, first: int | None, last: int | None
+) -> Iterator[tuple[Work, Chosen]]:
+    """Yield the ``first`` records that are wanted, or the ``last``, one of which is given; no more is read than it takes."""
+    return _last_of(reader, log, offsets, last or 0) if first is None else _first_of(reader, log, offsets, first)
+
+
+def _chosen_in(reader: PieceReader, log: Log, offsets: OffsetRange) -> Iterator[tuple[Work, Chosen]]:
     left: Left | None = None
     for piece in pieces_of(log, offsets):
         work = left.next(piece) if left else piece
-        for chosen in worker.choose(work, offsets):
+        for chosen in reader.choose(log, work, offsets):
             yield work, chosen
-        left = worker.left
+        left = reader.left
 
 
-def _first_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    for work, chosen in _chosen_in(worker, log, offsets):
+def _first_of(reader: PieceReader, log: Log, offsets: OffsetRange, count: int) -> Iterator[tuple[Work, Chosen]]:
+    for work, chosen in _chosen_in(reader, log, offsets):
         if count <= 0:
             return
         chosen = replace(chosen, indexes=chosen.indexes[:count])
         count -= len(chosen.indexes)
-        yield worker.render(work, chosen)
+        yield work, chosen
 
 
-def _last_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
+def _last_of(reader: PieceReader, log: Log, offsets: OffsetRange, count: int) -> Iterator[tuple[Work, Chosen]]:
     """Look further and further back: compaction, markers and filters leave out what they will."""
     span, end, missing = max(count, 1), offsets.end, count
     found: deque[tuple[Work, Chosen]] = deque()
     while missing > 0 and offsets.start < end:
         start = max(offsets.start, end - span)
-        earlier = list(_chosen_in(worker, log, OffsetRange(start, end)))
+        earlier = list(_chosen_in(reader, log, OffsetRange(start, end)))
         for work, chosen in reversed(earlier):
             kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
             missing -= len(kept.indexes)
@@ -103,5 +107,4 @@ def _last_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iter
             if missing <= 0:
                 break
         end, span = start, span * 2
-    for work, chosen in found:
-        yield worker.render(work, chosen)
+    yield from found
