@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kfs.errors import NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Chosen, Done, Left, Worker
-from kfs.export.plan import Work, pieces_of
+from kfs.export.piece import Done, Worker, chosen_in, last_in
+from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel, visible_at
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 
@@ -54,13 +53,7 @@ class Export:
                     yield from done.problems
 
     def _offsets(self, log: Log) -> OffsetRange:
-        """The offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
-        visible = visible_at(log, self.isolation)
-        start, end = max(visible.start, self.selection.start), min(visible.end, self.selection.end)
-        if self.selection.since is not None and start < end:
-            reached = log.offset_for_time(self.selection.since, OffsetRange(start, end))
-            start = end if reached is None else reached
-        return OffsetRange(start, max(start, end))
+        return wanted_offsets(log, self.selection, self.isolation)
 
     def _work(self, log: Log) -> Iterator[tuple[Work, OffsetRange]]:
         offsets = self._offsets(log)
@@ -74,40 +67,14 @@ class Export:
         if self.first is not None:
             yield from _first_of(worker, log, offsets, self.first)
         elif self.last is not None:
-            yield from _last_of(worker, log, offsets, self.last)
-
-
-def _chosen_in(worker: Worker, log: Log, offsets: OffsetRange) -> Iterator[tuple[Work, Chosen]]:
-    left: Left | None = None
-    for piece in pieces_of(log, offsets):
-        work = left.next(piece) if left else piece
-        for chosen in worker.choose(work, offsets):
-            yield work, chosen
-        left = worker.left
+            for work, chosen in last_in(worker, log, offsets, self.last):
+                yield worker.render(work, chosen)
 
 
 def _first_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    for work, chosen in _chosen_in(worker, log, offsets):
+    for work, chosen in chosen_in(worker, log, offsets):
         if count <= 0:
             return
         chosen = replace(chosen, indexes=chosen.indexes[:count])
         count -= len(chosen.indexes)
-        yield worker.render(work, chosen)
-
-
-def _last_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    """Look further and further back: compaction, markers and filters leave out what they will."""
-    span, end, missing = max(count, 1), offsets.end, count
-    found: deque[tuple[Work, Chosen]] = deque()
-    while missing > 0 and offsets.start < end:
-        start = max(offsets.start, end - span)
-        earlier = list(_chosen_in(worker, log, OffsetRange(start, end)))
-        for work, chosen in reversed(earlier):
-            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
-            missing -= len(kept.indexes)
-            found.appendleft((work, kept))
-            if missing <= 0:
-                break
-        end, span = start, span * 2
-    for work, chosen in found:
         yield worker.render(work, chosen)
