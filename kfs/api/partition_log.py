@@ -62,7 +62,7 @@ class PartitionLog:
     >>> log
     <kfs.PartitionLog launch_info-0>
     >>> log.log_start_offset, log.log_end_offset
-    (368700, 369105)
+    (368601, 369105)
     >>> log[368776].value
     b'4567890'
     >>> 5 in log
@@ -70,7 +70,7 @@ class PartitionLog:
     >>> for record in log.read(368776, 368778):
     ...     print(record.offset, record.value)
     368776 b'4567890'
-    368777 b'4567891'
+    368777 b'4567892'
 
     It follows the files as they change. Threads may share it; an iterator over records is for one thread at a time.
     """

@@ -121,7 +121,9 @@ class Worker:
 
     def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
         if isinstance(item, Damage):
-            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, offsets.end) else None
+            # What is damaged behind the log's last offset hides some; what is behind the last one asked for, none.
+            end = min(offsets.end, self.selection.end - 1)
+            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, end) else None
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
             if last < offsets.start or first >= offsets.end or self._is_aborted(item.block.header):

@@ -57,9 +57,8 @@ class Export:
 
     def _work(self, log: Log) -> Iterator[tuple[Work, OffsetRange]]:
         offsets = self._offsets(log)
-        if offsets.start < offsets.end:
-            for piece in pieces_of(log, offsets):
-                yield piece, offsets
+        for piece in pieces_of(log, offsets):
+            yield piece, offsets
 
     def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
         """Only the first or last records: in this process, and no further into the log than it takes."""
