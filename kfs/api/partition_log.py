@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kfs.api.record import Record, records_of
 from kfs.errors import NotFound
-from kfs.export.piece import Chosen, Worker, chosen_in, last_in
+from kfs.export.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.export.plan import wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
@@ -200,10 +200,10 @@ class PartitionLog:
         Raises:
             CorruptData: bytes can't be read, and ``on_damage`` is ``"fail"``; all records before them were yielded.
         """
-        worker, offsets = self._asked(start, until, since, before, isolation)
+        reader, offsets = self._asked(start, until, since, before, isolation)
         log, damage = self._log, self._damage(on_damage)
         gone = log.problems.add_error if damage is OnDamage.SKIP else None
-        return self._records(chosen_in(worker, log, offsets, gone), offsets, damage)
+        return self._records(chosen_in(reader, log, offsets, gone), offsets, damage)
 
     def tail(
         self,
@@ -217,10 +217,10 @@ class PartitionLog:
         >>> [record.offset for record in log.tail(2)]
         [369103, 369104]
         """
-        worker, offsets = self._asked(None, None, None, None, isolation)
+        reader, offsets = self._asked(None, None, None, None, isolation)
         log, damage = self._log, self._damage(on_damage)
         gone = log.problems.add_error if damage is OnDamage.SKIP else None
-        return list(self._records(last_in(worker, log, offsets, count, gone), offsets, damage))
+        return list(self._records(last_in(reader, log, offsets, count, gone), offsets, damage))
 
     def _asked(
         self,
@@ -229,7 +229,7 @@ class PartitionLog:
         since: Moment | None,
         before: Moment | None,
         isolation: Isolation | None,
-    ) -> tuple[Worker, OffsetRange]:
+    ) -> tuple[PieceReader, OffsetRange]:
         selection = Selection(
             0 if start is None else operator.index(start),
             MAX_INT64 if until is None else operator.index(until),
@@ -238,7 +238,7 @@ class PartitionLog:
         )
         level = self._data.isolation if isolation is None else IsolationLevel(isolation)
         offsets = wanted_offsets(self._log, selection, level)
-        return Worker(self._data.source, selection, isolation=level), offsets
+        return PieceReader(selection, level), offsets
 
     def _damage(self, on_damage: Damage | None) -> OnDamage:
         return self._data.on_damage if on_damage is None else OnDamage(on_damage)
@@ -247,9 +247,10 @@ class PartitionLog:
         self, found: Iterator[tuple[object, Chosen]], offsets: OffsetRange, damage: OnDamage
     ) -> Iterator[Record]:
         for _, chosen in found:
-            columns, indexes = chosen.columns, chosen.indexes
+            indexes = chosen.indexes
             is_failure = bool(chosen.problems) and damage is OnDamage.FAIL
-            if columns is not None:
+            if chosen.records is not None:
+                columns = chosen.records.columns
                 if is_failure:
                     broken = _first_broken(columns, offsets)
                     indexes = [index for index in indexes if index < broken]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kfs.errors import NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Done, Worker, chosen_in, last_in
+from kfs.export.piece import Done, PieceReader, Worker, chosen_in, last_in
 from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
@@ -63,17 +63,15 @@ class Export:
     def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
         """Only the first or last records: in this process, and no further into the log than it takes."""
         offsets = self._offsets(log)
+        reader = PieceReader(self.selection, self.isolation)
         if self.first is not None:
-            yield from _first_of(worker, log, offsets, self.first)
+            missing = self.first
+            for work, chosen in chosen_in(reader, log, offsets):
+                if missing <= 0:
+                    return
+                kept = replace(chosen, indexes=chosen.indexes[:missing])
+                missing -= len(kept.indexes)
+                yield worker.render(work, kept)
         elif self.last is not None:
-            for work, chosen in last_in(worker, log, offsets, self.last):
+            for work, chosen in last_in(reader, log, offsets, self.last):
                 yield worker.render(work, chosen)
-
-
-def _first_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    for work, chosen in chosen_in(worker, log, offsets):
-        if count <= 0:
-            return
-        chosen = replace(chosen, indexes=chosen.indexes[:count])
-        count -= len(chosen.indexes)
-        yield worker.render(work, chosen)
