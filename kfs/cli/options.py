@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -28,14 +26,6 @@ class ByteSize(click.ParamType[int]):
         if match is None:
             self.fail(f"{value!r} is not a number of bytes, such as 512K, 64M or 1G", param, ctx)
         return int(match[1]) * _UNITS[match[2].upper()]
-
-
-def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
-    if not patterns:
-        return None
-    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
-    return lambda topic: any(match(topic) for match in matches)
 
 
 topic_option = click.option(

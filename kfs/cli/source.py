@@ -11,8 +11,9 @@ from typing import Any, TypeVar, cast
 import click
 
 from kfs.cli.messages import say_what_is_logged
-from kfs.cli.options import ByteSize, max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.options import ByteSize, max_batch_bytes_option, topic_option
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree

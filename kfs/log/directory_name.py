@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,3 +63,11 @@ def delete_directory_name(topic: str, partition: int, unique_id: str) -> str:
     """Return the name of the directory of a partition that is to be deleted (``UnifiedLog.logDeleteDirName``)."""
     suffix = f"-{partition}.{unique_id}-{DirectoryKind.DELETE}"
     return topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
+    if not patterns:
+        return None
+    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
+    return lambda topic: any(match(topic) for match in matches)

@@ -48,9 +48,11 @@ class Gatherer:
         self, log: Log, offsets: OffsetRange, first: int | None, last: int | None
     ) -> Iterator[Gathered | Problem]:
         """Yield only the first rows, or the last; see :func:`~kfs.export.records.some_of`."""
-        found = some_of(self._reader, log, offsets, first, last)
+        gone: list[CorruptData] = []
+        found = some_of(self._reader, log, offsets, first, last, gone.append)
         for work, of_work in groupby(found, key=itemgetter(0)):
             yield from self._gathered(work, map(itemgetter(1), of_work))
+        yield from map(_vanished, gone)
 
     def _gathered(self, work: Work, found: Iterable[Chosen]) -> Iterator[Gathered | Problem]:
         gather = arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
@@ -64,7 +66,7 @@ class Gatherer:
                 if chosen.records is not None:
                     yield from self._add(gather, chosen.records, chosen.indexes)
         except CorruptData as error:
-            vanished = Problem(error.file or "", error.position, 0, error.reason)
+            vanished = _vanished(error)
         if gather.rows:
             yield gather.take()
         if vanished is not None:
@@ -87,3 +89,7 @@ class Gatherer:
         if rows >= self._request.batch_rows or size >= self._request.batch_bytes:
             return True
         return bool(rows) and size + _MOST_GROWTH * len(records.columns.buffer) > MAX_INT32
+
+
+def _vanished(error: CorruptData) -> Problem:
+    return Problem(error.file or "", error.position, 0, error.reason)

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.layout import MAX_INT64
@@ -23,9 +23,6 @@ from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
-
-if TYPE_CHECKING:
-    from kfs.format.columns import RecordColumns
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -109,26 +106,10 @@ class PartitionView:
             NotFound: there is no such record, or it is a control record.
             CorruptData: it lies in damaged bytes.
         """
-        offsets = self.offsets
-        if offset >= offsets.end and not self.log.until_high_watermark:
-            self.log.find(offset)  # raises if damage at the log's end claims to hold it
-        if offset in offsets:
-            segment, loaded = self._found(offset, keep)
-            if loaded is not None and segment is not None and not loaded.header.is_control:
-                index = _index_of(loaded.columns, offset)
-                if index is not None:
-                    if index in loaded.columns.faults:
-                        raise loaded.columns.faults[index].located(loaded.file, loaded.header.position)
-                    return segment, loaded, index
-        raise NotFound(f"{self.path}: no record at offset {offset}")
-
-    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
-        while True:
-            segment = self.log.segment_for(offset)
-            loaded = self.log.find(offset, keep=keep)
-            if self.log.segment_for(offset) is segment:
-                return segment, loaded
+        found = self.log.locate(offset, self.offsets, keep=keep)
+        if found is None:
+            raise NotFound(f"{self.path}: no record at offset {offset}")
+        return found
 
     def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:
         """Like :meth:`loaded`, with the block's lines instead of its columns."""
@@ -326,8 +307,3 @@ def view_of(
                 context.replaced.add(view)
             view = context.views[path] = made
         return view
-
-
-def _index_of(columns: RecordColumns, offset: int) -> int | None:
-    index = bisect_left(columns.offsets, offset)
-    return index if index < len(columns) and columns.offsets[index] == offset else None

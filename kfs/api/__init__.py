@@ -1,0 +1,7 @@
+"""Kafka's files in Python: ``kfs.open`` and what it gives. ``docs/PYTHON.md`` shows it."""
+
+from kfs.api.data import Data, Topic, open  # noqa: A004 - it is read as kfs.open
+from kfs.api.partition_log import OnDamage, PartitionLog, SegmentFile
+from kfs.api.record import Record
+
+__all__ = ["Data", "OnDamage", "PartitionLog", "Record", "SegmentFile", "Topic", "open"]
