@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -48,12 +48,18 @@ def _own_pool(eager_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterato
     own.end()
 
 
+def current() -> pool.Pool:
+    """Return the pool of this test."""
+    own: pool.Pool = vars(ahead)["POOL"]
+    return own
+
+
 def scan_of(root: Path, **options: Any) -> Scan:
     return Scan(opened(root).logs, **{"jobs": 2, "columns": ["offset", "value"], **options})
 
 
 def idle() -> list[pool.Member]:
-    return ahead.POOL._idle
+    return current()._idle
 
 
 def test_processes_are_kept_for_the_next_scan(root: Path) -> None:
@@ -72,7 +78,7 @@ def test_a_table_outlives_the_processes_and_later_scans(root: Path) -> None:
     table = scan_of(root).to_table()
     for _ in range(3):
         scan_of(root).to_table()
-    ahead.POOL.end()
+    current().end()
     assert table == expected
 
 
@@ -101,7 +107,7 @@ def test_more_batches_than_descriptors(root: Path) -> None:
 def test_a_process_that_dies_is_an_error(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    for member in ahead.POOL._busy:
+    for member in current()._busy:
         os.kill(member.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied, match="not all records were read"):
         list(batches)
@@ -120,9 +126,9 @@ def test_processes_that_died_in_their_sleep_are_replaced(root: Path) -> None:
 def test_an_iteration_that_is_left_leaves_nothing(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    pids = [member.pid for member in ahead.POOL._busy]
+    pids = [member.pid for member in current()._busy]
     batches.close()
-    assert not ahead.POOL._busy
+    assert not current()._busy
     still_there = {member.pid for member in idle()}
     for pid in set(pids) - still_there:
         with pytest.raises(ProcessLookupError):
@@ -135,7 +141,7 @@ def test_a_reader_that_is_dropped_leaves_nothing(root: Path) -> None:
     reader.read_next_batch()
     reader.close()
     del reader
-    assert not ahead.POOL._busy
+    assert not current()._busy
 
 
 def test_two_scans_at_once_and_in_several_threads(root: Path) -> None:
@@ -169,7 +175,7 @@ def test_without_processes_it_is_done_here(root: Path, monkeypatch: pytest.Monke
 
 def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = LogSource.of
-    monkeypatch.setattr(LogSource, "of", lambda log: replace(of(log), path=None))
+    monkeypatch.setattr(LogSource, "of", lambda log: replace(of(log), path=cast(str, None)))
     with pytest.raises(TypeError, match="NoneType"):
         scan_of(root).to_table()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_any_split_of_the_offsets_gives_the_whole(
     bounds = [None, *sorted(cuts), None]
     parts = [
         row
-        for start, end in zip(bounds, bounds[1:], strict=False)
+        for start, end in pairwise(bounds)
         for row in rows_of(
             Scan([log], include_headers=True, offsets=(start, end), batch_size=batch_size, jobs=jobs).to_table()
         )
