@@ -258,7 +258,7 @@ def test_a_read_fails_where_the_damage_is_and_not_before(corpus: CorpusPath) -> 
             if damage.kind not in UNREADABLE:
                 continue
             log = log_in(data, damage.directory)
-            seen = []
+            seen: list[int] = []
             with pytest.raises(kfs.CorruptData) as caught:
                 seen.extend(one.offset for one in log)
             intact = sorted(expected.partitions[damage.tree_path])
@@ -280,7 +280,7 @@ def test_a_broken_record_in_an_intact_batch_costs_itself_only(magic: int, tmp_pa
     write_log(tmp_path / "t-0", 0, wrapper_with_broken_message(magic))
     with kfs.open(tmp_path) as data:
         log = data["t"][0]
-        seen = []
+        seen: list[int] = []
         with pytest.raises(kfs.CorruptData, match="stored CRC"):
             seen.extend(one.offset for one in log)
         assert seen == [0, 1]
