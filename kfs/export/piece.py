@@ -67,16 +67,16 @@ class Worker:
     selection: Selection
     output: OutputFormat
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    _reader: PieceReader = field(init=False)
+    reader: PieceReader = field(init=False)
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = PieceReader(self.selection, self.isolation)
+        self.reader = PieceReader(self.selection, self.isolation)
 
     @property
     def left(self) -> Left | None:
         """See :attr:`PieceReader.left`."""
-        return self._reader.left
+        return self.reader.left
 
     def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
         """Yield the output of a piece, block by block; errors as :meth:`choose`."""
@@ -95,7 +95,7 @@ class Worker:
 
     def choose(self, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
         """See :meth:`PieceReader.choose`."""
-        return self._reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
+        return self.reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
 
 
 @dataclass(slots=True)

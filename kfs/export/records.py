@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kfs.errors import NotFound
+from kfs.errors import CorruptData, NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Done, PieceReader, Worker, chosen_in, last_in
+from kfs.export.piece import Chosen, Done, PieceReader, Worker, chosen_in, last_in
 from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
@@ -62,16 +62,29 @@ class Export:
 
     def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
         """Only the first or last records: in this process, and no further into the log than it takes."""
-        offsets = self._offsets(log)
-        reader = PieceReader(self.selection, self.isolation)
-        if self.first is not None:
-            missing = self.first
-            for work, chosen in chosen_in(reader, log, offsets):
-                if missing <= 0:
-                    return
-                kept = replace(chosen, indexes=chosen.indexes[:missing])
-                missing -= len(kept.indexes)
-                yield worker.render(work, kept)
-        elif self.last is not None:
-            for work, chosen in last_in(reader, log, offsets, self.last):
-                yield worker.render(work, chosen)
+        for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
+            yield worker.render(work, chosen)
+
+
+def some_of(
+    reader: PieceReader,
+    log: Log,
+    offsets: OffsetRange,
+    first: int | None,
+    last: int | None,
+    gone: Callable[[CorruptData], None] | None = None,
+) -> Iterator[tuple[Work, Chosen]]:
+    """Yield the ``first`` records that are wanted, or the ``last``, one of which is given.
+
+    No more of the log is read than it takes. ``gone``, and what is raised, is as in
+    :func:`~kfs.export.piece.chosen_in`.
+    """
+    if first is None:
+        yield from last_in(reader, log, offsets, last or 0, gone)
+        return
+    for work, chosen in chosen_in(reader, log, offsets, gone):
+        if first <= 0:
+            return
+        kept = replace(chosen, indexes=chosen.indexes[:first])
+        first -= len(kept.indexes)
+        yield work, kept

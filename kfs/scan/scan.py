@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from kfs.cores import cores
@@ -13,13 +14,14 @@ from kfs.export.plan import pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log
+from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
 from kfs.render.timestamps import parse_time
 from kfs.scan.ahead import portions
-from kfs.scan.request import DEFAULT_BATCH_ROWS, LogSource, Request, Task
+from kfs.scan.gathering import Gatherer
+from kfs.scan.request import DEFAULT_BATCH_ROWS, Assignment, LogSource, Request, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +57,7 @@ class Scan:
 
     ``offsets`` that name partitions leave all others whole. ``times`` are as those of ``kfs cat --since --before``:
     from the first on, up to and not including the second. A ``selection`` stands for offsets, times and keys in one.
+    Only the ``first`` or the ``last`` records of each log are wanted where that is given; this process reads them.
 
     With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
     With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once.
@@ -80,6 +83,8 @@ class Scan:
         batch_size: int = DEFAULT_BATCH_ROWS,
         jobs: int | None = None,
         selection: Selection | None = None,
+        first: int | None = None,
+        last: int | None = None,
     ) -> None:
         if columns is not None and isinstance(columns, str):
             raise ValueError(f"columns {columns!r}, expected several names")
@@ -100,6 +105,7 @@ class Scan:
         self._on_damage = OnDamage(on_damage)
         self._on_problem = on_problem
         self._jobs = jobs or cores()
+        self._first, self._last = first, last
         self._problems: dict[tuple[str, int], Problem] = {}
 
     @property
@@ -120,7 +126,7 @@ class Scan:
 
         columns = self._request.columns
         schema = schema_of(columns)
-        for portion in portions(self._request, self._tasks(), self._jobs):
+        for portion in self._portions():
             if isinstance(portion, Gathered):
                 yield record_batch(schema, columns, portion)
             else:
@@ -154,13 +160,25 @@ class Scan:
         if self._on_problem is not None:
             self._on_problem(problem)
 
-    def _tasks(self) -> Iterator[Task]:
+    def _portions(self) -> Iterator[Gathered | Problem]:
+        if self._first is None and self._last is None:
+            return portions(self._request, self._tasks(), self._jobs)
+        gatherer = Gatherer(self._request)
+        return chain.from_iterable(
+            gatherer.gather_some(log, offsets, self._first, self._last) for log, offsets in self._wanted()
+        )
+
+    def _wanted(self) -> Iterator[tuple[Log, OffsetRange]]:
         for log in self._logs() if callable(self._logs) else self._logs:
-            source = LogSource.of(log)
             offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
             if offsets.start < offsets.end:
-                for work in pieces_of(log, offsets):
-                    yield Task(source, work, offsets)
+                yield log, offsets
+
+    def _tasks(self) -> Iterator[Assignment]:
+        for log, offsets in self._wanted():
+            source = LogSource.of(log)
+            for work in pieces_of(log, offsets):
+                yield Assignment(Task(source, work, offsets), log)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):
