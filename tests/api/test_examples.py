@@ -6,6 +6,7 @@ import doctest
 import importlib
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,13 @@ import pytest
 import kfs
 
 PAGE = Path(__file__).parents[2] / "docs" / "PYTHON.md"
-MODULES = ["kfs", "kfs.api.data", "kfs.api.partition_log", "kfs.api.record"]
+MODULES = [
+    "kfs",
+    "kfs.api.data",
+    "kfs.api.partition_log",
+    "kfs.api.record",
+    pytest.param("kfs.api.scannable", marks=pytest.mark.skipif(not find_spec("pyarrow"), reason="needs pyarrow")),
+]
 
 
 @pytest.fixture
@@ -47,6 +54,8 @@ def test_the_examples_of_docstrings_are_true(name: str, opened: kfs.Data) -> Non
 
 
 def test_the_examples_of_the_page_are_true(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("pyarrow", "duckdb"):
+        pytest.importorskip(package)
     monkeypatch.chdir(demo)
     code = examples_in(PAGE.read_text(encoding="utf-8"))
     test = doctest.DocTestParser().get_doctest(code, {}, PAGE.name, str(PAGE), 0)
