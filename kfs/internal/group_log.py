@@ -1,0 +1,174 @@
+"""One partition of ``__consumer_offsets`` as state: what a coordinator has in memory when it has loaded it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.columns import RecordColumns
+from kfs.format.control_record import ControlRecordType, control_record_type
+from kfs.format.layout import NO_PRODUCER_ID
+from kfs.internal.coordinator import UnknownRecordType
+from kfs.internal.group_records import GroupRecords
+from kfs.internal.offset_commits import OffsetCommits, canonical_key, is_offset_commit
+from kfs.internal.schema import Malformed
+from kfs.internal.topic_reader import TopicReader
+from kfs.log.bulk import Records
+from kfs.log.log import Log
+from kfs.log.open_files import FileChanged
+
+#: Records that can't be read are kept up to this many; more are counted.
+_MOST_UNREAD: Final = 1_000
+_MOST_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRecord:
+    """A record that says nothing to this version of kfs, as it is, and why; ``file`` and ``position`` are its batch's."""
+
+    file: str
+    position: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    reason: str
+
+
+class GroupLog:
+    """What one partition says of groups, as far as it was read: :meth:`refresh` reads on.
+
+    In memory are the newest commit of each key and the records of the groups there are, whatever the log has grown to.
+    Not for several threads at once.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        #: Grows with every change.
+        self.version = 0
+        self._reader = TopicReader(log)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.offsets = OffsetCommits()
+        self.groups = GroupRecords()
+        #: By key, or by offset where that is null.
+        self.unread: dict[bytes | int, UnreadRecord] = {}
+        self.unread_dropped = 0
+
+    def refresh(self) -> None:
+        """Read what has come since the last time; all, if what was read is no longer what the log holds.
+
+        Raises:
+            FileChanged: the log changes faster than it can be read.
+        """
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                if self._reader.is_void:
+                    self._clear()
+                    self._reader.begin()
+                    self.version += 1
+                for item in self._reader.read_on():
+                    self.version += 1
+                    if isinstance(item, Records):
+                        self._replay(item)
+            except FileChanged:
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def _replay(self, records: Records) -> None:
+        columns, table = records.columns, records.table
+        start = bisect_left(columns.offsets, self._reader.start)
+        if records.is_control:
+            self._end_transactions(records, start)
+            return
+        if columns.faults:
+            whole = [index for index in range(start, len(columns)) if index not in columns.faults]
+            columns, start = columns.take(whole), 0
+        producer_ids = table.producer_ids[records.first : records.stop]
+        if max(producer_ids) == NO_PRODUCER_ID == min(producer_ids):
+            self._replay_rows(records, columns, NO_PRODUCER_ID, start, len(columns))
+            return
+        for row, producer_id in enumerate(producer_ids, records.first):
+            stop = bisect_left(columns.offsets, table.last_offsets[row] + 1, start)
+            self._replay_rows(records, columns, producer_id, start, stop)
+            start = stop
+
+    def _replay_rows(self, records: Records, columns: RecordColumns, producer_id: int, start: int, stop: int) -> None:
+        """Apply the records from ``start`` to ``stop``; of this there are millions, so what is common is done here."""
+        buffer, committed = columns.buffer, self.offsets.committed
+        is_plain = producer_id == NO_PRODUCER_ID
+        commit_in_transaction = self.offsets.commit_in_transaction
+        for offset, key_start, key_length, value_start, value_length in zip(
+            columns.offsets[start:stop],
+            columns.key_starts[start:stop],
+            columns.key_lengths[start:stop],
+            columns.value_starts[start:stop],
+            columns.value_lengths[start:stop],
+            strict=True,
+        ):
+            key = buffer[key_start : key_start + key_length]
+            if value_length >= 0 and key in committed:
+                if is_plain:
+                    committed[key] = offset, buffer[value_start : value_start + value_length]
+                else:
+                    value = buffer[value_start : value_start + value_length]
+                    commit_in_transaction(producer_id, key, (offset, value))
+                continue
+            value_or_none = buffer[value_start : value_start + value_length] if value_length >= 0 else None
+            try:
+                self._replay_one(producer_id, offset, key if key_length >= 0 else None, value_or_none)
+            except Malformed as error:
+                self._keep_unread(records, offset, key if key_length >= 0 else None, value_or_none, error)
+
+    def _replay_one(self, producer_id: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            raise Malformed("a record without a key")
+        if not is_offset_commit(key):
+            objection = self.groups.replay(key, offset, value)
+            if objection is not None:
+                raise Malformed(objection)
+            return
+        key = canonical_key(key)
+        if value is None:
+            self.offsets.delete(key, offset)
+        elif producer_id == NO_PRODUCER_ID:
+            self.offsets.commit(key, (offset, value))
+        else:
+            self.offsets.commit_in_transaction(producer_id, key, (offset, value))
+
+    def _end_transactions(self, records: Records, start: int) -> None:
+        columns, table = records.columns, records.table
+        for row in range(records.first, records.stop):
+            stop = bisect_left(columns.offsets, table.last_offsets[row] + 1, start)
+            for index in range(start, stop):
+                key = columns.key(index)
+                try:
+                    marker = control_record_type(key)
+                except CorruptData as error:
+                    self._keep_unread(records, columns.offsets[index], key, columns.value(index), error)
+                    continue
+                if marker in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                    is_committed = marker == ControlRecordType.COMMIT
+                    self.offsets.end_transaction(table.producer_ids[row], is_committed=is_committed)
+            start = stop
+
+    def _keep_unread(
+        self, records: Records, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
+    ) -> None:
+        name = offset if key is None else key
+        if key is not None and value is None:  # whatever it was is deleted
+            self.unread.pop(name, None)
+            return
+        if len(self.unread) >= _MOST_UNREAD and name not in self.unread:
+            self.unread_dropped += 1
+            return
+        row = bisect_left(records.table.last_offsets, offset, records.first, records.stop)
+        position = records.table.positions[min(row, records.stop - 1)]
+        reason = error.reason
+        if isinstance(error, UnknownRecordType):
+            reason = f"unknown record type {error.type_id}"
+        self.unread[name] = UnreadRecord(records.file, position, offset, key, value, reason)
