@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -14,19 +15,17 @@ from kfs.internal.coordinator import UnknownRecordType
 from kfs.internal.group_records import GroupRecords
 from kfs.internal.offset_commits import OffsetCommits, canonical_key, is_offset_commit
 from kfs.internal.schema import Malformed
-from kfs.internal.topic_reader import TopicReader
+from kfs.internal.topic_reader import TopicState
 from kfs.log.bulk import Records
 from kfs.log.log import Log
-from kfs.log.open_files import FileChanged
 
 #: Records that can't be read are kept up to this many; more are counted.
 _MOST_UNREAD: Final = 1_000
-_MOST_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecord:
-    """A record that says nothing to this version of kfs, as it is, and why; ``file`` and ``position`` are its batch's."""
+    """A record that can't be read, as it is, and why; ``file`` and ``position`` (in bytes) are its batch's."""
 
     file: str
     position: int
@@ -36,48 +35,22 @@ class UnreadRecord:
     reason: str
 
 
-class GroupLog:
-    """What one partition says of groups, as far as it was read: :meth:`refresh` reads on.
+class GroupLog(TopicState):
+    """What one partition says of groups.
 
     In memory are the newest commit of each key and the records of the groups there are, whatever the log has grown to.
-    Not for several threads at once.
     """
 
     def __init__(self, log: Log) -> None:
-        self.log = log
-        #: Grows with every change.
-        self.version = 0
-        self._reader = TopicReader(log)
-        self._clear()
+        super().__init__(log)
+        self._forget()
 
-    def _clear(self) -> None:
+    def _forget(self) -> None:
         self.offsets = OffsetCommits()
         self.groups = GroupRecords()
         #: By key, or by offset where that is null.
         self.unread: dict[bytes | int, UnreadRecord] = {}
         self.unread_dropped = 0
-
-    def refresh(self) -> None:
-        """Read what has come since the last time; all, if what was read is no longer what the log holds.
-
-        Raises:
-            FileChanged: the log changes faster than it can be read.
-        """
-        for attempt in range(_MOST_ATTEMPTS):
-            try:
-                if self._reader.is_void:
-                    self._clear()
-                    self._reader.begin()
-                    self.version += 1
-                for item in self._reader.read_on():
-                    self.version += 1
-                    if isinstance(item, Records):
-                        self._replay(item)
-            except FileChanged:
-                if attempt == _MOST_ATTEMPTS - 1:
-                    raise
-            else:
-                return
 
     def _replay(self, records: Records) -> None:
         columns, table = records.columns, records.table
@@ -88,12 +61,12 @@ class GroupLog:
         if columns.faults:
             whole = [index for index in range(start, len(columns)) if index not in columns.faults]
             columns, start = columns.take(whole), 0
-        producer_ids = table.producer_ids[records.first : records.stop]
-        if max(producer_ids) == NO_PRODUCER_ID == min(producer_ids):
-            self._replay_rows(records, columns, NO_PRODUCER_ID, start, len(columns))
-            return
-        for row, producer_id in enumerate(producer_ids, records.first):
-            stop = bisect_left(columns.offsets, table.last_offsets[row] + 1, start)
+        row = records.first
+        for producer_id, rows in groupby(table.producer_ids[row : records.stop]):
+            row += sum(1 for _ in rows)
+            stop = len(columns)
+            if row < records.stop:
+                stop = bisect_left(columns.offsets, table.last_offsets[row - 1] + 1, start)
             self._replay_rows(records, columns, producer_id, start, stop)
             start = stop
 
@@ -102,13 +75,9 @@ class GroupLog:
         buffer, committed = columns.buffer, self.offsets.committed
         is_plain = producer_id == NO_PRODUCER_ID
         commit_in_transaction = self.offsets.commit_in_transaction
+        rows = columns.slice(start, stop)
         for offset, key_start, key_length, value_start, value_length in zip(
-            columns.offsets[start:stop],
-            columns.key_starts[start:stop],
-            columns.key_lengths[start:stop],
-            columns.value_starts[start:stop],
-            columns.value_lengths[start:stop],
-            strict=True,
+            rows.offsets, rows.key_starts, rows.key_lengths, rows.value_starts, rows.value_lengths, strict=True
         ):
             key = buffer[key_start : key_start + key_length]
             if value_length >= 0 and key in committed:

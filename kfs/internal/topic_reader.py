@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Final
 
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
 from kfs.log.open_files import FileChanged
+
+#: How often a log is begun anew that is compacted, or cut, while it is read.
+_MOST_ATTEMPTS: Final = 5
 
 
 class TopicReader:
@@ -69,3 +74,46 @@ class TopicReader:
             self._incarnation = -1
             self.log.look_again()
             raise
+
+
+class TopicState(ABC):
+    """What the records of a partition add up to, as far as they were read: :meth:`refresh` reads on.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        #: Grows with every change.
+        self.version = 0
+        self._reader = TopicReader(log)
+
+    def refresh(self) -> None:
+        """Read what has come since the last time; all, if what was read is no longer what the log holds.
+
+        Raises:
+            FileChanged: the log changes faster than it can be read.
+        """
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                if self._reader.is_void:
+                    self._forget()
+                    self._reader.begin()
+                    self.version += 1
+                for item in self._reader.read_on():
+                    self.version += 1
+                    if isinstance(item, Records):
+                        self._replay(item)
+            except FileChanged:
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Be as before the first record."""
+
+    @abstractmethod
+    def _replay(self, records: Records) -> None:
+        """Apply records; of batches that reach below the start of the reader, those from there on."""
