@@ -65,6 +65,8 @@ class GroupDescription:
     members: tuple[Member, ...] = ()
     fields: Mapping[str, Json] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    #: The names of topics by id, as far as the records tell them.
+    topic_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_simple(self) -> bool:
@@ -181,7 +183,7 @@ class _ModernGroup:
 
     def __init__(self, group_type: GroupType, records: list[_Record], topic_names: TopicNames) -> None:
         self.type = group_type
-        self.topic_names = topic_names
+        self._topic_names = topic_names
         self.of_group: dict[str, dict[str, Json]] = {}
         self.of_member: dict[str, dict[str, dict[str, Json]]] = {}
         self.regular_expressions: dict[str, Json] = {}
@@ -194,6 +196,17 @@ class _ModernGroup:
                 self.of_member.setdefault(record.member_id, {})[name] = record.json()
             else:
                 self.of_group[name] = record.json()
+        self.own_topic_names = dict(self._topics_of_records())
+
+    def _topics_of_records(self) -> Iterator[tuple[str, str]]:
+        for name in ("PartitionMetadata", "StatePartitionMetadata"):
+            for topics in self.of_group.get(name, {}).values():
+                for topic in _objects(topics):
+                    yield str(topic["topicId"]), str(topic["topicName"])
+
+    def topic_names(self, topic_id: str) -> str | None:
+        """Return the name of a topic as the group knew it, or else as others do."""
+        return self.own_topic_names.get(topic_id) or self._topic_names(topic_id)
 
     def description(self, problems: tuple[str, ...]) -> GroupDescription:
         members = tuple(self._member(member_id) for member_id in sorted(self._member_ids()))
@@ -207,7 +220,8 @@ class _ModernGroup:
         if self.regular_expressions:
             fields["regularExpressions"] = self.regular_expressions
         protocol_type = {"Share": "share", "Streams": "streams"}.get(self.type, PROTOCOL_TYPE)
-        return GroupDescription(self.type, self._state(), protocol_type, self._assignor(), members, fields, problems)
+        state, assignor, names = self._state(), self._assignor(), self.own_topic_names
+        return GroupDescription(self.type, state, protocol_type, assignor, members, fields, problems, names)
 
     def _member_ids(self) -> Iterator[str]:
         """Those with metadata or a current assignment: a target assignment alone makes no member."""

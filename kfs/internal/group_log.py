@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
 from kfs.format.control_record import ControlRecordType, control_record_type
 from kfs.format.layout import NO_PRODUCER_ID
-from kfs.internal.coordinator import UnknownRecordType
-from kfs.internal.group_records import GroupRecords
+from kfs.internal.group_records import GroupRecords, RawRecord
 from kfs.internal.offset_commits import OffsetCommits, canonical_key, is_offset_commit
 from kfs.internal.schema import Malformed
 from kfs.internal.topic_reader import TopicState
 from kfs.log.bulk import Records
-from kfs.log.log import Log
-
-#: Records that can't be read are kept up to this many; more are counted.
-_MOST_UNREAD: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadRecord:
-    """A record that can't be read, as it is, and why; ``file`` and ``position`` (in bytes) are its batch's."""
-
-    file: str
-    position: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    reason: str
 
 
 class GroupLog(TopicState):
@@ -41,16 +23,18 @@ class GroupLog(TopicState):
     In memory are the newest commit of each key and the records of the groups there are, whatever the log has grown to.
     """
 
-    def __init__(self, log: Log) -> None:
-        super().__init__(log)
-        self._forget()
-
     def _forget(self) -> None:
         self.offsets = OffsetCommits()
         self.groups = GroupRecords()
-        #: By key, or by offset where that is null.
-        self.unread: dict[bytes | int, UnreadRecord] = {}
-        self.unread_dropped = 0
+
+    def written(self) -> Iterator[tuple[bytes, RawRecord]]:
+        """Yield all that counts, as it was written: canonical keys of commits and keys of groups, each with its record.
+
+        What is pending isn't among it.
+        """
+        yield from self.offsets.committed.items()
+        for group in self.groups.groups.values():
+            yield from group.records.items()
 
     def _replay(self, records: Records) -> None:
         columns, table = records.columns, records.table
@@ -124,20 +108,3 @@ class GroupLog(TopicState):
                     is_committed = marker == ControlRecordType.COMMIT
                     self.offsets.end_transaction(table.producer_ids[row], is_committed=is_committed)
             start = stop
-
-    def _keep_unread(
-        self, records: Records, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
-    ) -> None:
-        name = offset if key is None else key
-        if key is not None and value is None:  # whatever it was is deleted
-            self.unread.pop(name, None)
-            return
-        if len(self.unread) >= _MOST_UNREAD and name not in self.unread:
-            self.unread_dropped += 1
-            return
-        row = bisect_left(records.table.last_offsets, offset, records.first, records.stop)
-        position = records.table.positions[min(row, records.stop - 1)]
-        reason = error.reason
-        if isinstance(error, UnknownRecordType):
-            reason = f"unknown record type {error.type_id}"
-        self.unread[name] = UnreadRecord(records.file, position, offset, key, value, reason)

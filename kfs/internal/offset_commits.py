@@ -18,6 +18,9 @@ from kfs.internal.topics import GROUP_KINDS
 #: A commit as it was written: the offset of its record, and its value.
 RawCommit: TypeAlias = tuple[int, bytes]
 
+#: One in a transaction that has not ended: the producer, the canonical key, and the commit.
+PendingCommit: TypeAlias = tuple[int, bytes, RawCommit]
+
 _LEGACY_OFFSET_COMMIT: Final = b"\x00\x00"
 _OFFSET_COMMIT: Final = b"\x00\x01"
 _LENGTH: Final = struct.Struct(">h")
@@ -81,6 +84,7 @@ class OffsetCommits:
         self._pending: dict[int, dict[bytes, RawCommit]] = {}
         #: The newest tombstone of a key: while transactions are open, as what they hold of it is gone.
         self._deleted_at: dict[bytes, int] = {}
+        self._pending_of: dict[str, list[PendingCommit]] | None = None
 
     def commit(self, key: bytes, commit: RawCommit) -> None:
         """Keep a plain commit."""
@@ -94,6 +98,7 @@ class OffsetCommits:
         if pending is None:
             pending = self._pending[producer_id] = {}
         pending[key] = commit
+        self._pending_of = None
 
     def delete(self, key: bytes, record_offset: int) -> None:
         """Forget a key: its commit, and what is pending."""
@@ -105,12 +110,14 @@ class OffsetCommits:
                 del self._keys_of[group]
         if self._pending:
             self._deleted_at[key] = record_offset
+            self._pending_of = None
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         """Apply or drop what a producer has pending."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
+        self._pending_of = None
         if is_committed:
             for key, commit in self._alive(pending):
                 newest = self.committed.get(key)
@@ -129,17 +136,22 @@ class OffsetCommits:
 
     def groups(self) -> set[str]:
         """Return the groups that have commits, pending ones included."""
-        names = set(self._keys_of)
-        names.update(group_of(key) for _, key, _ in self.pending())
-        return names
+        return {*self._keys_of, *self._pending_by_group()}
 
     def of_group(self, group: str) -> Iterator[tuple[bytes, RawCommit]]:
-        """Yield the commits of a group."""
+        """Yield the commits of a group, each with its canonical key."""
         for key in self._keys_of.get(group, ()):
             yield key, self.committed[key]
 
-    def pending(self) -> Iterator[tuple[int, bytes, RawCommit]]:
-        """Yield producer, key and commit of what is pending."""
-        for producer_id, pending in self._pending.items():
-            for key, commit in self._alive(pending):
-                yield producer_id, key, commit
+    def pending_of_group(self, group: str) -> list[PendingCommit]:
+        """Return what a group has pending."""
+        return self._pending_by_group().get(group, [])
+
+    def _pending_by_group(self) -> dict[str, list[PendingCommit]]:
+        if self._pending_of is None:
+            by_group: dict[str, list[PendingCommit]] = {}
+            for producer_id, pending in self._pending.items():
+                for key, commit in self._alive(pending):
+                    by_group.setdefault(group_of(key), []).append((producer_id, key, commit))
+            self._pending_of = by_group
+        return self._pending_of

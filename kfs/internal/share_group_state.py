@@ -6,7 +6,6 @@ A snapshot says all of a share partition, an update what has changed since.
 from __future__ import annotations
 
 from bisect import bisect_left
-
 from dataclasses import dataclass, replace
 
 from kfs.internal.coordinator import CoordinatorRecord
@@ -14,8 +13,6 @@ from kfs.internal.schema import Malformed
 from kfs.internal.topic_reader import TopicState
 from kfs.internal.topics import SHARE_STATE_KINDS
 from kfs.log.bulk import Records
-from kfs.log.log import Log
-from kfs.log.problem import Problem
 
 _NOT_SAID = -1
 
@@ -44,13 +41,8 @@ class SharePartition:
 class ShareStateLog(TopicState):
     """What one partition of ``__share_group_state`` says, by group, topic id and partition."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__(log)
-        self._forget()
-
     def _forget(self) -> None:
         self.partitions: dict[tuple[str, str, int], SharePartition] = {}
-        self.problems: list[Problem] = []
 
     def _replay(self, records: Records) -> None:
         columns = records.columns
@@ -65,7 +57,7 @@ class ShareStateLog(TopicState):
                     raise Malformed("a record without a key")
                 self._apply(SHARE_STATE_KINDS.decode(key, value), offset)
             except Malformed as error:
-                self.problems.append(Problem(records.file, records.position, 0, f"offset {offset}: {error.reason}"))
+                self._keep_unread(records, offset, key, value, error)
 
     def _apply(self, record: CoordinatorRecord, offset: int) -> None:
         partition = record.key["partition"]
