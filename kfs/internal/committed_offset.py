@@ -102,8 +102,8 @@ def standing_of(offset: int | None, topic_id: str | None, log: Log | None, done:
     metadata = log.partition_metadata()
     ends = Standing(visible.start, visible.end, log.high_watermark)
     if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:
-        note = f"committed for a topic of id {topic_id}: the one here, {metadata.topic_id}, is another"
-        return replace(ends, note=note)
+        other = f"committed for a topic of id {topic_id}: the one here, {metadata.topic_id}, is another"
+        return replace(ends, note=other)
     if offset is None:
         return ends
     note: str | None = None

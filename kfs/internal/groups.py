@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from cachetools import LRUCache
+
 from kfs.internal.committed_offset import CommittedOffset, Standing, decode_commit, standing_of
 from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, Member, describe
 from kfs.internal.group_log import GroupLog
@@ -27,6 +29,7 @@ from kfs.log.problem import Problem
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 _TOPIC_IDS_SECONDS: Final = 5.0
+_DESCRIBED_KEPT: Final = 64
 
 State = TypeVar("State", bound=TopicState)
 #: A group whose shares are known from ``__share_group_state`` alone: the rest is in a partition that isn't here.
@@ -98,13 +101,20 @@ class Groups:
         self._lock = threading.RLock()
         self._looked = -1.0
         self._sources: tuple[int, dict[str, _Sources]] = (-1, {})
+        self._names: tuple[str, ...] = ()
+        self._described: LRUCache[str, tuple[int, Group]] = LRUCache(_DESCRIBED_KEPT)
         self._topic_ids: dict[str, str] = {}
         self._topic_ids_read = -1.0
 
-    def names(self) -> list[str]:
+    def names(self) -> tuple[str, ...]:
         """Return the names of all groups, sorted."""
         with self._lock:
-            return sorted(self._by_name())
+            self._by_name()
+            return self._names
+
+    def __contains__(self, name: str) -> bool:
+        with self._lock:
+            return name in self._by_name()
 
     def group(self, name: str) -> Group | None:
         """Return a group, None where there is none of that name."""
@@ -112,19 +122,25 @@ class Groups:
             sources = self._by_name().get(name)
             if sources is None:
                 return None
-            log = self._coordinator(name, sources)
-            description = _SHARE_STATE_ONLY
-            commits: list[CommittedOffset] = []
-            if log is not None:
-                raw = log.groups.groups.get(name)
-                description = SIMPLE_GROUP if raw is None else describe(raw, self.topic_name)
-                commits = list(_commits(log, name))
-            partitions = _Partitions(description)
-            partitions.add_commits(commits)
-            for share in sources.shares:
-                topic = description.topic_names.get(share.topic_id) or self.topic_name(share.topic_id)
-                partitions.add_share(topic or share.topic_id, share)
-            return Group(name, log.log.partition if log is not None else None, description, partitions.all())
+            known = self._described.get(name)
+            if known is None or known[0] != self._sources[0]:
+                known = self._described[name] = self._sources[0], self._described_anew(name, sources)
+            return known[1]
+
+    def _described_anew(self, name: str, sources: _Sources) -> Group:
+        log = self._coordinator(name, sources)
+        description = _SHARE_STATE_ONLY
+        commits: list[CommittedOffset] = []
+        if log is not None:
+            raw = log.groups.groups.get(name)
+            description = SIMPLE_GROUP if raw is None else describe(raw, self.topic_name)
+            commits = list(_commits(log, name))
+        partitions = _Partitions(description)
+        partitions.add_commits(commits)
+        for share in sources.shares:
+            topic = description.topic_names.get(share.topic_id) or self.topic_name(share.topic_id)
+            partitions.add_share(topic or share.topic_id, share)
+        return Group(name, log.log.partition if log is not None else None, description, partitions.all())
 
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""
@@ -206,6 +222,7 @@ class Groups:
                 for share in share_log.partitions.values():
                     sources.setdefault(share.group, _Sources()).shares.append(share)
             self._sources = version, sources
+            self._names = tuple(sorted(sources))
         return self._sources[1]
 
     def _coordinator(self, name: str, sources: _Sources) -> GroupLog | None:

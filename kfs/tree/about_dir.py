@@ -15,6 +15,7 @@ from kfs.log.log import Log, OffsetRange
 from kfs.log.log_dir import CHECKPOINTS
 from kfs.tree.context import NOBODY, TreeContext, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
+from kfs.tree.groups_dir import groups_directory
 from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
@@ -49,6 +50,10 @@ Here, in .kfs/:
   deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
   replicas/<topic>/<partition>...             copies of a partition that are not the one served
+  groups/<group>.json         a consumer group: state, members, committed offsets, lag
+  groups/<group>/<topic>/<partition>.json        one of its offsets
+  groups/<group>/<topic>/<partition>.next.json   link to the record that it reads next
+  groups/problems.jsonl       records of groups that can't be read, and damage to where they are kept
 """
 
 
@@ -67,6 +72,7 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "checkpoints": partial(_checkpoints, context),
         "deleted": partial(_deleted, context),
         "replicas": partial(_replicas, context),
+        "groups": partial(groups_directory, context, f"{ABOUT}/groups"),
     }
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 

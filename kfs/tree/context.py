@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
 
+from kfs.internal.groups import Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
@@ -78,6 +79,8 @@ class TreeContext:
         self.reading = WorkAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        #: Consumer groups; nothing is read until somebody asks for them.
+        self.groups = Groups(data_dir)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -48,7 +48,7 @@ def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
     )
 
 
-def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return one JSON object a line."""
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
