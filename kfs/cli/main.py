@@ -22,6 +22,7 @@ _COMMANDS: Final = (
     "demo",
     "diff",
     "dump",
+    "groups",
     "import",
     "index",
     "ls",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
@@ -82,6 +82,10 @@ class Group:
     description: GroupDescription
     partitions: tuple[GroupPartition, ...]
 
+    def only(self, matches: Callable[[str], bool]) -> Group:
+        """Return the group with the partitions of matching topics only."""
+        return replace(self, partitions=tuple(each for each in self.partitions if matches(each.topic)))
+
 
 @dataclass(slots=True)
 class _Sources:
@@ -105,6 +109,11 @@ class Groups:
         self._described: LRUCache[str, tuple[int, Group]] = LRUCache(_DESCRIBED_KEPT)
         self._topic_ids: dict[str, str] = {}
         self._topic_ids_read = -1.0
+
+    @property
+    def are_here(self) -> bool:
+        """Whether there is anything that groups are kept in."""
+        return bool(self._data_dir.partitions(OFFSETS_TOPIC) or self._data_dir.partitions(SHARE_STATE_TOPIC))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all groups, sorted."""
@@ -161,22 +170,34 @@ class Groups:
 
     # -- what is wrong
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something of what groups are kept in is damaged, and what it said is lost."""
+        with self._lock:
+            self._refresh()
+            return any(state.damaged for state in self._all_states())
+
     def problems(self) -> Iterator[Problem]:
-        """Yield what is damaged in the logs, what they lack, and groups that are in more than one of them."""
+        """Yield what is wrong with the logs that groups are kept in."""
         with self._lock:
             self._refresh()
             for state in self._all_states():
                 yield from state.log.problems
-                start = state.log.log_start_offset
-                if start:
-                    reason = f"begins at offset {start}: what was said before, and not again since, isn't known"
-                    yield Problem(state.log.directory.path, 0, 0, reason)
+
+    def caveats(self) -> Iterator[Problem]:
+        """Yield what to know before believing what is shown: logs without their beginning, groups in several logs."""
+        with self._lock:
             for name, sources in self._by_name().items():
                 chosen = self._coordinator(name, sources)
                 if chosen is not None and len(sources.logs) > 1:
                     others = ", ".join(log.log.directory.path for log in sources.logs if log is not chosen)
                     reason = f"group {name!r} is shown as it is here, not as in {others}"
                     yield Problem(chosen.log.directory.path, 0, 0, reason)
+            for state in self._all_states():
+                start = state.log.log_start_offset
+                if start:
+                    reason = f"begins at offset {start}: what was said before, and not again since, isn't known"
+                    yield Problem(state.log.directory.path, 0, 0, reason)
 
     def unread(self) -> Iterator[tuple[Log, UnreadRecord]]:
         """Yield the records that can't be read, and how they are written."""

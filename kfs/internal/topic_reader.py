@@ -106,6 +106,8 @@ class TopicState(ABC):
         #: By key, or by offset where that is null.
         self.unread: dict[bytes | int, UnreadRecord] = {}
         self.unread_dropped = 0
+        #: How many stretches of the log were damaged.
+        self.damaged = 0
         self._reader = TopicReader(log)
         self._forget()
 
@@ -120,13 +122,16 @@ class TopicState(ABC):
                 if self._reader.is_void:
                     self._forget()
                     self.unread.clear()
-                    self.unread_dropped = 0
+                    self.unread_dropped = self.damaged = 0
                     self._reader.begin()
                     self.version += 1
                 for item in self._reader.read_on():
                     self.version += 1
                     if isinstance(item, Records):
                         self._replay(item)
+                        self.damaged += len(item.columns.faults)
+                    else:
+                        self.damaged += not isinstance(item, Damage) or item.loses_records
             except FileChanged:
                 if attempt == _MOST_ATTEMPTS - 1:
                     raise

@@ -145,7 +145,7 @@ def _partition_line(context: TreeContext, name: str, topic: str, number: int) ->
 
 def _problem_lines(context: TreeContext) -> bytes:
     groups = context.groups
-    lines = [problem_json(problem) for problem in groups.problems()]
+    lines = [problem_json(problem) for problem in (*groups.problems(), *groups.caveats())]
     lines += [unread_json(log, record) for log, record in groups.unread()]
     if groups.unread_dropped:
         lines.append({"reason": f"and {groups.unread_dropped} more records that can't be read"})
