@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kfs.format.codecs import Codec
 from kfs.internal.groups import Group, GroupPartition, Groups
 from kfs.internal.offset_commits import canonical_key
-from kfs.internal.schema import Malformed
+from kfs.internal.schema import Malformed, Value
 from tests.internal.group_logs import TOPIC_ID, InternalPartition, commit, groups_of, legacy_commit, no_group
 from tests.logs import START
 
@@ -55,7 +55,7 @@ def test_commits_may_be_compressed(tmp_path: Path, codec: Codec) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_a_value_says_what_it_has(tmp_path: Path, version: int) -> None:
-    fields = {"leaderEpoch": 3, "metadata": "märz", "expireTimestamp": START + 9, "topicId": TOPIC_ID}
+    fields: dict[str, Value] = {"leaderEpoch": 3, "metadata": "märz", "expireTimestamp": START + 9, "topicId": TOPIC_ID}
     InternalPartition(tmp_path).append(commit("g", "a", 0, 5, version=version, **fields))
     committed = only(groups_of(tmp_path), "g").committed
     assert committed is not None
