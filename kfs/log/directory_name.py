@@ -26,15 +26,18 @@ class DirectoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryName:
-    """``topic-partition``, split at the last ``-``, and with a kind ``topic-partition.<32 hex>-kind``.
-
-    The topic of a ``delete`` or ``stray`` directory may be truncated, to fit 255 bytes.
-    """
+    """``topic-partition``, split at the last ``-``, and with a kind ``topic-partition.<32 hex>-kind``."""
 
     topic: str
     partition: int
     kind: DirectoryKind = DirectoryKind.CURRENT
     unique_id: str = ""
+
+    @property
+    def may_be_truncated(self) -> bool:
+        """Whether the name of the directory is as long as can be: then the topic's may have been cut off to fit it."""
+        suffix = f"-{self.partition}.{self.unique_id}-{self.kind}"
+        return self.kind is not DirectoryKind.CURRENT and len(self.topic) + len(suffix) == _MAX_NAME
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
