@@ -151,7 +151,7 @@ _HELP: Final = {
 
 
 def _section_options(command: Callable[..., None]) -> Callable[..., None]:
-    for name in reversed(_SECTIONS):
+    for name in reversed([*_SECTIONS]):
         command = click.option(f"--{name}", f"show_{name}", is_flag=True, help=_HELP[name])(command)
     return command
 

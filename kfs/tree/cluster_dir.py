@@ -70,7 +70,9 @@ def _document(row: Row) -> bytes:
             return "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"
         return json.dumps(value)
 
-    return ("{\n  " + ",\n  ".join(f"{json.dumps(name)}: {shown(value)}" for name, value in row.items()) + "\n}\n").encode()
+    return (
+        "{\n  " + ",\n  ".join(f"{json.dumps(name)}: {shown(value)}" for name, value in row.items()) + "\n}\n"
+    ).encode()
 
 
 def _topics(context: TreeContext, rows: ClusterRows) -> FixedDirectory:

@@ -114,7 +114,9 @@ class Cluster:
         for log_dir, cluster_id in ids:
             if cluster_id != ours:
                 path = os.path.join(log_dir.path, META_PROPERTIES)
-                reason = f"of the cluster {cluster_id}, not of {ours}: the metadata says nothing about this log directory"
+                reason = (
+                    f"of the cluster {cluster_id}, not of {ours}: the metadata says nothing about this log directory"
+                )
                 self.data_dir.problems.add(Problem(path, 0, 0, reason))
 
     # -- kfs.log.topic_ids.TopicIds

@@ -11,138 +11,29 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.uuid import ZERO_UUID, Uuid
+from kfs.internal.cluster.entities import (
+    Acl,
+    Broker,
+    ConfigResource,
+    ConfigValue,
+    Controller,
+    DelegationToken,
+    Endpoint,
+    Partition,
+    ProducerIds,
+    QuotaEntity,
+    SupportedFeatures,
+    Topic,
+)
 from kfs.internal.cluster.names import METADATA_VERSION, TOPIC_RESOURCE
 from kfs.internal.cluster.sensitive import is_sensitive
 from kfs.internal.metadata import MetadataRecord
 from kfs.internal.schema import Fields, Value
 
-NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _NO_CHANGE: Final = -1
 _FENCE: Final = 1
 _UNFENCE: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition (``PartitionRegistration.java``); ``directories`` are those of ``replicas``, in their order."""
-
-    replicas: tuple[int, ...]
-    directories: tuple[Uuid, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: int
-    leader_epoch: int
-    partition_epoch: int
-    eligible_leader_replicas: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether it has no leader."""
-        return self.leader == NO_LEADER
-
-    @property
-    def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than there are to be, those that a reassignment adds not counted."""
-        wanted = len(self.replicas) - len(self.adding_replicas)
-        return len(self.isr) < (wanted if self.adding_replicas or self.removing_replicas else len(self.replicas))
-
-
-@dataclass(slots=True)
-class Topic:
-    """A topic and its partitions by number."""
-
-    name: str
-    id: Uuid
-    partitions: dict[int, Partition] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A listener; ``security_protocol`` is ``SecurityProtocol``'s number."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int
-
-
-#: The range of each feature that a node supports, by the feature's name.
-SupportedFeatures = Mapping[str, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A broker's registration; ``cordoned_log_dirs`` is None where it has never said which are."""
-
-    id: int
-    epoch: int
-    incarnation_id: Uuid
-    endpoints: tuple[Endpoint, ...]
-    features: SupportedFeatures
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
-    is_migrating_zk_broker: bool
-    log_dirs: tuple[Uuid, ...]
-    cordoned_log_dirs: tuple[Uuid, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """A controller's registration."""
-
-    id: int
-    incarnation_id: Uuid
-    zk_migration_ready: bool
-    endpoints: tuple[Endpoint, ...]
-    features: SupportedFeatures
-
-
-@dataclass(frozen=True, slots=True)
-class Acl:
-    """An access control entry; the numbers are those of Kafka's enumerations of the same names."""
-
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
-    """A delegation token; times in milliseconds. Its HMAC is never in the log."""
-
-    token_id: str
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issue_timestamp: int
-    max_timestamp: int
-    expiration_timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIds:
-    """The next block of producer ids begins at ``next_producer_id``; who took the last one."""
-
-    broker_id: int
-    broker_epoch: int
-    next_producer_id: int
-
-
-#: A config's value; None where it is sensitive.
-ConfigValue = str | None
-#: A kind of resource, ``ConfigResource.Type``'s number, and the name; brokers' defaults have an empty one.
-ConfigResource = tuple[int, str]
-#: What a quota is for: kinds and names, the name None for the default, in the order of the kinds.
-QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(slots=True)
@@ -283,10 +174,10 @@ class MetadataImage:
 
     def _unregister_broker_record(self, fields: Fields) -> None:
         if self.brokers.pop(_number(fields["brokerId"]), None) is None:
-            raise CorruptData(f"broker {fields['brokerId']} isn't registered")
+            raise CorruptData(f"broker {_number(fields['brokerId'])} isn't registered")
 
-    def _broker(self, broker_id: Value, epoch: Value) -> Broker:
-        broker = self.brokers.get(_number(broker_id))
+    def _broker(self, broker_id: int, epoch: int) -> Broker:
+        broker = self.brokers.get(broker_id)
         if broker is None:
             raise CorruptData(f"broker {broker_id} isn't registered")
         if broker.epoch != epoch:
@@ -294,15 +185,15 @@ class MetadataImage:
         return broker
 
     def _fence_broker_record(self, fields: Fields) -> None:
-        broker = self._broker(fields["id"], fields["epoch"])
+        broker = self._broker(_number(fields["id"]), _number(fields["epoch"]))
         self.brokers[broker.id] = replace(broker, fenced=True)
 
     def _unfence_broker_record(self, fields: Fields) -> None:
-        broker = self._broker(fields["id"], fields["epoch"])
+        broker = self._broker(_number(fields["id"]), _number(fields["epoch"]))
         self.brokers[broker.id] = replace(broker, fenced=False)
 
     def _broker_registration_change_record(self, fields: Fields) -> None:
-        broker = self._broker(fields["brokerId"], fields["brokerEpoch"])
+        broker = self._broker(_number(fields["brokerId"]), _number(fields["brokerEpoch"]))
         fenced = {_FENCE: True, _UNFENCE: False}.get(_number(fields["fenced"]), broker.fenced)
         cordoned = fields["cordonedLogDirs"]
         self.brokers[broker.id] = replace(
@@ -378,7 +269,7 @@ class MetadataImage:
 
     def _remove_access_control_entry_record(self, fields: Fields) -> None:
         if self.acls.pop(_uuid(fields["id"]), None) is None:
-            raise CorruptData(f"no access control entry has the id {fields['id']}")
+            raise CorruptData(f"no access control entry has the id {_uuid(fields['id'])}")
 
     def _user_scram_credential_record(self, fields: Fields) -> None:
         self.scram_users[_text(fields["name"]), _number(fields["mechanism"])] = _number(fields["iterations"])

@@ -98,7 +98,7 @@ class MetadataLog:
     # -- files
 
     def snapshots(self) -> list[Snapshot]:
-        """Return the snapshots' files, whole or not, the newest first; those to be removed, and unfinished ones, last."""
+        """Return the snapshots' files, whole or not, newest first; last those to be removed, and unfinished ones."""
         _ = self.log.segments
         found = []
         for name, file in list(self.log.files.others.items()):
@@ -117,7 +117,7 @@ class MetadataLog:
             return None
 
     def standing(self) -> tuple[int, int]:
-        """What to choose between several brokers' logs by: the epoch, then the end; of the log or the newest snapshot."""
+        """What to choose between several brokers' logs by: epoch, then end, of the log or of the newest snapshot."""
         ends = [(one.epoch, one.end_offset) for one in self.snapshots() if not one.suffix]
         if self.log.segments:
             ends.append((self.log.last_leader_epoch(), self.log.log_end_offset))

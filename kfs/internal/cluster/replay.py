@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.control_record import KRaftVersion, KRaftVoters, LeaderChange, SnapshotHeader, Voter, parse_control_record
+from kfs.format.control_record import (
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotHeader,
+    Voter,
+    parse_control_record,
+)
 from kfs.format.flexible import FlexibleReader
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.internal.cluster.image import MetadataImage

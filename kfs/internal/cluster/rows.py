@@ -10,14 +10,27 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.control_record import Voter
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.cluster import Cluster
-from kfs.internal.cluster.image import Broker, Controller, Endpoint, MetadataImage, Partition, SupportedFeatures, Topic
+from kfs.internal.cluster.entity_rows import (
+    BROKER_FIELDS,
+    PARTITION_FIELDS,
+    Row,
+    broker_row,
+    controller_row,
+    directory_topic_summary,
+    metadata_version_row,
+    partition_rows,
+    producer_ids_row,
+    time_fields,
+    topic_summary,
+    voter_row,
+)
+from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.metadata_log import METADATA_TOPIC, MetadataLog, MetadataState
 from kfs.internal.cluster.names import (
     ACL_OPERATIONS,
@@ -25,14 +38,8 @@ from kfs.internal.cluster.names import (
     ACL_PERMISSIONS,
     ACL_RESOURCES,
     CONFIG_RESOURCES,
-    LEADER_RECOVERY_STATES,
-    METADATA_VERSION,
-    RESERVED_DIRECTORIES,
     SCRAM_MECHANISMS,
-    SECURITY_PROTOCOLS,
-    TOPIC_RESOURCE,
     ZK_MIGRATION_STATES,
-    metadata_version_name,
     name_of,
 )
 from kfs.internal.cluster.replay import MOST_SKIPPED, Replay
@@ -41,10 +48,6 @@ from kfs.log.directory_name import DirectoryKind
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import PARTITION_METADATA
-from kfs.render.timestamps import iso_time
-
-#: A JSON object.
-Row: TypeAlias = dict[str, Json]
 
 FROM_METADATA: Final = "metadata log"
 FROM_BOOTSTRAP: Final = "bootstrap.checkpoint and directories"
@@ -77,13 +80,13 @@ class ClusterRows:
         return {
             "clusterId": self.cluster.cluster_id(),
             "source": FROM_METADATA if state else FROM_BOOTSTRAP if bootstrap else FROM_DIRECTORIES,
-            "metadataVersion": _metadata_version(features),
+            "metadataVersion": metadata_version_row(features),
             "features": {name: features[name] for name in sorted(features)},
             "counts": self._counts(state),
             "quorum": self._quorum(log, state.replay if state else None),
-            "controllers": [_controller_row(one) for _, one in sorted(self._image().controllers.items())],
+            "controllers": [controller_row(one) for _, one in sorted(self._image().controllers.items())],
             "zkMigrationState": name_of(ZK_MIGRATION_STATES, state.image.zk_migration_state) if state else None,
-            "producerIds": _producer_ids(state.image if state else None),
+            "producerIds": producer_ids_row(state.image if state else None),
             "metadata": self._metadata(log, state),
             "logDirs": self._log_dirs(),
             "problems": self.problem_reasons(),
@@ -129,7 +132,7 @@ class ClusterRows:
             "leaderEpoch": epoch,
             "votedId": stored.voted_id if stored and stored.voted_id != -1 else None,
             "kraftVersion": replay.kraft_version if replay else None,
-            "voters": [_voter_row(voter) for voter in voters]
+            "voters": [voter_row(voter) for voter in voters]
             if voters is not None
             else None
             if ids is None
@@ -148,7 +151,7 @@ class ClusterRows:
             "directory": log.directory.path,
             "endOffset": replay.end_offset,
             "epoch": replay.epoch,
-            **_time("timestamp", replay.timestamp),
+            **time_fields("timestamp", replay.timestamp),
             "snapshot": os.path.basename(state.snapshot.path) if state and state.snapshot else None,
             "committedAtLeast": max(whole, default=None),
             "isPartial": state.is_partial if state else False,
@@ -187,7 +190,7 @@ class ClusterRows:
             known = self._directory_topics().get(name)
             return None if known is None else self._directory_topic(name, *known)
         topic = state.image.topic(name)
-        return None if topic is None else {**_topic_summary(topic, state.image), "partitions": _partition_rows(topic)}
+        return None if topic is None else {**topic_summary(topic, state.image), "partitions": partition_rows(topic)}
 
     def topics(self) -> Iterator[Row]:
         """Yield an object a topic: how many partitions, how they are."""
@@ -196,10 +199,10 @@ class ClusterRows:
             for name in self.topic_names():
                 topic = state.image.topic(name)
                 if topic is not None:
-                    yield _topic_summary(topic, state.image)
+                    yield topic_summary(topic, state.image)
             return
         for name, (topic_id, partitions) in sorted(self._directory_topics().items()):
-            yield _directory_topic_summary(name, topic_id, len(partitions))
+            yield directory_topic_summary(name, topic_id, len(partitions))
 
     def _directory_topics(self) -> dict[str, tuple[Uuid | None, list[int]]]:
         """The topics, with ids and partitions, that the directories themselves tell."""
@@ -218,23 +221,23 @@ class ClusterRows:
         for partition in partitions:
             log = self.cluster.data_dir.log(name, partition)
             epochs = log.leader_epochs() if log else ()
-            row: Row = dict.fromkeys(_PARTITION_FIELDS)
+            row: Row = dict.fromkeys(PARTITION_FIELDS)
             rows.append(row | {"partition": partition, "leaderEpoch": epochs[-1].epoch if epochs else None})
-        return {**_directory_topic_summary(name, topic_id, len(partitions)), "partitions": rows}
+        return {**directory_topic_summary(name, topic_id, len(partitions)), "partitions": rows}
 
     # -- lists
 
     def brokers(self) -> Iterator[Row]:
         """Yield an object a broker; without metadata what ``meta.properties`` says."""
         if self._state() is not None:
-            yield from (_broker_row(broker) for _, broker in sorted(self._image().brokers.items()))
+            yield from (broker_row(broker) for _, broker in sorted(self._image().brokers.items()))
             return
         directories = defaultdict(list)
         for _, meta in self.cluster.properties():
             if meta and meta.node_id is not None:
                 directories[meta.node_id].append(meta.directory_id)
         for node_id, ids in sorted(directories.items()):
-            row: Row = dict.fromkeys(_BROKER_FIELDS)
+            row: Row = dict.fromkeys(BROKER_FIELDS)
             yield row | {"id": node_id, "logDirs": [str(one) for one in ids if one]}
 
     def configs(self) -> Iterator[Row]:
@@ -286,9 +289,9 @@ class ClusterRows:
                 "owner": token.owner,
                 "requester": token.requester,
                 "renewers": token.renewers,
-                **_time("issueTimestamp", token.issue_timestamp),
-                **_time("expirationTimestamp", token.expiration_timestamp),
-                **_time("maxTimestamp", token.max_timestamp),
+                **time_fields("issueTimestamp", token.issue_timestamp),
+                **time_fields("expirationTimestamp", token.expiration_timestamp),
+                **time_fields("maxTimestamp", token.max_timestamp),
             }
 
     def snapshots(self) -> Iterator[Row]:
@@ -362,128 +365,6 @@ class ClusterRows:
                 "topicOfId": None if topic_id is None else self.cluster.topic_name(topic_id),
                 "status": _status(directory, topic_id, image, nodes.get(log_dir or "")),
             }
-
-
-_PARTITION_FIELDS: Final = (
-    *("partition", "leader", "replicas", "isr", "eligibleLeaderReplicas", "lastKnownElr"),
-    *("addingReplicas", "removingReplicas", "leaderEpoch", "partitionEpoch", "leaderRecoveryState", "directories"),
-    *("underReplicated", "offline"),
-)
-_BROKER_FIELDS: Final = (
-    *("id", "fenced", "inControlledShutdown", "rack", "endpoints", "epoch", "incarnationId", "logDirs"),
-    *("cordonedLogDirs", "isMigratingZkBroker", "features"),
-)
-
-
-def _partition_rows(topic: Topic) -> list[Row]:
-    return [_partition_row(number, partition) for number, partition in sorted(topic.partitions.items())]
-
-
-def _partition_row(number: int, partition: Partition) -> Row:
-    values: tuple[Json, ...] = (
-        number,
-        None if partition.is_offline else partition.leader,
-        partition.replicas,
-        partition.isr,
-        partition.eligible_leader_replicas,
-        partition.last_known_elr,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        partition.leader_epoch,
-        partition.partition_epoch,
-        name_of(LEADER_RECOVERY_STATES, partition.leader_recovery_state),
-        [RESERVED_DIRECTORIES.get(one, str(one)) for one in partition.directories],
-        partition.is_under_replicated,
-        partition.is_offline,
-    )
-    return dict(zip(_PARTITION_FIELDS, values, strict=True))
-
-
-def _topic_summary(topic: Topic, image: MetadataImage) -> Row:
-    partitions = topic.partitions.values()
-    configs = image.configs.get((TOPIC_RESOURCE, topic.name), {})
-    return {
-        "topic": topic.name,
-        "id": str(topic.id),
-        "partitionCount": len(topic.partitions),
-        "replicationFactor": max((len(one.replicas) - len(one.adding_replicas) for one in partitions), default=None),
-        "underReplicatedPartitions": sum(one.is_under_replicated for one in partitions),
-        "offlinePartitions": sum(one.is_offline for one in partitions),
-        "configs": dict(sorted(configs.items())),
-    }
-
-
-def _directory_topic_summary(name: str, topic_id: Uuid | None, partitions: int) -> Row:
-    return {
-        "topic": name,
-        "id": None if topic_id is None else str(topic_id),
-        "partitionCount": partitions,
-        **dict.fromkeys(("replicationFactor", "underReplicatedPartitions", "offlinePartitions", "configs")),
-    }
-
-
-def _broker_row(broker: Broker) -> Row:
-    values: tuple[Json, ...] = (
-        broker.id,
-        broker.fenced,
-        broker.in_controlled_shutdown,
-        broker.rack,
-        _endpoint_rows(broker.endpoints),
-        broker.epoch,
-        str(broker.incarnation_id),
-        [str(one) for one in broker.log_dirs],
-        None if broker.cordoned_log_dirs is None else [str(one) for one in broker.cordoned_log_dirs],
-        broker.is_migrating_zk_broker,
-        _feature_ranges(broker.features),
-    )
-    return dict(zip(_BROKER_FIELDS, values, strict=True))
-
-
-def _controller_row(controller: Controller) -> Row:
-    return {
-        "id": controller.id,
-        "endpoints": _endpoint_rows(controller.endpoints),
-        "incarnationId": str(controller.incarnation_id),
-        "zkMigrationReady": controller.zk_migration_ready,
-        "features": _feature_ranges(controller.features),
-    }
-
-
-def _endpoint_rows(endpoints: Sequence[Endpoint]) -> list[Row]:
-    return [
-        {
-            "listener": one.name,
-            "host": one.host,
-            "port": one.port,
-            "securityProtocol": name_of(SECURITY_PROTOCOLS, one.security_protocol),
-        }
-        for one in endpoints
-    ]
-
-
-def _feature_ranges(features: SupportedFeatures) -> Row:
-    return {name: {"min": low, "max": high} for name, (low, high) in sorted(features.items())}
-
-
-def _voter_row(voter: Voter) -> Row:
-    endpoints = [{"listener": one.name, "host": one.host, "port": one.port} for one in voter.endpoints]
-    return {"id": voter.voter_id, "directoryId": str(voter.voter_directory_id), "endpoints": endpoints}
-
-
-def _metadata_version(features: dict[str, int]) -> Row | None:
-    level = features.get(METADATA_VERSION)
-    return None if level is None else {"level": level, "name": metadata_version_name(level)}
-
-
-def _producer_ids(image: MetadataImage | None) -> Row | None:
-    if image is None or image.producer_ids is None:
-        return None
-    ids = image.producer_ids
-    return {"nextProducerId": ids.next_producer_id, "brokerId": ids.broker_id, "brokerEpoch": ids.broker_epoch}
-
-
-def _time(name: str, timestamp: int) -> Row:
-    return {name: timestamp, name.removesuffix("stamp"): iso_time(timestamp)}
 
 
 def _topic_id(directory: PartitionDirectory) -> Uuid | None:
