@@ -13,8 +13,9 @@ from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
 from kfs.cli.tables import print_table
 from kfs.internal.cluster.cluster import Cluster
+from kfs.internal.cluster.entity_rows import Row
 from kfs.internal.cluster.names import METADATA_VERSION
-from kfs.internal.cluster.rows import ClusterRows, Row
+from kfs.internal.cluster.rows import ClusterRows
 from kfs.internal.message_json import Json
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage

@@ -9,7 +9,8 @@ from typing import Final
 
 from kfs.errors import NotFound
 from kfs.internal.cluster.cluster import Cluster
-from kfs.internal.cluster.rows import ClusterRows, Row
+from kfs.internal.cluster.entity_rows import Row
+from kfs.internal.cluster.rows import ClusterRows
 from kfs.internal.message_json import Json
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
