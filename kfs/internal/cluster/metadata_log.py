@@ -331,12 +331,15 @@ def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | 
 def apply_records(records: Records, replay: Replay, end_offset: int) -> None:
     """Apply those of ``records`` that ``replay`` hasn't had yet and that are below ``end_offset``."""
     columns, file, table = records.columns, records.file, records.table
-    replay.epoch = table.leader_epochs[records.stop - 1]
+    row = records.first
     for index, offset in enumerate(columns.offsets):
         if offset < replay.end_offset:
             continue
         if offset >= end_offset:
             return
+        while offset > table.last_offsets[row]:
+            row += 1
+        replay.epoch = table.leader_epochs[row]
         if index in columns.faults:
             replay.broken(file, offset, columns.faults[index].reason)
         elif records.is_control:
