@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
-
-QUORUM_STATE: Final = "quorum-state"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,11 @@ from kfs.format.uuid import Uuid
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, MARKERS, LogDir
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
 from kfs.log.topic_ids import TopicIds
-from kfs.log.unified_log import PARTITION_METADATA
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 #: What Kafka accepts as a topic name (``Topic.LEGAL_CHARS``), its length aside.
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
+#: The topic of KRaft's metadata log.
+CLUSTER_METADATA = "__cluster_metadata"
 _SPECIAL = re.compile(r"(?P<name>.+)\.(?P<uuid>[0-9a-f]{32})-(?P<kind>delete|future|stray)\Z", re.DOTALL)
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})\Z", re.DOTALL)
 _MAX_PARTITION = 2**31 - 1

@@ -11,16 +11,15 @@ from kfs.errors import CorruptData
 from kfs.format.properties import MetaProperties
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
-from kfs.internal.cluster.metadata_log import METADATA_TOPIC, MetadataLog, MetadataState, read_bootstrap
+from kfs.internal.cluster.metadata_log import MetadataLog, MetadataState, read_bootstrap
 from kfs.internal.cluster.replay import Replay
 from kfs.log.data_dir import DataDir
-from kfs.log.directory_name import parse_directory_name
-from kfs.log.log_dir import META_PROPERTIES, LogDir
+from kfs.log.directory_name import CLUSTER_METADATA, parse_directory_name
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
-from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT
 
-_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+_DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
 _LOOK_AGAIN_SECONDS: Final = 1.0
 
 

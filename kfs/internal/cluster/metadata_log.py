@@ -13,23 +13,22 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.control_record import ControlRecordType
 from kfs.format.layout import MAX_INT64
-from kfs.format.quorum_state import QUORUM_STATE, QuorumState, parse_quorum_state
+from kfs.format.quorum_state import QuorumState, parse_quorum_state
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.replay import Replay
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.open_files import FileChanged
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.partition_directory import QUORUM_STATE, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.log.segment_files import FoundFile, SegmentFiles
 from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
-from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 #: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint(\.deleted|\.part)?\Z")
 #: Where the frame of a record is that names a topic: frame version 1, type 2 (``TopicRecord``).

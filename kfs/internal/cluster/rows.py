@@ -31,7 +31,7 @@ from kfs.internal.cluster.entity_rows import (
     voter_row,
 )
 from kfs.internal.cluster.image import MetadataImage
-from kfs.internal.cluster.metadata_log import METADATA_TOPIC, MetadataLog, MetadataState
+from kfs.internal.cluster.metadata_log import MetadataLog, MetadataState
 from kfs.internal.cluster.names import (
     ACL_OPERATIONS,
     ACL_PATTERNS,
@@ -44,10 +44,9 @@ from kfs.internal.cluster.names import (
 )
 from kfs.internal.cluster.replay import MOST_SKIPPED, Replay
 from kfs.internal.message_json import Json
-from kfs.log.directory_name import DirectoryKind
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind
+from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.side_file import read_side_file
-from kfs.log.unified_log import PARTITION_METADATA
 
 FROM_METADATA: Final = "metadata log"
 FROM_BOOTSTRAP: Final = "bootstrap.checkpoint and directories"
@@ -209,7 +208,7 @@ class ClusterRows:
         topics: dict[str, tuple[Uuid | None, list[int]]] = {}
         data_dir = self.cluster.data_dir
         for name in data_dir.topics():
-            if name != METADATA_TOPIC:
+            if name != CLUSTER_METADATA:
                 partitions = data_dir.partitions(name)
                 found = (data_dir.log(name, partition) for partition in partitions)
                 metadata = next(filter(None, (log.partition_metadata() for log in found if log)), None)
@@ -351,7 +350,7 @@ class ClusterRows:
         nodes = {log_dir.path: meta.node_id if meta else None for log_dir, meta in self.cluster.properties()}
         foreign = {log_dir.path for log_dir, _ in self.cluster.foreign()}
         for directory in sorted(self.cluster.data_dir.directories(), key=lambda one: one.path):
-            if directory.name.topic == METADATA_TOPIC:
+            if directory.name.topic == CLUSTER_METADATA:
                 continue
             log_dir = directory.log_dir.path if directory.log_dir else None
             topic_id = _topic_id(directory)
