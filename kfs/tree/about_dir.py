@@ -46,9 +46,13 @@ Here, in .kfs/:
   log-dirs.jsonl              the LOG_DIRs and their meta.properties
   problems.jsonl              what is wrong with the LOG_DIRs themselves
   checkpoints/<n>/            the checkpoint files of LOG_DIR number n, as JSON
+  cluster/                    what the cluster's metadata log says: cluster.json, brokers, topics,
+                              topics/<topic>.json, configs, users, ACLs, quotas, whose
+                              directories these are, snapshots; no secrets
   deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
   deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
+  deleted/<topic>/<partition>.<id>-stray/     what is left of an older topic of that name
   replicas/<topic>/<partition>...             copies of a partition that are not the one served
   groups/<group>.json         a consumer group: state, members, committed offsets, lag
   groups/<group>/<topic>/<partition>.json        one of its offsets
@@ -70,11 +74,18 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "log-dirs.jsonl": partial(generated, "log-dirs.jsonl", _log_dirs),
         "problems.jsonl": partial(generated, "problems.jsonl", lambda c: problem_lines(c.data_dir.problems)),
         "checkpoints": partial(_checkpoints, context),
+        "cluster": partial(_cluster, context),
         "deleted": partial(_deleted, context),
         "replicas": partial(_replicas, context),
         "groups": partial(groups_directory, context, f"{ABOUT}/groups"),
     }
     return FixedDirectory(context, ABOUT, source_of(context), listed)
+
+
+def _cluster(context: TreeContext) -> FixedDirectory:
+    from kfs.tree.cluster_dir import cluster_directory  # only here: few commands have a use for it
+
+    return cluster_directory(context, context.cluster)
 
 
 def source_of(context: TreeContext) -> str:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
@@ -24,6 +25,7 @@ from kfs.tree.text import TextCache, TextKey
 from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
+    from kfs.internal.cluster.cluster import Cluster
     from kfs.tree.partition_view import PartitionView
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
@@ -69,6 +71,7 @@ class TreeContext:
 
     def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
         self.data_dir = data_dir
+        data_dir.topic_ids = lambda: self.cluster
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
@@ -89,6 +92,13 @@ class TreeContext:
         self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; made, and its code imported, when somebody asks."""
+        from kfs.internal.cluster.cluster import Cluster
+
+        return Cluster(self.data_dir)
 
     def generated(self, node_id: int, produce: Callable[[], bytes], mtime_ns: int) -> tuple[bytes, int]:
         """Return what ``produce`` made, kept a moment so that a size and the bytes belong together, and its time.
