@@ -15,7 +15,8 @@ from kfs.format.columns import RecordColumns
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import AbortedTransactions, IsolationLevel
+from kfs.log.aborted_transactions import AbortedTransactions
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem, faulty_records
 
