@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import AbortedTransaction
-from kfs.format.control_record import AbortMarker, parse_control_record
+from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
 from kfs.log.bulk import Records
@@ -47,7 +47,7 @@ def _last_of(fate: Fate) -> int:
 
 
 class _Fates:
-    """The fates of transactions met lately, by producer; of so many at most."""
+    """The fates of transactions met lately, by producer."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -63,7 +63,10 @@ class _Fates:
             return
         fates.insert(at, fate)
         self._order.append((producer_id, fate.last))
-        if len(self._order) > self._most:
+
+    def trim(self) -> None:
+        """Forget those met longest ago, if there are too many."""
+        while len(self._order) > self._most:
             self._forget(*self._order.popleft())
 
     def _forget(self, producer_id: int, last: int) -> None:
@@ -179,6 +182,7 @@ class AbortedTransactions:
         return replay
 
     def _step(self, replay: TransactionReplay) -> bool:
+        self._fates.trim()  # not after the step: what is waited for is among what it finds
         try:
             done = replay.step()
         except CorruptData:
@@ -243,12 +247,21 @@ class AbortedTransactions:
 
     def _look_for_marker(self, entry: AbortedTransaction) -> bool | None:
         try:
-            loaded = self.log.find(entry.last_offset)
-            if loaded is None or not loaded.header.is_control or loaded.header.producer_id != entry.producer_id:
-                return False
-            record = loaded.columns.record(loaded.columns.offsets.index(entry.last_offset))
-            return isinstance(parse_control_record(record.key, record.value), AbortMarker)
+            return self.marker_at(entry.producer_id, entry.last_offset) is True
         except CorruptData:
             return None
-        except ValueError:  # no such offset in the batch
-            return False
+
+    def marker_at(self, producer_id: int, offset: int) -> bool | None:
+        """Whether the marker of a producer at an offset aborts; None where there is none.
+
+        Raises:
+            CorruptData: it is damaged.
+        """
+        loaded = self.log.find(offset)
+        if loaded is None or not loaded.header.is_control or loaded.header.producer_id != producer_id:
+            return None
+        if offset not in loaded.columns.offsets:
+            return None
+        record = loaded.columns.record(loaded.columns.offsets.index(offset))
+        marker = parse_control_record(record.key, record.value)
+        return isinstance(marker, AbortMarker) if isinstance(marker, AbortMarker | CommitMarker) else None

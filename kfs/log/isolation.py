@@ -113,16 +113,24 @@ class CommittedReader:
         end = self.log.visible().end
         return self._ask(lambda: first_undecided(self._followed(end), end))
 
-    def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of messages is of an aborted transaction; errors as :meth:`AbortedTransactions.is_aborted`.
+    def hides(self, header: BatchHeader) -> bool:
+        """Whether a batch of messages that lies below the last stable offset is of an aborted transaction.
 
-        It lies below the last stable offset.
+        Errors are those of :meth:`is_aborted`.
         """
-        if not header.is_transactional:
+        return header.is_transactional and self.is_aborted(header.producer_id, header.base_offset, header.last_offset)
+
+    def is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        """Return :meth:`AbortedTransactions.is_aborted`, errors too."""
+        return self._ask(lambda: self._filter().is_aborted(producer_id, base_offset, last_offset))
+
+    def has_marker(self, marker: tuple[int, int, bool]) -> bool:
+        """Whether a producer's marker is at an offset, and aborts or doesn't abort."""
+        producer_id, offset, is_aborted = marker
+        try:
+            return self._ask(lambda: self._filter().marker_at(producer_id, offset)) is is_aborted
+        except CorruptData:
             return False
-        return self._ask(
-            lambda: self._filter().is_aborted(header.producer_id, header.base_offset, header.last_offset)
-        )
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         with self._lock:
@@ -131,9 +139,10 @@ class CommittedReader:
                 self._open = self._aborted = None
             try:
                 return question()
-            except CorruptData:
+            except CorruptData:  # a segment is gone, or was cut
                 self._open = self._aborted = None
-                raise
+                self.log.look_again()
+                return question()
 
     def _followed(self, end: int) -> TransactionReplay:
         if self._open is None or self._open.read_up_to > end:

@@ -89,6 +89,7 @@ def _stats(context: TreeContext) -> bytes:
         "maxBatchBytes": data_dir.storage.max_batch_bytes,
         "onDamage": context.options.on_damage.value,
         "untilHighWatermark": data_dir.until_high_watermark,
+        "isolation": context.options.isolation.value,
     }
     return json.dumps(fields, indent=2).encode() + b"\n"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cachetools import LRUCache, TTLCache
 
 from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
@@ -37,13 +38,15 @@ _VERSIONS_KEPT: Final = 16 * 1024
 class TreeOptions:
     """How the tree is shown: ``views`` lists what otherwise only resolves by name.
 
-    ``table_store`` keeps the tables of closed segments from one mount to the next.
+    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
+    all that there is: the whole tree has one level.
     """
 
     views: bool = False
     on_damage: OnDamage = OnDamage.ERROR
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
     table_store: TableStore | None = None
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)

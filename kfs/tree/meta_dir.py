@@ -83,6 +83,7 @@ def _log(partition: PartitionView) -> bytes:
         "logStartOffset": log.log_start_offset,
         "logStartOffsetCheckpoint": checkpoint,
         "highWatermarkCheckpoint": log.high_watermark,
+        "lastStableOffset": partition.transactions.last_stable_offset(),
         "logEndOffset": log.log_end_offset,
         "lastLeaderEpoch": log.last_leader_epoch(),
         "missing": missing,
