@@ -170,7 +170,8 @@ def import_(
                 segment_bytes=segment_bytes,
                 new_offsets=offsets == "new",
             )
-            with importing, _inputs(files or (_STANDARD_INPUT,)) as (names, advance):
+            names = files or (_STANDARD_INPUT,)
+            with importing, progress_bar(_total_size(names), "importing") as advance:
                 for name in names:
                     if os.path.isdir(name):
                         _add_directory(importing, name, IsolationLevel(isolation), directories, unread)
@@ -218,12 +219,9 @@ def _prepared(directories: Sequence[str]) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _inputs(names: Sequence[str]) -> Iterator[tuple[Sequence[str], Callable[[int], None]]]:
-    """Give the names of the inputs, and what shows how far they are read."""
+def _total_size(names: Sequence[str]) -> int | None:
     sizes = [_size_of(name) for name in names]
-    with progress_bar(None if None in sizes else sum(filter(None, sizes)), "importing") as advance:
-        yield names, advance
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 def _add_file(importing: Import, name: str, advance: Callable[[int], None]) -> None:

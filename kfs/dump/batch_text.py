@@ -76,21 +76,26 @@ class BatchText:
     def batch_line(self, batch: Batch) -> str:
         """Return the line of the batch itself."""
         header = batch.header
+        start = self.batch_start(header)
         if header.magic >= MAGIC_V2:
-            start = (
-                f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
-                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
-                f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
-                f" partitionLeaderEpoch: {header.leader_epoch}"
-                f" isTransactional: {java_boolean(header.is_transactional)}"
-                f" isControl: {java_boolean(header.is_control)}{self.horizon(header)}"
-            )
-        else:
-            start = f"offset: {header.last_offset}"
+            start += f" isControl: {java_boolean(header.is_control)}{self.horizon(header)}"
         return (
             f"{start} position: {header.position} {header.timestamp_type.label}: {header.max_timestamp}"
             f" size: {header.size} magic: {header.magic} compresscodec: {self.codec(header)}"
             f" crc: {header.crc} isvalid: {java_boolean(batch.is_valid)}\n"
+        )
+
+    @staticmethod
+    def batch_start(header: BatchHeader) -> str:
+        """Return how the line of a batch begins."""
+        if header.magic < MAGIC_V2:
+            return f"offset: {header.last_offset}"
+        return (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
+            f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+            f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+            f" partitionLeaderEpoch: {header.leader_epoch}"
+            f" isTransactional: {java_boolean(header.is_transactional)}"
         )
 
     def horizon(self, header: BatchHeader) -> str:

@@ -13,26 +13,25 @@ from kfs.dump.batches import Batch, batches_of
 from kfs.dump.findings import Findings, HoleFinder, Pair
 from kfs.dump.forms import Form
 from kfs.dump.index_check import Outline, check_offsets, check_times
-from kfs.dump.kinds import BOOTSTRAP_SNAPSHOT, FileKind, base_offset, kind_of, snapshot_end
+from kfs.dump.kinds import FileKind, base_offset, kind_of, snapshot_end
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, is_intact, read_header
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
+from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.format.properties import parse_properties
 from kfs.internal.message_json import Json
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.open_files import OpenFile
 from kfs.log.problem import Problem
 from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
 
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
 Parsed = TypeVar("Parsed")
 #: Entries that are written at a time.
 _MOST_ENTRIES: Final = 16_384
@@ -97,7 +96,7 @@ class Dumper:
         yield from self._log(path, start)
 
     def _snapshot(self, path: str) -> Iterator[bytes]:
-        if os.path.basename(path) == BOOTSTRAP_SNAPSHOT:
+        if os.path.basename(path) == BOOTSTRAP_CHECKPOINT:
             yield self._form.bootstrap_snapshot()
         else:
             yield self._form.snapshot_end(*snapshot_end(path))
@@ -175,13 +174,13 @@ class Dumper:
 
     def _offset_index(self, path: str) -> Iterator[bytes]:
         start, file = base_offset(path), OpenFile(path)
-        self._check_size(file, _OFFSET_ENTRY)
-        if file.size() < _OFFSET_ENTRY.size:
+        self._check_size(file, OFFSET_INDEX_ENTRY)
+        if file.size() < OFFSET_INDEX_ENTRY.size:
             yield self._form.empty_index()
         elif self._options.sanity_only:
-            yield self._sanity(file, _OFFSET_ENTRY, 0)
+            yield self._sanity(file, OFFSET_INDEX_ENTRY, 0)
         else:
-            entries = [(start + relative, position) for relative, position in _entries(file, _OFFSET_ENTRY, 0)]
+            entries = [(start + relative, position) for relative, position in _entries(file, OFFSET_INDEX_ENTRY, 0)]
             outline = self._outline(path, start)
             if outline is not None:
                 mismatches, problems = check_offsets(path, entries, outline)
@@ -194,11 +193,11 @@ class Dumper:
 
     def _time_index(self, path: str) -> Iterator[bytes]:
         start, file = base_offset(path), OpenFile(path)
-        self._check_size(file, _TIME_ENTRY)
+        self._check_size(file, TIME_INDEX_ENTRY)
         if self._options.sanity_only:
-            yield self._sanity(file, _TIME_ENTRY, 1)
+            yield self._sanity(file, TIME_INDEX_ENTRY, 1)
         else:
-            entries = [(timestamp, start + relative) for timestamp, relative in _entries(file, _TIME_ENTRY, 1)]
+            entries = [(timestamp, start + relative) for timestamp, relative in _entries(file, TIME_INDEX_ENTRY, 1)]
             outline = self._outline(path, start)
             if outline is not None:
                 found = check_times(entries, outline, start)
@@ -227,7 +226,7 @@ class Dumper:
         reason = ""
         if last[offset_field] < 0:
             reason = f"the last entry has relative offset {last[offset_field]}, below the segment's base offset"
-        elif layout is _TIME_ENTRY and last[0] < first[0]:
+        elif layout is TIME_INDEX_ENTRY and last[0] < first[0]:
             reason = f"the last entry has timestamp {last[0]}, the first one {first[0]}"
         if not reason:
             return self._form.sane_index()

@@ -15,7 +15,7 @@ from kfs.dump.batches import headers_of
 from kfs.dump.findings import IndexFindings, Pair
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.batch_table import BatchTable
-from kfs.format.layout import NO_TIMESTAMP
+from kfs.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY
 from kfs.log.block import Block, Damage
 from kfs.log.problem import Problem
 from kfs.log.walk import SegmentWalk
@@ -96,7 +96,7 @@ def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[lis
     for number, (offset, position) in enumerate(entries):
         if offset <= previous[0] or position <= previous[1]:
             reason = f"entry of offset {offset}, position {position} after that of {previous[0]}, {previous[1]}"
-            problems.append(Problem(path, number * _OFFSET_ENTRY, _OFFSET_ENTRY, reason))
+            problems.append(Problem(path, number * OFFSET_INDEX_ENTRY.size, OFFSET_INDEX_ENTRY.size, reason))
         previous = offset, position
         index = outline.batch_at(position)
         if index is None:
@@ -104,13 +104,10 @@ def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[lis
                 continue  # the first of a preallocated index without entries, of a log without batches
             where = f"the log ends at {outline.end}" if position >= outline.end else "no batch begins there"
             reason = f"entry of offset {offset} at position {position} of the log: {where}"
-            problems.append(Problem(path, number * _OFFSET_ENTRY, _OFFSET_ENTRY, reason))
+            problems.append(Problem(path, number * OFFSET_INDEX_ENTRY.size, OFFSET_INDEX_ENTRY.size, reason))
         elif not outline.is_damaged(index) and outline.last_offset_before(index) >= offset:
             mismatches.append((offset, outline.last_offsets[index]))
     return mismatches, problems
-
-
-_OFFSET_ENTRY: Final = 8
 
 
 def check_times(entries: list[Pair], outline: Outline, base_offset: int) -> IndexFindings:

@@ -10,10 +10,11 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
+from kfs.log.log_dir import CHECKPOINTS, META_PROPERTIES
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
 
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
-BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 
 
 class FileKind(Enum):
@@ -41,14 +42,11 @@ _BY_SUFFIX: Final = {
     ".snapshot": FileKind.PRODUCER_SNAPSHOT,
 }
 _BY_NAME: Final = {
-    "leader-epoch-checkpoint": FileKind.LEADER_EPOCHS,
-    "recovery-point-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
-    "log-start-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
-    "replication-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
-    "cleaner-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
-    "partition.metadata": FileKind.PARTITION_METADATA,
-    "meta.properties": FileKind.META_PROPERTIES,
-    "quorum-state": FileKind.QUORUM_STATE,
+    LEADER_EPOCH_CHECKPOINT: FileKind.LEADER_EPOCHS,
+    **dict.fromkeys(CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
+    PARTITION_METADATA: FileKind.PARTITION_METADATA,
+    META_PROPERTIES: FileKind.META_PROPERTIES,
+    QUORUM_STATE: FileKind.QUORUM_STATE,
 }
 
 

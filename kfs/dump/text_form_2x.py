@@ -69,20 +69,10 @@ class BatchText20(_EarlierBatchText):
     def batch_line(self, batch: Batch) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
         header = batch.header
-        if header.magic >= MAGIC_V2:
-            start = (
-                f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
-                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
-                f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
-                f" partitionLeaderEpoch: {header.leader_epoch}"
-                f" isTransactional: {java_boolean(header.is_transactional)}"
-            )
-        else:
-            start = f"offset: {header.last_offset}"
         return (
-            f"{start} position: {header.position} {header.timestamp_type.label}: {header.max_timestamp}"
-            f" isvalid: {java_boolean(batch.is_valid)} size: {header.size} magic: {header.magic}"
-            f" compresscodec: {self.codec(header)} crc: {header.crc}\n"
+            f"{self.batch_start(header)} position: {header.position}"
+            f" {header.timestamp_type.label}: {header.max_timestamp} isvalid: {java_boolean(batch.is_valid)}"
+            f" size: {header.size} magic: {header.magic} compresscodec: {self.codec(header)} crc: {header.crc}\n"
         )
 
     def record_line(self, batch: Batch, index: int) -> str:

@@ -90,6 +90,11 @@ class BatchHeader(NamedTuple):
         return self.magic >= MAGIC_V2 and bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
+    def is_transaction_marker(self) -> bool:
+        """Whether it ends a transaction of its producer; other control batches are of no producer."""
+        return self.is_control and self.producer_id > NO_PRODUCER_ID
+
+    @property
     def is_control(self) -> bool:
         """Holds control records, which are not messages (v2 only)."""
         return self.magic >= MAGIC_V2 and bool(self.attributes & CONTROL_MASK)

@@ -40,6 +40,10 @@ BATCH_CRC_OFFSET: Final = 17
 BATCH_CRC_START: Final = 21  # the CRC-32C covers attributes to the end
 BATCH_MIN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD  # 49, the least `length` field
 
+# OffsetIndex.java, TimeIndex.java; offsets are relative to the base offset of the segment
+OFFSET_INDEX_ENTRY: Final = Struct(">ii")  # offset, position
+TIME_INDEX_ENTRY: Final = Struct(">qi")  # timestamp, offset
+
 # Attribute bits. v0 and v1 have only the codec (2 bits in effect) and, in v1, the timestamp type.
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08

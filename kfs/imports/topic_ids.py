@@ -10,8 +10,8 @@ from kfs.errors import KfsError
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import DirectoryKind, parse_directory_name
+from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.side_file import read_side_file
-from kfs.log.unified_log import PARTITION_METADATA
 
 
 class TopicIds:

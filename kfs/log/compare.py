@@ -19,7 +19,6 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.log import Log
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 
 _RECORD_FIELDS: Final = ("key", "value", "headers", "timestamp", "timestamp_type")
 _BATCH_FIELDS: Final = ("leader_epoch", "producer_id", "producer_epoch", "is_control", "is_transactional")
@@ -278,14 +277,9 @@ class _Side:
         """Note that the other log has a record at ``offset``, below where this one is."""
         in_gap = self._batch is None or self._row == 0
         cause = LackCause.DAMAGED if self._is_behind_damage and in_gap else LackCause.MISSING
-        if cause is LackCause.MISSING and offset < self._cleaned_until:
+        if cause is LackCause.MISSING and offset < (self._log.first_dirty_offset or 0):
             cause = LackCause.COMPACTED
         self._lacks[cause].add(offset, place)
-
-    @property
-    def _cleaned_until(self) -> int:
-        log_dir = self._log.directory.log_dir
-        return log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(self._log.topic_partition, 0) if log_dir else 0
 
     def all_that_it_lacks(self) -> dict[LackCause, Lack]:
         """Return what was noted, by cause, once the whole log was seen."""

@@ -141,7 +141,7 @@ class DataDir:
         Retention and compaction rename them to ``.deleted``, and remove them after ``file.delete.delay.ms``.
         """
         _ = log.segments
-        files = tuple(sorted(found.path for found in log.files.superseded if found.path.endswith(".log.deleted")))
+        files = log.files.deleted_logs
         if not files:
             return None
         return self._log_of(PartitionDirectory(log.directory.path, log.directory.name, None, files))

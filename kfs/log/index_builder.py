@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import IndexFull, InvalidOffset, OffsetOverflow
-from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
+from kfs.format.layout import MAX_INT32, NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.log.offset_index import OffsetPosition
 from kfs.log.time_index import TimestampOffset
 
@@ -22,8 +22,6 @@ INDEX_INTERVAL_BYTES: Final = 4096
 #: The default of ``segment.index.bytes``: how large each index may become.
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024
 
-OFFSET_ENTRY: Final = Struct(">ii")  # OffsetIndex.java: relative offset, position
-TIME_ENTRY: Final = Struct(">qi")  # TimeIndex.java: timestamp, relative offset
 _WARM_BYTES: Final = 8192  # AbstractIndex.warmEntries
 
 
@@ -46,9 +44,9 @@ class IndexBuilder:
         self.time_index = bytearray()
         self.largest = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._interval_bytes = interval_bytes
-        self._max_offset_bytes = max_index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
+        self._max_offset_bytes = max_index_bytes // OFFSET_INDEX_ENTRY.size * OFFSET_INDEX_ENTRY.size
         # The last place is kept for the entry that is made when the segment is closed (TimeIndex.isFull).
-        self._max_time_bytes = (max_index_bytes // TIME_ENTRY.size - 1) * TIME_ENTRY.size
+        self._max_time_bytes = (max_index_bytes // TIME_INDEX_ENTRY.size - 1) * TIME_INDEX_ENTRY.size
         self._bytes_since_last_entry = 0
         self._last_offset = base_offset
         self._last_time = TimestampOffset(NO_TIMESTAMP, base_offset)
@@ -99,12 +97,12 @@ class IndexBuilder:
         What is no whole entry at an end is dropped. ``largest`` is by default the last entry of the time index, which
         is what a broker goes by.
         """
-        self.offset_index[:] = offset_index[: len(offset_index) // OFFSET_ENTRY.size * OFFSET_ENTRY.size]
-        self.time_index[:] = time_index[: len(time_index) // TIME_ENTRY.size * TIME_ENTRY.size]
+        self.offset_index[:] = offset_index[: len(offset_index) // OFFSET_INDEX_ENTRY.size * OFFSET_INDEX_ENTRY.size]
+        self.time_index[:] = time_index[: len(time_index) // TIME_INDEX_ENTRY.size * TIME_INDEX_ENTRY.size]
         self._bytes_since_last_entry = 0
-        last_offset = _last_entry(OFFSET_ENTRY, self.offset_index)
+        last_offset = _last_entry(OFFSET_INDEX_ENTRY, self.offset_index)
         self._last_offset = self.base_offset + last_offset[0] if last_offset else self.base_offset
-        timestamp, relative = _last_entry(TIME_ENTRY, self.time_index) or (NO_TIMESTAMP, 0)
+        timestamp, relative = _last_entry(TIME_INDEX_ENTRY, self.time_index) or (NO_TIMESTAMP, 0)
         self._last_time = TimestampOffset(timestamp, self.base_offset + relative)
         self.largest = largest or self._last_time
 
@@ -120,17 +118,17 @@ class IndexBuilder:
 
     def lookup(self, offset: int) -> OffsetPosition:
         """Return the last entry at or below ``offset``; the base offset and position 0 where there is none."""
-        slot = _slot_below(OFFSET_ENTRY, self.offset_index, 0, offset - self.base_offset)
+        slot = _slot_below(OFFSET_INDEX_ENTRY, self.offset_index, 0, offset - self.base_offset)
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = OFFSET_ENTRY.unpack_from(self.offset_index, slot * OFFSET_ENTRY.size)
+        relative, position = OFFSET_INDEX_ENTRY.unpack_from(self.offset_index, slot * OFFSET_INDEX_ENTRY.size)
         return OffsetPosition(self.base_offset + relative, position)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries whose offset is ``offset`` or above it; ``largest`` stays as it is."""
         relative = offset - self.base_offset
-        _truncate(OFFSET_ENTRY, self.offset_index, 0, relative)
-        _truncate(TIME_ENTRY, self.time_index, 1, relative)
+        _truncate(OFFSET_INDEX_ENTRY, self.offset_index, 0, relative)
+        _truncate(TIME_INDEX_ENTRY, self.time_index, 1, relative)
         self.resume(self.offset_index, self.time_index, self.largest)
 
     def _append_offset(self, offset: int, position: int) -> None:
@@ -144,7 +142,7 @@ class IndexBuilder:
             )
         if position > MAX_INT32:
             raise OffsetOverflow(f"position {position} is out of the range of segment {self.base_offset}")
-        self.offset_index += OFFSET_ENTRY.pack(offset - self.base_offset, position)
+        self.offset_index += OFFSET_INDEX_ENTRY.pack(offset - self.base_offset, position)
         self._last_offset = offset
 
     def _append_time(self, *, may_fill: bool) -> None:
@@ -157,7 +155,7 @@ class IndexBuilder:
                 " the last in its time index"
             )
         if self.largest.timestamp > self._last_time.timestamp:
-            self.time_index += TIME_ENTRY.pack(self.largest.timestamp, self.largest.offset - self.base_offset)
+            self.time_index += TIME_INDEX_ENTRY.pack(self.largest.timestamp, self.largest.offset - self.base_offset)
             self._last_time = self.largest
 
 

@@ -20,9 +20,9 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
-from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.open_files import FileChanged
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
@@ -198,6 +198,11 @@ class Log:
         return self._checkpointed(HIGH_WATERMARK_CHECKPOINT)
 
     @property
+    def first_dirty_offset(self) -> int | None:
+        """How far the cleaner checkpoint says that the log is compacted, None where it says nothing of this log."""
+        return self._checkpointed(CLEANER_OFFSET_CHECKPOINT)
+
+    @property
     def log_end_offset(self) -> int:
         """The offset after the last intact batch; an empty last segment counts by its base offset."""
         segments = self.segments
@@ -292,11 +297,11 @@ class Log:
 
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
         """Return ``leader-epoch-checkpoint``; empty where it is missing or, which is a problem, unreadable."""
-        return self._side_file("leader-epoch-checkpoint", parse_leader_epoch_checkpoint) or ()
+        return self._side_file(LEADER_EPOCH_CHECKPOINT, parse_leader_epoch_checkpoint) or ()
 
     def partition_metadata(self) -> PartitionMetadata | None:
         """Return ``partition.metadata``; None where it is missing or, which is a problem, unreadable."""
-        return self._side_file("partition.metadata", parse_partition_metadata)
+        return self._side_file(PARTITION_METADATA, parse_partition_metadata)
 
     def producer_snapshots(self, *, newest_first: bool = False) -> Iterator[tuple[int, tuple[ProducerStateEntry, ...]]]:
         """Yield the offset and the producers of each ``.snapshot`` that can be read, in offset order."""

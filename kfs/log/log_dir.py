@@ -24,10 +24,11 @@ CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 #: Files that show a directory to be one of ``log.dirs``.
-MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, "bootstrap.checkpoint", CLEAN_SHUTDOWN)
+MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN)
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
 

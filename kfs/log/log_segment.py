@@ -411,8 +411,7 @@ class LogSegment:
 
 def replay(producers: ProducerState, header: BatchHeader, records: FileRecords) -> CompletedTransaction | None:
     """Note a batch of a file in the state of its producers; see :meth:`ProducerState.append`."""
-    is_marker = header.is_control and header.producer_id >= 0
-    return producers.append(header, records.first_record(header) if is_marker else None)
+    return producers.append(header, records.first_record(header) if header.is_transaction_marker else None)
 
 
 def batch_headers(batches: bytes) -> Iterator[BatchHeader]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from array import array
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 from kfs.errors import CorruptData
+from kfs.format.layout import OFFSET_INDEX_ENTRY
 from kfs.log.index_file import EntryLayout, IndexBytes
 
-_ENTRY: Final = Struct(">ii")
-LAYOUT: Final = EntryLayout(_ENTRY.size, 0)
+LAYOUT: Final = EntryLayout(OFFSET_INDEX_ENTRY.size, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class OffsetIndex:
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
-            if _ENTRY.unpack_from(self._data, middle * LAYOUT.size)[0] <= relative:
+            if OFFSET_INDEX_ENTRY.unpack_from(self._data, middle * LAYOUT.size)[0] <= relative:
                 low = middle + 1
             else:
                 high = middle
@@ -50,7 +49,7 @@ class OffsetIndex:
 
     def entry(self, index: int) -> OffsetPosition:
         """Return the entry at ``index``, from 0."""
-        relative, position = _ENTRY.unpack_from(self._data, index * LAYOUT.size)
+        relative, position = OFFSET_INDEX_ENTRY.unpack_from(self._data, index * LAYOUT.size)
         return OffsetPosition(self.base_offset + relative, position)
 
 

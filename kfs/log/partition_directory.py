@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
@@ -12,6 +13,11 @@ from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import LogDir
 from kfs.log.open_files import OpenFile
 from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+#: Only the metadata log has it (``FileQuorumStateStore.java``).
+QUORUM_STATE: Final = "quorum-state"
 
 
 @dataclass(frozen=True, slots=True)

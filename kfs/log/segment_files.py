@@ -50,6 +50,11 @@ class PartitionFiles:
     )  # left by a crash: .deleted, .cleaned, overruled by a .swap
     others: dict[str, FoundFile] = field(default_factory=dict)  # by name
 
+    @property
+    def deleted_logs(self) -> tuple[str, ...]:
+        """The paths of the segments that were deleted and not removed yet, sorted."""
+        return tuple(sorted(found.path for found in self.superseded if found.path.endswith(".log.deleted")))
+
 
 _Kinds = dict[int, dict[str, FoundFile]]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 from kfs.errors import CorruptData
+from kfs.format.layout import TIME_INDEX_ENTRY
 from kfs.log.index_file import EntryLayout, IndexBytes
 
-_ENTRY: Final = Struct(">qi")
-LAYOUT: Final = EntryLayout(_ENTRY.size, 8)
+LAYOUT: Final = EntryLayout(TIME_INDEX_ENTRY.size, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class TimeIndex:
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
-            if _ENTRY.unpack_from(self._data, middle * LAYOUT.size)[0] < timestamp:
+            if TIME_INDEX_ENTRY.unpack_from(self._data, middle * LAYOUT.size)[0] < timestamp:
                 low = middle + 1
             else:
                 high = middle
@@ -42,7 +41,7 @@ class TimeIndex:
 
     def entry(self, index: int) -> TimestampOffset:
         """Return the entry at ``index``, from 0."""
-        timestamp, relative = _ENTRY.unpack_from(self._data, index * LAYOUT.size)
+        timestamp, relative = TIME_INDEX_ENTRY.unpack_from(self._data, index * LAYOUT.size)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
 
@@ -55,7 +54,7 @@ def check_time_index(content: IndexBytes) -> None:
     if content.file_size % LAYOUT.size:
         raise CorruptData(f"time index of {content.file_size} bytes, not a multiple of {LAYOUT.size}")
     previous = (-1, -1)
-    for at, pair in enumerate(_ENTRY.iter_unpack(content.data[: content.entries * LAYOUT.size])):
+    for at, pair in enumerate(TIME_INDEX_ENTRY.iter_unpack(content.data[: content.entries * LAYOUT.size])):
         # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), never go back.
         if pair[0] < previous[0] or pair[1] < previous[1]:
             raise CorruptData(f"time index entry {pair} after {previous}", at * LAYOUT.size)

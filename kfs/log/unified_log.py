@@ -24,11 +24,10 @@ from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_loader import LoadedLog, LoadObserver, LoadParameters, LogLoader
 from kfs.log.log_segment import LogSegment, RollParams, batch_headers
 from kfs.log.log_segments import LogSegments, rebuild_producer_state
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.producer_state_manager import ProducerStateManager
 from kfs.log.side_file import read_side_file
 
-LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
 _DEFAULTS: Final = LogConfig()
 _NOTHING_KNOWN: Final = LoadParameters()
 
@@ -167,8 +166,7 @@ class UnifiedLog:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
         else:
             self.epochs.clear()  # an older format has none, and what is known would be wrong of it
-        is_marker = header.is_control and header.producer_id >= 0
-        control = first_record(header, data) if is_marker else None
+        control = first_record(header, data) if header.is_transaction_marker else None
         completed = self.producers.state.append(header, control)
         self.segments.last.append(data)
         if completed is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import kfs
 from kfs.errors import NotFound
 from kfs.log.log import Log, OffsetRange
-from kfs.log.log_dir import CHECKPOINTS
+from kfs.log.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN
 from kfs.tree.context import NOBODY, TreeContext, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines
@@ -103,7 +103,7 @@ def _log_dirs(context: TreeContext) -> bytes:
             "clusterId": meta.cluster_id if meta else None,
             "nodeId": meta.node_id if meta else None,
             "directoryId": str(meta.directory_id) if meta and meta.directory_id else None,
-            "cleanShutdown": os.path.exists(os.path.join(path, ".kafka_cleanshutdown")),
+            "cleanShutdown": os.path.exists(os.path.join(path, CLEAN_SHUTDOWN)),
         }
 
     return json_lines(row(number, log_dir.path) for number, log_dir in enumerate(context.data_dir.log_dirs))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import IndexFull, InvalidOffset, OffsetOverflow
-from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
+from kfs.format.layout import MAX_INT32, NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.log.file_records import FileRecords
-from kfs.log.index_builder import OFFSET_ENTRY, TIME_ENTRY, IndexBuilder
+from kfs.log.index_builder import IndexBuilder
 from kfs.log.offset_index import OffsetPosition
 from kfs.log.open_files import OpenFile
 from kfs.log.time_index import TimestampOffset
@@ -29,7 +29,9 @@ def built(batches: Iterable[Added], base_offset: int = 0, **options: int) -> Ind
 
 
 def entries(builder: IndexBuilder) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return list(OFFSET_ENTRY.iter_unpack(builder.offset_index)), list(TIME_ENTRY.iter_unpack(builder.time_index))
+    return list(OFFSET_INDEX_ENTRY.iter_unpack(builder.offset_index)), list(
+        TIME_INDEX_ENTRY.iter_unpack(builder.time_index)
+    )
 
 
 def test_an_entry_is_made_when_more_than_the_interval_lies_before_a_batch() -> None:
@@ -64,8 +66,8 @@ def test_a_lookup_gives_the_last_entry_at_or_below_an_offset() -> None:
 def test_a_truncation_drops_the_entries_at_and_above_an_offset(offset: int, left: int) -> None:
     builder = built([(9, 9, 10), (19, 19, 10), (29, 29, 10), (39, 39, 10)], interval_bytes=0)
     builder.truncate_to(offset)
-    assert len(builder.offset_index) == left * OFFSET_ENTRY.size
-    assert len(builder.time_index) == left * TIME_ENTRY.size
+    assert len(builder.offset_index) == left * OFFSET_INDEX_ENTRY.size
+    assert len(builder.time_index) == left * TIME_INDEX_ENTRY.size
     assert builder.last_offset == (left * 10 + 9 if left else 0)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import BatchHeader, read_header
-from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
+from kfs.format.batch_header import BatchHeader
+from kfs.format.layout import BATCH_OVERHEAD
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.log import Log
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
-from kfs.log.recover.segment_plan import Fate, Stretch
+from kfs.log.recover.segment_plan import Fate, Stretch, header_at
 from kfs.log.segment import Segment
 
 #: A segment, and bytes of it that are gone from the log.
@@ -40,8 +39,8 @@ def _aborts(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
 
 def _markers(lost: Sequence[Gone]) -> Iterator[str]:
     for segment, stretch in lost:
-        header = _header_at(segment, stretch.position)
-        if header is not None and header.is_control and header.producer_id >= 0:
+        header = _claimed_header(segment, stretch.position)
+        if header is not None and header.is_transaction_marker:
             yield (
                 f"by its header, what is lost at position {stretch.position} of {segment.files.log.path} was a"
                 f" transaction marker of producer {header.producer_id}: if it was an ABORT, what it aborted counts as"
@@ -49,16 +48,14 @@ def _markers(lost: Sequence[Gone]) -> Iterator[str]:
             )
 
 
-def _header_at(segment: Segment, position: int) -> BatchHeader | None:
+def _claimed_header(segment: Segment, position: int) -> BatchHeader | None:
     """The header of a batch that is broken: probably what it was, as far as it makes sense at all."""
-    data = segment.file().read(position, BATCH_OVERHEAD)
-    if len(data) < BATCH_OVERHEAD:
+    if segment.size() - position < BATCH_OVERHEAD:
         return None
     try:
-        header = read_header(data, 0, position)
+        return header_at(segment, position)
     except CorruptData:
         return None
-    return header if header.magic == MAGIC_V2 else None
 
 
 def _left_open(lost: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) -> Iterator[str]:
@@ -74,9 +71,7 @@ def _left_open(lost: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) ->
 
 
 def _compaction(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
-    log_dir = log.directory.log_dir
-    is_compacted = log_dir is not None and log.topic_partition in log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT)
-    if is_compacted and any(stretch.has_offsets for _, stretch in lost):
+    if log.first_dirty_offset is not None and any(stretch.has_offsets for _, stretch in lost):
         yield (
             "the topic is compacted: where a tombstone is lost, the key it deleted is back with its last value before;"
             " where another record is, its key has an older value again, or none"

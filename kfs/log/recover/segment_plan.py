@@ -120,8 +120,7 @@ class _Planner:
         """Keep a record batch (v2) that is in its place, unless recovery would refuse it."""
         fate, reason = Fate.KEPT, ""
         try:
-            is_marker = header.is_control and header.producer_id != NO_PRODUCER_ID
-            self._producers.append(header, first_record(header, data) if is_marker else None)
+            self._producers.append(header, first_record(header, data) if header.is_transaction_marker else None)
         except (CorruptData, InvalidTransaction) as error:
             fate, reason = Fate.EXTRA, error.reason if isinstance(error, CorruptData) else str(error)
         else:
@@ -132,24 +131,20 @@ class _Planner:
     def _of_damage(self, damage: Damage) -> Iterator[Stretch]:
         reason = damage.problem.reason
         if damage.cause in _INTACT:
-            yield self._aside(damage.position, reason)
+            yield _aside(header_at(self._segment, damage.position), reason)
             return
         lost = Stretch(damage.position, damage.end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
-        for position in self._intact_in(damage):
-            if lost.position < position:
-                yield replace(lost, end=position)
-            extra = self._aside(position, f"an intact batch within damage: {reason}")
+        for header in self._intact_in(damage):
+            if lost.position < header.position:
+                yield replace(lost, end=header.position)
+            extra = _aside(header, f"an intact batch within damage: {reason}")
             yield extra
             lost = replace(lost, position=extra.end)
         if lost.position < lost.end:
             yield lost
 
-    def _aside(self, position: int, reason: str) -> Stretch:
-        header = read_header(_head(self._segment, position), 0, position)
-        return Stretch(position, position + header.size, Fate.EXTRA, header.base_offset, header.last_offset, reason)
-
-    def _intact_in(self, damage: Damage) -> Iterator[int]:
-        """Yield where intact batches begin that the walk passed by because their offsets are too low, or too high."""
+    def _intact_in(self, damage: Damage) -> Iterator[BatchHeader]:
+        """Yield the headers of intact batches that the walk passed by: their offsets are too low, or too high."""
         file, storage = self._segment.file(), self._segment.storage
         window = Window(file, damage.end)
         bounds = SegmentBounds(self._segment.base_offset, None)
@@ -157,14 +152,15 @@ class _Planner:
         while position is not None:
             position = find_batch(window, bounds, position, bounds.base_offset - 1, storage.max_batch_bytes)
             if position is not None:
-                yield position
-                position += read_header(_head(self._segment, position), 0, position).size
+                header = header_at(self._segment, position)
+                yield header
+                position += header.size
 
     def _tail(self, position: int, size: int) -> Stretch:
         if is_zero_to_end(self._segment.file(), position, size):
             return Stretch(position, size, Fate.PADDING, self._seen + 1, self._seen)
         try:
-            last = read_header(_head(self._segment, position), 0, position).last_offset
+            last = header_at(self._segment, position).last_offset
         except CorruptData:
             last = self._seen
         return Stretch(position, size, Fate.LOST, self._seen + 1, last, "an incomplete batch at the end of the log")
@@ -183,9 +179,19 @@ def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
     return block.header.base_offset, block.header.last_offset
 
 
-def _head(segment: Segment, position: int) -> bytes:
-    """Return the bytes of a header, padded where a short message ends the file."""
-    return segment.file().read(position, BATCH_OVERHEAD).ljust(BATCH_OVERHEAD, b"\0")
+def _aside(header: BatchHeader, reason: str) -> Stretch:
+    end = header.position + header.size
+    return Stretch(header.position, end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
+
+
+def header_at(segment: Segment, position: int) -> BatchHeader:
+    """Return the header at a position, whether or not the batch is broken.
+
+    Raises:
+        CorruptData: it makes no sense.
+    """
+    head = segment.file().read(position, BATCH_OVERHEAD)  # of a short message at the end of the file less
+    return read_header(head.ljust(BATCH_OVERHEAD, b"\0"), 0, position)
 
 
 def _bounded(stretches: list[Stretch], next_base_offset: int | None) -> list[Stretch]:

@@ -14,7 +14,6 @@ from kfs.log.verify.segment_task import SegmentTask
 
 #: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
 KRAFT_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint\Z")
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 
 
 def kraft_task(found: FoundFile) -> SegmentTask:

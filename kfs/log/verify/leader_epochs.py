@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from kfs.format.checkpoint import EpochEntry, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.log.leader_epochs import LeaderEpochs
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT
 from kfs.log.verify.epoch_runs import EpochRun
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.side_files import parse_file
-
-LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 
 
 def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: int, findings: Findings) -> None:

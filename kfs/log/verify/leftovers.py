@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
 from kfs.log.segment_files import FoundFile, PartitionFiles
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT
-from kfs.log.verify.leader_epochs import LEADER_EPOCH_CHECKPOINT
 
-PARTITION_METADATA: Final = "partition.metadata"
-_KNOWN_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
+_KNOWN_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
 _TEMPORARY: Final = (".tmp", ".part")
 
 

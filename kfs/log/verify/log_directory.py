@@ -11,20 +11,22 @@ from kfs.format.clean_shutdown import parse_clean_shutdown
 from kfs.format.properties import MetaProperties, parse_meta_properties
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_dir import (
+    BOOTSTRAP_CHECKPOINT,
     CHECKPOINTS,
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.verify.finding import Findings, Kind, Severity
-from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT
 from kfs.log.verify.partition import PartitionResult
 from kfs.log.verify.side_files import parse_file
 
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-_KNOWN_FILES: Final = frozenset({*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN, ".lock"})
+_KNOWN_FILES: Final = frozenset({*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN, LOCK})
 #: Of tiered storage (``RemoteIndexCache.DIR_NAME``); the only directory beside partitions that a broker passes over.
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _MEANINGS: Final = {
@@ -145,7 +147,7 @@ def check_twice(
             first_id, first_path = ids.setdefault(directory.name.topic, (topic_id, directory.path))
             if first_id != topic_id:
                 reason = f"topic id {topic_id}, {first_path} has {first_id}"
-                findings.add(Kind.TOPIC_ID_MISMATCH, os.path.join(directory.path, "partition.metadata"), reason)
+                findings.add(Kind.TOPIC_ID_MISMATCH, os.path.join(directory.path, PARTITION_METADATA), reason)
 
 
 def check_directory_ids(nodes: Mapping[str, MetaProperties | None], findings: Findings) -> None:

@@ -13,11 +13,11 @@ from kfs.format.partition_metadata import PartitionMetadata, parse_partition_met
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.log.log import Log
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
 from kfs.log.verify.leader_epochs import check_epochs
-from kfs.log.verify.leftovers import PARTITION_METADATA, check_leftovers
+from kfs.log.verify.leftovers import check_leftovers
 from kfs.log.verify.producers import ProducerCheck, check_presence
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_task import SegmentTask
@@ -98,7 +98,8 @@ class PartitionCheck:
 
     def _check_gaps(self, reports: Sequence[SegmentReport]) -> None:
         """Say where offsets are missing between segments, unless that is what compaction leaves."""
-        if self._is_compacted or any(report.has_holes and not report.is_damaged for report in reports):
+        is_compacted = self.log.first_dirty_offset is not None
+        if is_compacted or any(report.has_holes and not report.is_damaged for report in reports):
             return
         for before, after in pairwise(reports):
             start, end = before.next_offset, after.task.files.base_offset
@@ -126,11 +127,6 @@ class PartitionCheck:
                 f"the last batch lies {report.index_gap} bytes behind the last entry",
                 severity=None if is_sure else Severity.INFO,
             )
-
-    @property
-    def _is_compacted(self) -> bool:
-        log_dir = self.log.directory.log_dir
-        return log_dir is not None and self.log.topic_partition in log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT)
 
     def _check_metadata(self) -> PartitionMetadata | None:
         path = os.path.join(self._path, PARTITION_METADATA)

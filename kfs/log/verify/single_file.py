@@ -14,15 +14,13 @@ from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.properties import parse_meta_properties
 from kfs.log.directory_name import DirectoryName, parse_directory_name
 from kfs.log.log import Log
-from kfs.log.log_dir import CHECKPOINTS, META_PROPERTIES
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, CHECKPOINTS, CLEAN_SHUTDOWN, META_PROPERTIES
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.segment_files import FoundFile, SegmentFiles
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Findings, Kind
-from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT, KRAFT_SNAPSHOT, kraft_task
-from kfs.log.verify.leader_epochs import LEADER_EPOCH_CHECKPOINT, check_epochs
-from kfs.log.verify.leftovers import PARTITION_METADATA
-from kfs.log.verify.log_directory import CLEAN_SHUTDOWN
+from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
+from kfs.log.verify.leader_epochs import check_epochs
 from kfs.log.verify.producers import ProducerCheck
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_task import SegmentTask

@@ -11,11 +11,12 @@ from kfs.errors import UnusableSource
 from kfs.format.properties import MetaProperties
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
+from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
-from kfs.log.verify.kraft_snapshot import BOOTSTRAP_CHECKPOINT, kraft_task
-from kfs.log.verify.leftovers import PARTITION_METADATA
+from kfs.log.verify.kraft_snapshot import kraft_task
 from kfs.log.verify.log_directory import LogDirectoryCheck, check_directory_ids, check_twice
 from kfs.log.verify.partition import PartitionCheck, PartitionResult
 from kfs.log.verify.segment import SegmentReport

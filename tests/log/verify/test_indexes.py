@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.index_builder import OFFSET_ENTRY, TIME_ENTRY
+from kfs.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.log.verify.finding import Kind, Severity
 from tests.log.verify.checking import complaints, found_in, kinds, one, verified, verified_by
 from tests.logs import START, Batch, batch, batches, dense, log_name, positions, record, write_partition
@@ -35,18 +35,18 @@ def change_entry(number: int, first: int, second: int) -> Change:
     """Add to the offset and the position of an entry."""
 
     def change(data: bytes) -> bytes:
-        entries = list(OFFSET_ENTRY.iter_unpack(data))
+        entries = list(OFFSET_INDEX_ENTRY.iter_unpack(data))
         entries[number] = entries[number][0] + first, entries[number][1] + second
-        return b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries)
+        return b"".join(OFFSET_INDEX_ENTRY.pack(*entry) for entry in entries)
 
     return change
 
 
 def change_time(number: int, first: int, second: int = 0) -> Change:
     def change(data: bytes) -> bytes:
-        entries = list(TIME_ENTRY.iter_unpack(data))
+        entries = list(TIME_INDEX_ENTRY.iter_unpack(data))
         entries[number] = entries[number][0] + first, entries[number][1] + second
-        return b"".join(TIME_ENTRY.pack(*entry) for entry in entries)
+        return b"".join(TIME_INDEX_ENTRY.pack(*entry) for entry in entries)
 
     return change
 
@@ -133,7 +133,7 @@ def test_entries_of_any_broker_are_legal(who: str, tmp_path: Path) -> None:
     content = dense(0, 59)
     directory = write_partition(tmp_path / "t-0", {0: content, 60: dense(60, 69)})
     entries = entries_of_older_brokers(content)[who]
-    (directory / OFFSETS).write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    (directory / OFFSETS).write_bytes(b"".join(OFFSET_INDEX_ENTRY.pack(*entry) for entry in entries))
     assert complaints(verified(directory)) == []
 
 
@@ -143,17 +143,17 @@ def test_an_entry_may_lead_to_each_message_of_an_old_log(magic: int, tmp_path: P
     directory = write_partition(tmp_path / "t-0", {0: content, 20: batches([record(20)], magic=magic)})
     assert complaints(verified(directory)) == []
     entries = [(at, position) for at, position in enumerate(positions(content))][1:]
-    (directory / OFFSETS).write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    (directory / OFFSETS).write_bytes(b"".join(OFFSET_INDEX_ENTRY.pack(*entry) for entry in entries))
     assert complaints(verified(directory)) == []
     entries[4] = entries[4][0], entries[4][1] + 1
-    (directory / OFFSETS).write_bytes(b"".join(OFFSET_ENTRY.pack(*entry) for entry in entries))
+    (directory / OFFSETS).write_bytes(b"".join(OFFSET_INDEX_ENTRY.pack(*entry) for entry in entries))
     assert one(complaints(verified(directory)), Kind.INDEX_POSITION).bytes == (32, 40)
 
 
 def test_a_time_index_entry_inside_of_a_batch_is_held_to_what_lies_before_it(tmp_path: Path) -> None:
     content = [batch([record(at, timestamp=START + after)]) for at, after in enumerate((100, 50, 200))]
     directory = write_partition(tmp_path / "t-0", {0: content, 3: [batch([record(3)])]})
-    (directory / TIMES).write_bytes(TIME_ENTRY.pack(START + 50, 1) + TIME_ENTRY.pack(START + 200, 2))
+    (directory / TIMES).write_bytes(TIME_INDEX_ENTRY.pack(START + 50, 1) + TIME_INDEX_ENTRY.pack(START + 200, 2))
     finding = one(complaints(verified(directory)), Kind.TIMEINDEX_TIMESTAMP)
     assert finding.bytes == (0, 12)
     assert str(START + 100) in finding.sentence
