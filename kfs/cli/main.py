@@ -28,6 +28,7 @@ _COMMANDS: Final = (
     "mount",
     "recover",
     "stat",
+    "txn",
     "umount",
     "verify",
 )

@@ -61,8 +61,11 @@ def first_undecided(replay: TransactionReplay, end: int) -> int:
     return end if first is None else first
 
 
-def replay_of_open(log: Log, end: int) -> TransactionReplay:
-    """Return a replay that has read up to ``end``: as of the last producer snapshot, and on from it."""
+def replay_of_open(log: Log, end: int, coordinator_epochs: dict[int, int] | None = None) -> TransactionReplay:
+    """Return a replay that has read up to ``end``: as of the last producer snapshot, and on from it.
+
+    ``coordinator_epochs`` is given those of the last markers of producers.
+    """
     state = ProducerState()
     start = 0
     for offset, entries in log.producer_snapshots(newest_first=True):
@@ -70,8 +73,11 @@ def replay_of_open(log: Log, end: int) -> TransactionReplay:
         if offset <= end and all(_begins_in(log, entry) for entry in transactions):
             state.load(transactions, offset, now=0)  # open transactions don't expire
             start = offset
+            if coordinator_epochs is not None:
+                coordinator_epochs.update((entry.producer_id, entry.coordinator_epoch) for entry in entries)
             break
     replay = TransactionReplay(log, start, end, state)
+    replay.coordinator_epochs = coordinator_epochs
     replay.go_on_to(end)
     return replay
 

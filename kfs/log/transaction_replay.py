@@ -61,6 +61,8 @@ class TransactionReplay:
         self._opened: dict[int, _Opened] = {}  # by producer
         #: By producer, of its open transaction: the last offset read and the timestamp of that batch.
         self._latest: dict[int, tuple[int, int]] = {}
+        #: By producer, where somebody wants to know: the coordinator epoch of the last marker.
+        self.coordinator_epochs: dict[int, int] | None = None
         self._ended_at = -1  # the log's end when there was nothing more to read
         self._steps = self._read()
 
@@ -78,9 +80,14 @@ class TransactionReplay:
 
     def go_on_to(self, end: int) -> None:
         """Read up to ``end``, which moves only forward; errors as :meth:`step`."""
-        self._end = end
-        while self.read_up_to < end and self.step() is not None:
+        for _ in self.steps_to(end):
             pass
+
+    def steps_to(self, end: int) -> Iterator[list[EndedTransaction] | Damage]:
+        """Yield what :meth:`step` returns until it has read up to ``end``, which moves only forward."""
+        self._end = end
+        while self.read_up_to < end and (done := self.step()) is not None:
+            yield done
 
     def _has_grown(self) -> bool:
         end = min(self._log.log_end_offset, self._end)
@@ -164,9 +171,15 @@ class TransactionReplay:
             self._opened.setdefault(producer_id, opened)
             self._latest[producer_id] = header.last_offset, header.max_timestamp
         elif self.open_from(producer_id) is None:
+            self._note_coordinator(producer_id)
             ended = self._ended(header, completed) if completed is not None else None
             self.forget(producer_id)
         return ended
+
+    def _note_coordinator(self, producer_id: int) -> None:
+        entry = self.state.entry(producer_id)
+        if self.coordinator_epochs is not None and entry is not None:
+            self.coordinator_epochs[producer_id] = entry.coordinator_epoch
 
     def _ended(self, header: BatchHeader, completed: CompletedTransaction) -> EndedTransaction:
         entry = self.state.entry(completed.producer_id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
 
+from kfs.internal.transaction_state import TransactionalIds
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
@@ -81,6 +82,8 @@ class TreeContext:
         self.reading = WorkAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        #: Transactional ids; nothing is read until somebody asks for them.
+        self.transactional_ids = TransactionalIds(data_dir)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.

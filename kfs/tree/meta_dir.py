@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
-from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
+from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.node import Attributes
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText
 
 
-def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
-    """Return the directory at ``path``."""
+def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker]) -> FixedDirectory:
+    """Return the directory at ``path``; there is ``more`` in it than is made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
         node_id = context.ids.of_path(f"{path}/{name}")
@@ -42,13 +42,14 @@ def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
         partition.log.directory.path,
         {
             **listed,
+            **more,
             "batches.jsonl": partial(_batches, partition, f"{path}/batches.jsonl"),
             "problems.jsonl": partial(ProblemsFile, partition, f"{path}/problems.jsonl"),
         },
     )
 
 
-def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return one JSON object a line."""
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 

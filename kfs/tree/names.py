@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections.abc import Iterable
 
 ABOUT: str = ".kfs"
 _PLAIN = re.compile(r"[a-zA-Z0-9._-]+\Z")
+#: What a file's name may have, less what is put behind it.
+_MOST_BYTES = 240
+_KEPT_BYTES = 200
+#: Percent signs that encode nothing: the name of what has an empty one, and what stands for the rest of a long one.
+_EMPTY = "%"
+_CUT = "%~"
 _ENCODED = re.compile(rb"%([0-9A-F]{2})")
 
 
@@ -21,8 +29,40 @@ def tree_name(topic: str) -> str:
 
 def topic_name(name: str) -> str | None:
     """Return the topic whose name in the tree is ``name``, None where it is the name of none."""
-    topic = os.fsdecode(_ENCODED.sub(lambda match: bytes([int(match[1], 16)]), os.fsencode(name)))
+    topic = os.fsdecode(_decoded(name))
     return topic if tree_name(topic) == name else None
+
+
+def _decoded(name: str) -> bytes:
+    return _ENCODED.sub(lambda match: bytes([int(match[1], 16)]), os.fsencode(name))
+
+
+def file_name(text: str) -> str:
+    """Return the name of a file for any text at all: as :func:`tree_name`, but an empty one and long ones have one too.
+
+    Of a long one only the beginning is kept; a hash tells it from others.
+    """
+    if not text:
+        return _EMPTY
+    name = tree_name(text)
+    if len(name) <= _MOST_BYTES:
+        return name
+    return f"{name[:_KEPT_BYTES]}{_CUT}{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def group_name(group: str) -> str:
+    """Return the name of a group's directory, which is no name that a group's ``.json`` may have."""
+    name = file_name(group)
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem}%2E{suffix}" if dot and suffix in ("json", "jsonl") else name
+
+
+def group_of_name(name: str, groups: Iterable[str]) -> str | None:
+    """Return the group whose name in the tree is ``name``, None if it is that of none; a cut one is of ``groups``."""
+    if _CUT in name:
+        return next((group for group in groups if group_name(group) == name), None)
+    group = "" if name == _EMPTY else os.fsdecode(_decoded(name))
+    return group if group_name(group) == name else None
 
 
 def segment_name(base_offset: int) -> str:

@@ -15,6 +15,7 @@ from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
+from kfs.log.transactions import TransactionHistory
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
@@ -55,6 +56,8 @@ class PartitionView:
         self.promised_files: dict[int, int] = {}
         #: Knows the transactions of the log, and has read nothing before it is asked.
         self.transactions = CommittedReader(log)
+        #: Knows more of them, and reads the whole log for that, once somebody asks.
+        self.history = TransactionHistory(log)
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
         self.committed = self.transactions if is_committed else None
         self._choose_range = choose_range

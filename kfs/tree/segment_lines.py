@@ -219,9 +219,7 @@ class SegmentLines:
         return Piece(b"\n", [(0, 1, error)])
 
 
-def _divided(
-    item: Records, end: int, is_aborted: Callable[[int, int, int], bool]
-) -> Iterator[Records | Hidden]:
+def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool]) -> Iterator[Records | Hidden]:
     """Yield the batches of an item below offset ``end``, the aborted ones as hidden."""
     table = item.table
     start, was_hidden = item.first, False

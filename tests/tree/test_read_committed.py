@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from kfs.tree import partition_view, text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.node import Directory, File
+from kfs.tree.node import Directory
 from kfs.tree.table_store import TableStore
 from tests.export.test_read_committed import INDEXES, copied, split
 from tests.log.some_transactions import (
@@ -280,9 +280,7 @@ def test_a_time_leads_to_a_record_that_is_shown(live: LiveLog, tmp_path: Path) -
     def at(offset: int) -> str:
         return target_of(tree, f"t/0/at/{iso_time(START + offset * 1000)}.json")
 
-    assert [at(offset) for offset in (0, 1, 3, 4, 5)] == [
-        f"../offset/{offset}.json" for offset in (0, 4, 4, 4, 5)
-    ]
+    assert [at(offset) for offset in (0, 1, 3, 4, 5)] == [f"../offset/{offset}.json" for offset in (0, 4, 4, 4, 5)]
     with pytest.raises(NotFound):
         at(8)
 
@@ -291,10 +289,9 @@ def test_a_time_leads_to_a_record_that_is_shown(live: LiveLog, tmp_path: Path) -
 
 
 @pytest.fixture
-def worth_keeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "WORTH_KEEPING", 1)
     monkeypatch.setattr("kfs.tree.closed_segments.WORTH_KEEPING", 1)
-    yield
 
 
 def stored(root: Path, store: Path, level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> KafkaTree:
