@@ -55,7 +55,8 @@ class OffsetsLog:
             group = source.randrange(self.groups)
             timestamp = FIRST_TIMESTAMP + first
             records = [
-                Record(offset + index, timestamp, _key(group, index), _value(first, timestamp)) for index in range(count)
+                Record(offset + index, timestamp, _key(group, index), _value(first, timestamp))
+                for index in range(count)
             ]
             is_transactional = source.random() < self.transactional
             producer_id = group if is_transactional else -1

@@ -30,6 +30,7 @@ _COMMANDS: Final = (
     "mount",
     "recover",
     "stat",
+    "txn",
     "umount",
     "verify",
 )

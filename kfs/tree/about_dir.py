@@ -20,6 +20,7 @@ from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
+from kfs.tree.transactions_dir import transactions_directory
 
 README = """\
 This directory is about the mount itself. It is read-only, as everything here is.
@@ -30,9 +31,12 @@ In every <topic>/<partition>/ these are listed:
   segment/<base>.jsonl        every record of a segment, one line each
   first.json  last.json       links to the first and the last record
   meta/                       log.json, segments, batches, leader epochs, producers,
-                              aborted transactions, problems
+                              aborted transactions, transactions.json, problems
 
-and these resolve by name though ls doesn't show them (mount with --views to list them):
+With --isolation read_committed no view of a partition has records of aborted transactions,
+or any at or above the last stable offset (meta/log.json has it); stats.json says the level.
+
+These resolve by name though ls doesn't show them (mount with --views to list them):
 
   value/<offset>  key/<offset>     the raw bytes of a record's value or key; none where null
   records.jsonl                    every record of the partition
@@ -58,6 +62,8 @@ Here, in .kfs/:
   groups/<group>/<topic>/<partition>.json        one of its offsets
   groups/<group>/<topic>/<partition>.next.json   link to the record that it reads next
   groups/problems.jsonl       records of groups that can't be read, and damage to where they are kept
+  transactions/<transactional id>.json        its state, as its coordinator has it in __transaction_state
+  transactions/problems.jsonl                 records there that can't be read, and damage
 """
 
 
@@ -78,6 +84,7 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "deleted": partial(_deleted, context),
         "replicas": partial(_replicas, context),
         "groups": partial(groups_directory, context, f"{ABOUT}/groups"),
+        "transactions": partial(transactions_directory, context, f"{ABOUT}/transactions"),
     }
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 
@@ -106,6 +113,7 @@ def _stats(context: TreeContext) -> bytes:
         "maxBatchBytes": data_dir.storage.max_batch_bytes,
         "onDamage": context.options.on_damage.value,
         "untilHighWatermark": data_dir.until_high_watermark,
+        "isolation": context.options.isolation.value,
     }
     return json.dumps(fields, indent=2).encode() + b"\n"
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 from cachetools import LRUCache, TTLCache
 
 from kfs.internal.groups import Groups
+from kfs.internal.transaction_state import TransactionalIds
 from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
@@ -40,13 +42,15 @@ _VERSIONS_KEPT: Final = 16 * 1024
 class TreeOptions:
     """How the tree is shown: ``views`` lists what otherwise only resolves by name.
 
-    ``table_store`` keeps the tables of closed segments from one mount to the next.
+    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
+    all that there is: the whole tree has one level.
     """
 
     views: bool = False
     on_damage: OnDamage = OnDamage.ERROR
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
     table_store: TableStore | None = None
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class TreeContext:
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
         #: Consumer groups; nothing is read until somebody asks for them.
         self.groups = Groups(data_dir)
+        #: Transactional ids; nothing is read until somebody asks for them.
+        self.transactional_ids = TransactionalIds(data_dir)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.

@@ -12,15 +12,15 @@ from typing import Any
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
-from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
+from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.node import Attributes
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText
 
 
-def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
-    """Return the directory at ``path``."""
+def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker]) -> FixedDirectory:
+    """Return the directory at ``path``; there is ``more`` in it than is made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
         node_id = context.ids.of_path(f"{path}/{name}")
@@ -42,6 +42,7 @@ def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
         partition.log.directory.path,
         {
             **listed,
+            **more,
             "batches.jsonl": partial(_batches, partition, f"{path}/batches.jsonl"),
             "problems.jsonl": partial(ProblemsFile, partition, f"{path}/problems.jsonl"),
         },
@@ -83,6 +84,7 @@ def _log(partition: PartitionView) -> bytes:
         "logStartOffset": log.log_start_offset,
         "logStartOffsetCheckpoint": checkpoint,
         "highWatermarkCheckpoint": log.high_watermark,
+        "lastStableOffset": partition.transactions.last_stable_offset(),
         "logEndOffset": log.log_end_offset,
         "lastLeaderEpoch": log.last_leader_epoch(),
         "missing": missing,
