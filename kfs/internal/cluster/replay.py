@@ -42,8 +42,8 @@ class Applicable:
 
     file: str
     offset: int
-    record: MetadataRecord
-    value: bytes
+    record: MetadataRecord = field(repr=False)
+    value: bytes = field(repr=False)
 
 
 @dataclass(slots=True)
