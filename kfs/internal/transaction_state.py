@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -166,6 +166,7 @@ class TransactionalIds:
         self._logs: dict[int, TransactionLog] = {}
         self._lock = threading.RLock()
         self._looked = -1.0
+        self._complete = (-1, False)  # at which version of the logs that was found
 
     @property
     def are_here(self) -> bool:
@@ -179,13 +180,12 @@ class TransactionalIds:
         That is so unless all partitions are here, from their beginning on and intact. How many there are shows in the
         transactional ids: each is kept in the partition that its hash chooses among all.
         """
-        logs = self._refreshed()
-        count = len(logs)
-        if {log.log.partition for log in logs} != set(range(count)) or not any(log.ids for log in logs):
-            return True
-        if any(log.log.log_start_offset for log in logs) or self.is_damaged:
-            return True
-        return any(java_hash(name) % count != log.log.partition for log in logs for name in log.ids)
+        with self._lock:
+            logs = self._refreshed()
+            version = sum(log.version + 1 for log in logs)
+            if self._complete[0] != version:
+                self._complete = version, _are_complete(logs)
+            return not self._complete[1]
 
     @property
     def is_damaged(self) -> bool:
@@ -248,6 +248,15 @@ class TransactionalIds:
             except FileChanged as error:
                 state.log.problems.add_error(error)
         self._logs = made
+
+
+def _are_complete(logs: Sequence[TransactionLog]) -> bool:
+    count = len(logs)
+    if {log.log.partition for log in logs} != set(range(count)) or not any(log.ids for log in logs):
+        return False
+    if any(log.log.log_start_offset or log.damaged or log.unread for log in logs):
+        return False
+    return all(java_hash(name) % count == log.log.partition for log in logs for name in log.ids)
 
 
 def duration_ms(since: int, now_ms: int) -> int | None:

@@ -5,10 +5,8 @@ Nothing of that topic, or of any other, is read for it before somebody looks.
 
 from __future__ import annotations
 
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,7 +15,7 @@ from kfs.internal.hanging import Judge
 from kfs.internal.transaction_json import history_json, transactional_id_json, unread_json
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalId
 from kfs.tree.context import Owner, TreeContext, status_of
-from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile, Maker
+from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import file_name, topic_name
 from kfs.tree.partition_view import PartitionView
@@ -26,14 +24,6 @@ _JSON: Final = ".json"
 _PROBLEMS: Final = "problems.jsonl"
 #: What stands for a broker that nobody has named.
 _BOOTSTRAP_SERVER: Final = "localhost:9092"
-
-
-@dataclass(frozen=True, slots=True)
-class _StateFile(GeneratedFile, CostlyFile):
-    """A file made from logs that are read for it: a listing doesn't ask for its size."""
-
-    def identity(self) -> tuple[int, int]:
-        return self.node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
 
 
 def transactions_directory(context: TreeContext, path: str) -> FixedDirectory:
@@ -71,9 +61,11 @@ class _TransactionalIdNames(Mapping[str, Maker]):
             return plain if file_name(plain) == stem and ids.get(plain) is not None else None
         return next((each for each in ids.names() if file_name(each) == stem), None)
 
-    def _file(self, name: str, produce: Callable[[], bytes]) -> _StateFile:
+    def _file(self, name: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
         owner, mtime_ns = status_of(_source(self._context))
-        return _StateFile(self._context, self._context.ids.of_path(f"{self._path}/{name}"), owner, mtime_ns, produce)
+        return CostlyGeneratedFile(
+            self._context, self._context.ids.of_path(f"{self._path}/{name}"), owner, mtime_ns, produce
+        )
 
     def __iter__(self) -> Iterator[str]:
         for name in self._context.transactional_ids.names():
@@ -98,12 +90,12 @@ def _problem_lines(context: TreeContext) -> bytes:
     return own + b"".join(problem_lines(log.problems) for log in ids.logs())
 
 
-def partition_transactions(partition: PartitionView, path: str) -> _StateFile:
+def partition_transactions(partition: PartitionView, path: str) -> CostlyGeneratedFile:
     """Return ``transactions.json`` at ``path``: all transactions of a partition, the latest of them by name."""
     context = partition.context
     owner: Owner = status_of(partition.log.directory.path)[0]
     produce = partial(_transactions, partition)
-    return _StateFile(context, context.ids.of_path(path), owner, partition.mtime_ns, produce)
+    return CostlyGeneratedFile(context, context.ids.of_path(path), owner, partition.mtime_ns, produce)
 
 
 def _transactions(partition: PartitionView) -> bytes:
