@@ -25,7 +25,7 @@ _VALUE: Final = struct.Struct(">hqihq")
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLog:
-    """``commits`` of so many ``groups``, of ten partitions each; the share ``transactional`` of them in transactions."""
+    """``commits`` of so many ``groups``, of ten partitions each, ``transactional`` of them in transactions."""
 
     commits: int
     groups: int
