@@ -33,7 +33,8 @@ def rows_of(broker: RealBroker, *arguments: str) -> list[dict[str, str]]:
     """Return what the tool prints, by the heads of its columns."""
     done = subprocess.run(broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments), capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in done.stdout.decode().splitlines()]
+    lines = [line for line in done.stdout.decode().splitlines() if line.endswith("\t")]  # the others are its log
+    head, *rows = [[cell.strip() for cell in line.split("\t")] for line in lines]
     return [dict(zip(head, row, strict=False)) for row in rows]
 
 

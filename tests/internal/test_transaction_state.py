@@ -29,7 +29,7 @@ from tests.internal.some_states import (
     write_state,
     write_states,
 )
-from tests.log.some_transactions import Data, abort, commit, committed_offsets, write_transactions
+from tests.log.some_transactions import Data, Event, abort, commit, committed_offsets, write_transactions
 from tests.logs import START, open_log, set_high_watermark, set_log_start
 
 CorpusPath = Callable[[str], Path]
@@ -242,7 +242,7 @@ def test_any_bytes_are_an_id_or_are_said_not_to_be_read(content: list[tuple[byte
 
 
 def test_transactions_are_told_with_their_markers_and_times(tmp_path: Path) -> None:
-    events = [Data(1, 2), Data(2), Data(1), abort(1), commit(2), commit(3), Data(2), Data(1)]
+    events: list[Event] = [Data(1, 2), Data(2), Data(1), abort(1), commit(2), commit(3), Data(2), Data(1)]
     write_transactions(tmp_path / "t-0", events)
     log = open_log(tmp_path / "t-0")
     first, second = ended_transactions(log)

@@ -244,7 +244,7 @@ def test_a_closed_segment_is_final_once_the_last_stable_offset_has_passed_it(tmp
 @pytest.mark.usefixtures("eager")
 def test_records_go_where_the_log_is_cut_and_their_transaction_ends_otherwise(tmp_path: Path) -> None:
     live = LiveLog(tmp_path, segment_bytes=300)
-    events = [Data(1, 2), Data(1, 2), Data(1, 2)]
+    events: list[Event] = [Data(1, 2), Data(1, 2), Data(1, 2)]
     live.append(*events, commit(1), Data(None, 2))
     tree = open_tree(tmp_path, options=COMMITTED)
     assert_shows(tree, "t/0", [0, 1, 2, 3, 4, 5, 7, 8], live.end)
@@ -258,8 +258,8 @@ def test_records_go_where_the_log_is_cut_and_their_transaction_ends_otherwise(tm
     kept = tail.read_bytes()
     tail.write_bytes(b"")
     assert offsets_listed(tree, "t/0/offset") == []
-    events = placed([*events, commit(1), Data(None, 2)])
-    tail.write_bytes(b"".join(encoded(one) for one in events if one.offsets[0] >= base))
+    again = placed([*events, commit(1), Data(None, 2)])
+    tail.write_bytes(b"".join(encoded(one) for one in again if one.offsets[0] >= base))
     assert len(tail.read_bytes()) == len(kept)
     assert_shows(tree, "t/0", [0, 1, 2, 3, 4, 5, 7, 8], live.end)
 
