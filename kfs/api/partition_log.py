@@ -16,7 +16,8 @@ from kfs.export.plan import wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.isolation import AbortedTransactions, IsolationLevel, last_stable_offset
+from kfs.log.aborted_transactions import AbortedTransactions
+from kfs.log.isolation import IsolationLevel, last_stable_offset
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import OnDamage, Problem
 from kfs.render.timestamps import Moment, milliseconds_of

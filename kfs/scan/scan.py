@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
 from kfs.export.plan import pieces_of, wanted_offsets
@@ -137,7 +137,7 @@ class Scan:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to the ``requested_schema`` if there is one."""
+        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to a ``requested_schema``."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _meet(self, problem: Problem) -> None:
@@ -170,7 +170,7 @@ class Scan:
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):
             return self._request.selection
-        by_partition: Mapping[object, Bounds] = {**self._offsets}
+        by_partition: Mapping[object, Bounds] = cast(Mapping[object, Bounds], self._offsets)
         bounds = by_partition.get((log.topic, log.partition), by_partition.get(log.partition))
         return self._request.selection if bounds is None else _bounded(self._request.selection, bounds)
 
