@@ -25,7 +25,7 @@ _VALUE: Final = struct.Struct(">hqihq")
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLog:
-    """``commits`` of so many ``groups``; the share of them that is in transactions is ``transactional``."""
+    """``commits`` of so many ``groups``, of ten partitions each, ``transactional`` of them in transactions."""
 
     commits: int
     groups: int
