@@ -7,17 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from kfs.api.partition_log import Damage, Isolation, Moment, OnDamage, PartitionLog
+from kfs.api.partition_log import PartitionLog
 from kfs.api.record import Record
+from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.isolation import IsolationLevel
-from kfs.log.problem import Problem
+from kfs.log.log import Log
+from kfs.log.problem import OnDamage, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.render.timestamps import Moment
 
 
-class Topic(Mapping[int, PartitionLog]):
+class Topic(Mapping[int, PartitionLog], Scannable):
     """A topic: a mapping of partition numbers to logs.
 
     >>> topic = data["orders"]
@@ -30,6 +33,7 @@ class Topic(Mapping[int, PartitionLog]):
     """
 
     def __init__(self, data: Data, name: str) -> None:
+        super().__init__(data.isolation, data.on_damage)
         self.name: Final = name
         self._data = data
 
@@ -45,6 +49,10 @@ class Topic(Mapping[int, PartitionLog]):
 
     def __len__(self) -> int:
         return len(self.partitions)
+
+    def _logs(self) -> Iterator[Log]:
+        logs = (self._data.source.log(self.name, partition) for partition in self.partitions)
+        return (log for log in logs if log is not None)
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -69,7 +77,7 @@ class Topic(Mapping[int, PartitionLog]):
             yield from log.read(since=since, before=before, isolation=isolation, on_damage=on_damage)
 
 
-class Data(Mapping[str, Topic]):
+class Data(Mapping[str, Topic], Scannable):
     """Open log directories: a mapping of names to topics; :func:`kfs.open` makes one, and ``with`` closes it.
 
     >>> data.topics[:3]
@@ -83,11 +91,10 @@ class Data(Mapping[str, Topic]):
     """
 
     def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: OnDamage) -> None:
-        self.isolation: Final = isolation
-        self.on_damage: Final = on_damage
+        super().__init__(isolation, on_damage)
         self._source = source
         self._is_closed = False
-        self._logs: dict[tuple[str, int], PartitionLog] = {}
+        self._known: dict[tuple[str, int], PartitionLog] = {}
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{len(self)} topics"
@@ -122,6 +129,9 @@ class Data(Mapping[str, Topic]):
         """The log directories."""
         return tuple(self._source.paths)
 
+    def _logs(self) -> Iterator[Log]:
+        return self.source.logs()
+
     # -- topics
 
     def __getitem__(self, topic: str) -> Topic:
@@ -145,7 +155,7 @@ class Data(Mapping[str, Topic]):
         """Return the log of a partition, the same object each time; raise :class:`~kfs.errors.NotFound`."""
         if partition not in self.source.partitions(topic):
             raise NotFound(f"no partition {partition} of {topic!r}")
-        return self._logs.setdefault((topic, partition), PartitionLog(self, topic, partition))
+        return self._known.setdefault((topic, partition), PartitionLog(self, topic, partition))
 
     def logs(self) -> Iterator[PartitionLog]:
         """Yield the log of every partition, by topic and partition."""

@@ -6,38 +6,26 @@ import operator
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from kfs.api.record import Record, records_of
+from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
 from kfs.export.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.export.plan import wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.isolation import AbortedTransactions, IsolationLevel, last_stable_offset
+from kfs.log.aborted_transactions import AbortedTransactions
+from kfs.log.isolation import IsolationLevel, last_stable_offset
 from kfs.log.log import Log, OffsetRange
-from kfs.log.problem import Problem
-from kfs.render.timestamps import milliseconds_of
+from kfs.log.problem import OnDamage, Problem
+from kfs.render.timestamps import Moment, milliseconds_of
 
 if TYPE_CHECKING:
     from kfs.api.data import Data
     from kfs.log.storage import LoadedBlock
 
-
-class OnDamage(StrEnum):
-    """What becomes of a read that meets bytes which can't be read as records."""
-
-    FAIL = "fail"  # it raises kfs.CorruptData there
-    SKIP = "skip"  # it goes on behind them; they stand among the problems
-
-
-#: A ``datetime`` (UTC unless it says otherwise), ISO 8601 text that may be cut short, or milliseconds since 1970.
-Moment = datetime | str | int
-Isolation = IsolationLevel | Literal["read_uncommitted", "read_committed"]
-Damage = OnDamage | Literal["fail", "skip"]
 
 _NEVER_READ: Final = (-1, OffsetRange(0, 0))
 
@@ -55,7 +43,7 @@ class SegmentFile:
     is_active: bool
 
 
-class PartitionLog:
+class PartitionLog(Scannable):
     """One partition's log: records by offset, in a row, and what Kafka knows about it.
 
     >>> log = data["launch_info"][0]
@@ -76,6 +64,7 @@ class PartitionLog:
     """
 
     def __init__(self, data: Data, topic: str, partition: int) -> None:
+        super().__init__(data.isolation, data.on_damage)
         self.topic: Final = topic
         self.partition: Final = partition
         self._data = data
@@ -92,6 +81,9 @@ class PartitionLog:
         if log is None:
             raise NotFound(f"no partition {self.partition} of {self.topic!r}")
         return log
+
+    def _logs(self) -> tuple[Log]:
+        return (self._log,)
 
     # -- what it is
 
@@ -236,12 +228,12 @@ class PartitionLog:
             None if since is None else milliseconds_of(since),
             None if before is None else milliseconds_of(before),
         )
-        level = self._data.isolation if isolation is None else IsolationLevel(isolation)
+        level = self.isolation if isolation is None else IsolationLevel(isolation)
         offsets = wanted_offsets(self._log, selection, level)
         return PieceReader(selection, level), offsets
 
     def _damage(self, on_damage: Damage | None) -> OnDamage:
-        return self._data.on_damage if on_damage is None else OnDamage(on_damage)
+        return self.on_damage if on_damage is None else OnDamage(on_damage)
 
     def _records(
         self, found: Iterator[tuple[object, Chosen]], offsets: OffsetRange, damage: OnDamage
@@ -261,7 +253,7 @@ class PartitionLog:
 
     def _locate(self, offset: int) -> tuple[RecordColumns, int] | None:
         log = self._log
-        level = self._data.isolation
+        level = self.isolation
         visible = log.visible()
         if level is IsolationLevel.READ_COMMITTED:
             visible = OffsetRange(visible.start, self.last_stable_offset)

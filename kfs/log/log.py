@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.batch_header import BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
@@ -258,22 +259,29 @@ class Log:
             raise
 
     def locate(
-        self, offset: int, visible: OffsetRange, *, keep: bool = True
+        self,
+        offset: int,
+        visible: OffsetRange,
+        *,
+        hides: Callable[[BatchHeader], bool] | None = None,
+        keep: bool = True,
     ) -> tuple[Segment, LoadedBlock, int] | None:
         """Return the segment, the decoded block and the index in it of the record at ``offset``.
 
-        None where there is no such record among those that are ``visible``, or it is a control record. Whoever has no
-        more use for the block has the cache not ``keep`` it.
+        None where there is no such record among those that are ``visible``, it is a control record, or in a batch
+        that a level of isolation ``hides``. Whoever has no more use for the block has the cache not ``keep`` it.
 
         Raises:
             CorruptData: it lies in damaged bytes.
         """
-        if offset >= visible.end and not self.until_high_watermark:
+        if offset >= visible.end == self.log_end_offset and not self.until_high_watermark:
             self.find(offset)  # raises if damage at the log's end claims to hold it
         if offset not in visible:
             return None
         segment, loaded = self._found(offset, keep)
         if segment is None or loaded is None or loaded.header.is_control:
+            return None
+        if hides is not None and hides(loaded.header):
             return None
         columns = loaded.columns
         index = bisect_left(columns.offsets, offset)

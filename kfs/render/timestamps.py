@@ -9,6 +9,9 @@ from typing import Final
 
 from kfs.format.layout import NO_TIMESTAMP
 
+#: A ``datetime`` (UTC unless it says otherwise), ISO 8601 text that may be cut short, or milliseconds since 1970.
+Moment = datetime | str | int
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 FIRST_MILLISECOND: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
@@ -57,7 +60,7 @@ def parse_time(text: str) -> int:
     )
 
 
-def milliseconds_of(moment: datetime | str | int) -> int:
+def milliseconds_of(moment: Moment) -> int:
     """Return a time, UTC unless it says otherwise, in milliseconds since 1970, rounded up; text as :func:`parse_time`.
 
     Raises:

@@ -17,9 +17,10 @@ from kfs.export.plan import Work
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.render.arrow_gather import Gathered
+from kfs.scan import pool
 from kfs.scan.channel import Portion, rows_of
 from kfs.scan.gathering import Gatherer
-from kfs.scan.pool import POOL, Member
+from kfs.scan.pool import Member
 from kfs.scan.request import Assignment, LogSource, Request, Task
 from kfs.scan.worker import Begin, End, Ready, Taken
 
@@ -45,7 +46,7 @@ def portions(request: Request, tasks: Iterator[Assignment], jobs: int) -> Portio
     here = Here(request)
     first = list(islice(tasks, _WORTH_PROCESSES))
     tasks = chain(first, tasks)
-    is_worth_it = len(first) == _WORTH_PROCESSES or (len(first) > 1 and POOL.has_idle())
+    is_worth_it = len(first) == _WORTH_PROCESSES or (len(first) > 1 and pool.POOL.has_idle())
     if jobs > 1 and is_worth_it and hasattr(os, "memfd_create") and sys.executable:
         with Team(request, jobs) as team:
             yield from team.do_all(tasks, here)
@@ -130,14 +131,14 @@ class Team:
     def __enter__(self) -> Team:
         try:
             for _ in range(self._jobs):
-                self._hands.append(_Hand(POOL.take(), self._begin))
+                self._hands.append(_Hand(pool.POOL.take(), self._begin))
         except (OSError, KfsError) as error:
             _LOG.warning("can't start a worker process: %s", error)
         return self
 
     def __exit__(self, *_exception: object) -> None:
         for hand in self._hands:
-            POOL.give_back(hand.member, is_idle=hand.is_ready and not hand.given)
+            pool.POOL.give_back(hand.member, is_idle=hand.is_ready and not hand.given)
 
     def do_all(self, tasks: Iterator[Assignment], here: Here) -> Portions:
         """Give the tasks out, and yield what is made of each in turn; what nobody is ready for is done here."""

@@ -1,4 +1,4 @@
-"""The processes that gather: started when needed, and kept for a while, since a start takes a tenth of a second.
+"""The processes that gather: started when needed, kept for a while, since starting one takes a tenth of a second.
 
 They are new interpreters, not forks: who scans may have threads, pyarrow's or DuckDB's, and a fork of such a process
 may hang.
@@ -39,7 +39,7 @@ class Member:
         try:
             descriptor = theirs.fileno()
             command = [sys.executable, "-c", _PROGRAM, str(descriptor), json.dumps(sys.path)]
-            self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
+            self._process = subprocess.Popen(  # noqa: S603  our own command line
                 command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
         except OSError:

@@ -1,4 +1,4 @@
-"""What is wanted of records, and the pieces of work it is split into, ready to be sent to other processes."""
+"""What is wanted of records, and the pieces of work it is split into: small, ready to be sent to other processes."""
 
 from __future__ import annotations
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
 from kfs.export.plan import pieces_of, wanted_offsets
@@ -15,10 +13,10 @@ from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import OnDamage, Problem
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
-from kfs.render.timestamps import parse_time
+from kfs.render.timestamps import Moment, milliseconds_of
 from kfs.scan.ahead import portions
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import DEFAULT_BATCH_ROWS, Assignment, LogSource, Request, Task
@@ -28,20 +26,10 @@ if TYPE_CHECKING:
 
 #: Problems that are remembered; others are only told.
 _MOST_PROBLEMS: Final = 10_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 Bounds = tuple[int | None, int | None]
 #: Offsets from, up to and not including; or these by partition, or by topic and partition.
 Offsets = Bounds | Mapping[int, Bounds] | Mapping[tuple[str, int], Bounds]
-Moment = int | str | datetime
-
-
-class OnDamage(StrEnum):
-    """What becomes of a scan that meets what can't be read."""
-
-    FAIL = "fail"  # it raises the problem, when all before it was given out
-    SKIP = "skip"  # it goes on behind
 
 
 class Scan:
@@ -171,8 +159,7 @@ class Scan:
     def _wanted(self) -> Iterator[tuple[Log, OffsetRange]]:
         for log in self._logs() if callable(self._logs) else self._logs:
             offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
-            if offsets.start < offsets.end:
-                yield log, offsets
+            yield log, offsets
 
     def _tasks(self) -> Iterator[Assignment]:
         for log, offsets in self._wanted():
@@ -183,7 +170,7 @@ class Scan:
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):
             return self._request.selection
-        by_partition: dict[object, Bounds] = dict(self._offsets.items())
+        by_partition: Mapping[object, Bounds] = cast(Mapping[object, Bounds], self._offsets)
         bounds = by_partition.get((log.topic, log.partition), by_partition.get(log.partition))
         return self._request.selection if bounds is None else _bounded(self._request.selection, bounds)
 
@@ -194,7 +181,7 @@ def _selection(
     if isinstance(keys, (str, bytes)):
         raise ValueError(f"keys {keys!r}, expected several")
     wanted = None if keys is None else frozenset(key.encode() if isinstance(key, str) else key for key in keys)
-    since, before = map(_milliseconds, times or (None, None))
+    since, before = (None if time is None else milliseconds_of(time) for time in times or (None, None))
     selection = Selection(since=since, before=before, keys=wanted)
     if offsets is None:
         return selection
@@ -214,14 +201,3 @@ def _bounded(selection: Selection, bounds: Sequence[int | None]) -> Selection:
         if bound is not None and type(bound) is not int:
             raise ValueError(f"offset {bound!r}, expected an integer or None")
     return replace(selection, start=max(start or 0, 0), end=MAX_INT64 if end is None else end)
-
-
-def _milliseconds(moment: Moment | None) -> int | None:
-    """Return milliseconds since 1970, rounded up; a time without a zone is UTC."""
-    if moment is None or isinstance(moment, int):
-        return moment
-    if isinstance(moment, str):
-        return parse_time(moment)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return -((_EPOCH - moment) // _MILLISECOND)

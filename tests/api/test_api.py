@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -258,7 +258,7 @@ def test_a_read_fails_where_the_damage_is_and_not_before(corpus: CorpusPath) -> 
             if damage.kind not in UNREADABLE:
                 continue
             log = log_in(data, damage.directory)
-            seen = []
+            seen: list[int] = []
             with pytest.raises(kfs.CorruptData) as caught:
                 seen.extend(one.offset for one in log)
             intact = sorted(expected.partitions[damage.tree_path])
@@ -280,7 +280,7 @@ def test_a_broken_record_in_an_intact_batch_costs_itself_only(magic: int, tmp_pa
     write_log(tmp_path / "t-0", 0, wrapper_with_broken_message(magic))
     with kfs.open(tmp_path) as data:
         log = data["t"][0]
-        seen = []
+        seen: list[int] = []
         with pytest.raises(kfs.CorruptData, match="stored CRC"):
             seen.extend(one.offset for one in log)
         assert seen == [0, 1]
@@ -309,6 +309,46 @@ def test_a_segment_that_vanishes_is_damage(
         else:
             assert offsets(reading)[-15:] == list(range(25, 40))
             assert log.problems
+
+
+# --- scanning -------------------------------------------------------------------------------------------------------
+
+
+def test_logs_topics_and_all_of_it_are_scanned(root: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_partition(root / "t-2", {0: dense(0, 1)})
+    write_partition(root / "other-0", {0: dense(0, 3)})
+    with kfs.open(root) as data:
+
+        def found(scanned: kfs.Data | kfs.Topic | kfs.PartitionLog, **options: Any) -> list[tuple[object, ...]]:
+            table = scanned.scan(columns=["topic", "partition", "offset"], jobs=1, **options).to_table()
+            return list(zip(*table.to_pydict().values(), strict=True))
+
+        def read(logs: Iterable[kfs.PartitionLog]) -> list[tuple[object, ...]]:
+            return [(one.topic, one.partition, one.offset) for log in logs for one in log]
+
+        assert found(data["t"][0]) == read([data["t"][0]])
+        assert found(data["t"]) == read(data["t"].values())
+        assert found(data) == read(data.logs())
+        assert found(data["t"], offsets={0: (38, None)}) == [("t", 0, 38), ("t", 0, 39), ("t", 2, 0), ("t", 2, 1)]
+        assert found(data, offsets=(3, 11)) == [("other", 0, 3), ("t", 0, 10)]
+        assert found(data["t"][0], times=(START + 38_000, None)) == [("t", 0, 38), ("t", 0, 39)]
+        assert found(data["t"][0], keys=["no such key"]) == []
+
+
+def test_a_scan_takes_what_was_said_when_it_was_opened(corpus: CorpusPath, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with kfs.open(corpus("b_txn") / "data", isolation="read_committed") as data:
+        for log in data.logs():
+            assert log.scan(jobs=1).to_table()["offset"].to_pylist() == offsets(log)
+            everything = log.scan(jobs=1, isolation="read_uncommitted").to_table()["offset"].to_pylist()
+            assert everything == offsets(log.read(isolation="read_uncommitted"))
+    write_log(tmp_path / "t-0", 0, bytes(12) + b"\x07" * 300)  # nothing but damage
+    with kfs.open(tmp_path) as data, pytest.raises(kfs.CorruptData):
+        data.scan(jobs=1).to_table()
+    with kfs.open(tmp_path, on_damage="skip") as data:
+        assert data.scan(jobs=1).to_table().num_rows == 0
+        assert len(data.problems) == 1
 
 
 # --- what a record is -----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_pool(eager_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Processes of this test alone, which are gone when it is over."""
     own = pool.Pool()
-    monkeypatch.setattr(ahead, "POOL", own)
+    monkeypatch.setattr(pool, "POOL", own)
     yield
     own.end()
 
@@ -59,7 +59,7 @@ def scan_of(root: Path, **options: Any) -> Scan:
 
 
 def idle() -> list[pool.Member]:
-    return current()._idle
+    return pool.POOL._idle
 
 
 def test_processes_are_kept_for_the_next_scan(root: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_table_outlives_the_processes_and_later_scans(root: Path) -> None:
     table = scan_of(root).to_table()
     for _ in range(3):
         scan_of(root).to_table()
-    current().end()
+    pool.POOL.end()
     assert table == expected
 
 
@@ -107,7 +107,7 @@ def test_more_batches_than_descriptors(root: Path) -> None:
 def test_a_process_that_dies_is_an_error(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    for member in current()._busy:
+    for member in pool.POOL._busy:
         os.kill(member.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied, match="not all records were read"):
         list(batches)
@@ -126,9 +126,9 @@ def test_processes_that_died_in_their_sleep_are_replaced(root: Path) -> None:
 def test_an_iteration_that_is_left_leaves_nothing(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    pids = [member.pid for member in current()._busy]
+    pids = [member.pid for member in pool.POOL._busy]
     batches.close()
-    assert not current()._busy
+    assert not pool.POOL._busy
     still_there = {member.pid for member in idle()}
     for pid in set(pids) - still_there:
         with pytest.raises(ProcessLookupError):
@@ -141,7 +141,7 @@ def test_a_reader_that_is_dropped_leaves_nothing(root: Path) -> None:
     reader.read_next_batch()
     reader.close()
     del reader
-    assert not current()._busy
+    assert not pool.POOL._busy
 
 
 def test_two_scans_at_once_and_in_several_threads(root: Path) -> None:
@@ -203,7 +203,7 @@ next(batches)
     ],
 )
 def test_when_the_parent_ends_so_do_its_processes(root: Path, end: str) -> None:
-    script = textwrap.dedent(SCRIPT) + "print(*[one.pid for one in ahead.POOL._busy], flush=True)\n" + end
+    script = textwrap.dedent(SCRIPT) + "print(*[one.pid for one in pool.POOL._busy], flush=True)\n" + end
     ran = subprocess.run([sys.executable, "-c", script, str(root)], capture_output=True, text=True, timeout=60)
     lines = ran.stdout.splitlines()
     assert "fork" not in end or "forked True" in lines, ran.stderr

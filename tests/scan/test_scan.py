@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -116,7 +117,7 @@ def test_any_split_of_the_offsets_gives_the_whole(
     bounds = [None, *sorted(cuts), None]
     parts = [
         row
-        for start, end in pairwise(bounds)
+        for start, end in itertools.pairwise(bounds)
         for row in rows_of(
             Scan([log], include_headers=True, offsets=(start, end), batch_size=batch_size, jobs=jobs).to_table()
         )
