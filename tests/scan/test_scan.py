@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
