@@ -16,18 +16,13 @@ from kfs.export.plan import wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.aborted_transactions import AbortedTransactions
-from kfs.log.isolation import IsolationLevel, last_stable_offset
+from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import OnDamage, Problem
 from kfs.render.timestamps import Moment, milliseconds_of
 
 if TYPE_CHECKING:
     from kfs.api.data import Data
-    from kfs.log.storage import LoadedBlock
-
-
-_NEVER_READ: Final = (-1, OffsetRange(0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +64,7 @@ class PartitionLog(Scannable):
         self.partition: Final = partition
         self._data = data
         self._lock = threading.Lock()
-        self._stable = (_NEVER_READ, 0)
-        self._aborted: AbortedTransactions | None = None
+        self._committed: CommittedReader | None = None
 
     def __repr__(self) -> str:
         return f"<kfs.PartitionLog {self.topic}-{self.partition}>"
@@ -123,13 +117,7 @@ class PartitionLog(Scannable):
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is over: a ``read_committed`` reader sees nothing from there on."""
-        log = self._log
-        known_at, offset = self._stable
-        now = (log.incarnation, log.visible())
-        if known_at != now:
-            offset = last_stable_offset(log)
-            self._stable = now, offset
-        return offset
+        return self._committed_reader(self._log).last_stable_offset()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -253,26 +241,18 @@ class PartitionLog(Scannable):
 
     def _locate(self, offset: int) -> tuple[RecordColumns, int] | None:
         log = self._log
-        level = self.isolation
-        visible = log.visible()
-        if level is IsolationLevel.READ_COMMITTED:
-            visible = OffsetRange(visible.start, self.last_stable_offset)
-        found = log.locate(offset, visible)
-        if found is None:
-            return None
-        _, loaded, index = found
-        if level is IsolationLevel.READ_COMMITTED and self._is_aborted(log, loaded):
-            return None
-        return loaded.columns, index
+        visible, hides = log.visible(), None
+        if self.isolation is IsolationLevel.READ_COMMITTED:
+            committed = self._committed_reader(log)
+            visible, hides = committed.stable(visible), committed.hides
+        found = log.locate(offset, visible, hides=hides)
+        return None if found is None else (found[1].columns, found[2])
 
-    def _is_aborted(self, log: Log, loaded: LoadedBlock) -> bool:
-        header = loaded.header
-        if not header.is_transactional:
-            return False
+    def _committed_reader(self, log: Log) -> CommittedReader:
         with self._lock:
-            if self._aborted is None or self._aborted.log is not log:
-                self._aborted = AbortedTransactions(log)
-            return self._aborted.is_aborted(header.producer_id, header.base_offset, header.last_offset)
+            if self._committed is None or self._committed.log is not log:
+                self._committed = CommittedReader(log)
+            return self._committed
 
 
 def _first_broken(columns: RecordColumns, offsets: OffsetRange) -> int:
