@@ -168,6 +168,7 @@ class _Listing:
             except CorruptData as error:
                 messages.say(str(error))
                 self.is_incomplete = True
+            self.is_incomplete |= len(log.problems) > 0
 
     def _rows_of(self, log: Log) -> Iterator[_Row]:
         where: _Row = {"topic": log.topic, "partition": log.partition}
