@@ -17,7 +17,7 @@ from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, Transactiona
 from kfs.tree.context import Owner, TreeContext, source_of, status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Maker
 from kfs.tree.meta_dir import json_lines
-from kfs.tree.names import file_name, topic_name
+from kfs.tree.names import file_name, text_of_name
 from kfs.tree.partition_view import PartitionView
 
 _JSON: Final = ".json"
@@ -50,11 +50,9 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def _id_of(self, name: str) -> str | None:
         """Return the transactional id that a file is of, None where there is none."""
-        ids, stem = self._context.transactional_ids, name.removesuffix(_JSON)
-        plain = topic_name(stem)
-        if plain is not None:
-            return plain if file_name(plain) == stem and ids.get(plain) is not None else None
-        return next((each for each in ids.names() if file_name(each) == stem), None)
+        ids = self._context.transactional_ids
+        text = text_of_name(name.removesuffix(_JSON), ids.names)
+        return text if text is not None and ids.get(text) is not None else None
 
     def _file(self, name: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
         owner, mtime_ns = status_of(source_of(self._context, TRANSACTION_STATE_TOPIC))
