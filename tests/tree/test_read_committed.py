@@ -19,6 +19,7 @@ from kfs.log import aborted_transactions
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
+from kfs.render.record_json import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree import partition_view, text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
@@ -26,6 +27,8 @@ from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
 from kfs.tree.table_store import TableStore
+from tests.corpus import corpus_names
+from tests.expected import expected_by_partition
 from tests.export.test_read_committed import INDEXES, copied, split
 from tests.log.some_transactions import (
     Data,
@@ -53,6 +56,7 @@ from tests.logs import (
 CorpusPath = Callable[[str], Path]
 #: Recorded brokers of which it is known what consumers got.
 CORPORA = ["a_v2", "b_txn", "b39_txn", "c_clean", "d_groups", "e_meta", "e39_meta", "f_mixed", "g_running"]
+OLD_FORMATS = [name for name in corpus_names() if name.startswith("f_")]
 #: What was written after the consumer had read, as README.txt of the corpus says.
 APPENDED_LATER = {("g_running", "live-b-0"): range(100, 105)}
 COMMITTED = TreeOptions(isolation=IsolationLevel.READ_COMMITTED)
@@ -121,6 +125,24 @@ def test_a_tree_shows_what_a_consumer_got(name: str, level: IsolationLevel, corp
         offsets = [offset for first, last in ranges for offset in range(first, last + 1)]
         offsets += APPENDED_LATER.get((name, partition), ())
         assert_shows(tree, f"{topic}/{number}", offsets, offsets[-1] + 20 if offsets else 20)
+
+
+@pytest.mark.parametrize("name", OLD_FORMATS)
+def test_of_old_formats_all_is_committed(name: str, corpus: CorpusPath) -> None:
+    tree = open_tree(corpus(name) / "data", options=COMMITTED)
+    partitions = expected_by_partition(corpus(name))
+    assert {(log.topic, log.partition) for log in tree.data_dir.logs() if log.segments} >= partitions.keys()
+    for (topic, number), expected in partitions.items():
+        path = f"{topic}/{number}"
+        records = [each.record for each in expected]
+        assert offsets_listed(tree, f"{path}/offset") == [record.offset for record in records]
+        files = [content_of(tree, f"{path}/offset/{record.offset}.json") for record in records]
+        assert [parse_line(line)[2] for line in files] == records
+        segments = names(directory_at(tree, f"{path}/segment"))
+        assert b"".join(content_of(tree, f"{path}/segment/{each}") for each in segments) == b"".join(files)
+        assert content_of(tree, f"{path}/records.jsonl") == b"".join(files)
+        log = json.loads(content_of(tree, f"{path}/meta/log.json"))
+        assert log["lastStableOffset"] == log["logEndOffset"] > records[-1].offset
 
 
 @pytest.mark.parametrize("name", ["b_txn", "b39_txn"])
