@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import NotFound
+from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.log import aborted_transactions
 from kfs.log.isolation import IsolationLevel
+from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
 from kfs.render.record_json import parse_line
@@ -41,6 +44,7 @@ from tests.log.some_transactions import (
     placed,
     some_transactions,
     stable_end,
+    write_transactions,
 )
 from tests.logs import (
     START,
@@ -293,6 +297,44 @@ def test_a_tree_has_what_lies_below_the_log_start_at_its_level(tmp_path: Path) -
     tree = open_tree(tmp_path, options=COMMITTED)
     assert_shows(tree, "t/0", [8, 9], live.end)
     assert_shows(tree, ".kfs/deleted/t/0", [2, 3], live.end)
+
+
+@pytest.mark.parametrize("level", list(IsolationLevel))
+@pytest.mark.usefixtures("eager")
+def test_what_is_deleted_ends_at_the_log_start_in_the_active_segment_too(level: IsolationLevel, tmp_path: Path) -> None:
+    live = LiveLog(tmp_path)
+    live.append(Data(None, 5), Data(None, 5, codec=Codec.LZ4), Data(None, 5))
+    set_log_start(tmp_path, "t", 0, 7)
+    tree = open_tree(tmp_path, options=TreeOptions(isolation=level))
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(7)), live.end)
+    assert_shows(tree, "t/0", list(range(7, 15)), live.end)
+    live.append(Data(None, 5))
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(7)), live.end)
+    assert_shows(tree, "t/0", list(range(7, 20)), live.end)
+    set_log_start(tmp_path, "t", 0, 16)
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(16)), live.end)
+    assert_shows(tree, "t/0", list(range(16, 20)), live.end)
+
+
+@pytest.mark.usefixtures("eager")
+def test_of_many_partitions_those_read_lately_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: weakref.WeakSet[aborted_transactions.AbortedTransactions] = weakref.WeakSet()
+
+    class Counted(aborted_transactions.AbortedTransactions):
+        def __init__(self, log: Log) -> None:
+            super().__init__(log)
+            made.add(self)
+
+    monkeypatch.setattr("kfs.log.isolation.AbortedTransactions", Counted)
+    events: list[Event] = [Data(1, 2), Data(2), abort(1), commit(2)]
+    count = 40
+    for number in range(count):
+        write_transactions(tmp_path / f"t-{number}", events)
+    tree = open_tree(tmp_path, options=COMMITTED)
+    for _ in range(2):
+        for number in range(count):
+            assert_shows(tree, f"t/{number}", [2], 5)
+            assert 0 < len(made) <= 16
 
 
 def test_a_time_leads_to_a_record_that_is_shown(live: LiveLog, tmp_path: Path) -> None:
