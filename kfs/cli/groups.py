@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
-from kfs.cli.messages import messages, say_what_is_logged, shown
+from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
+from kfs.cli.tables import print_table
+from kfs.cli.trouble import say_trouble
 from kfs.errors import NotFound, UnusableSource
+from kfs.internal.cluster.cluster import Cluster
 from kfs.internal.committed_offset import Standing
 from kfs.internal.group_json import group_json
-from kfs.internal.group_table import MEMBERS, OFFSETS, STATE, Table, cell_text
+from kfs.internal.group_table import MEMBERS, OFFSETS, STATE
 from kfs.internal.groups import OFFSETS_TOPIC, Group, Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
@@ -23,8 +25,6 @@ from kfs.log.storage import Storage
 
 _VIEWS: Final = {"offsets": OFFSETS, "members": MEMBERS, "state": STATE}
 _EXIT_INCOMPLETE: Final = 1
-_MOST_SAID: Final = 10
-_WIDEST: Final = 100_000  # columns
 
 
 @click.command()
@@ -77,6 +77,8 @@ def groups(
     """
     say_what_is_logged()
     data_dir = DataDir(paths, Storage(max_batch_bytes=max_batch_bytes), until_high_watermark=until == "hw")
+    cluster = Cluster(data_dir)
+    data_dir.topic_ids = lambda: cluster
     state = Groups(data_dir)
     if not state.are_here:
         raise UnusableSource(f"{', '.join(paths)}: no partition of {OFFSETS_TOPIC}, which is where groups are kept")
@@ -86,9 +88,11 @@ def groups(
         for group, standings in chosen:
             click.echo(json.dumps(group_json(group, standings, now), separators=(",", ":")))
     else:
-        _print_table(_VIEWS[view], chosen, now)
+        table = _VIEWS[view]
+        print_table(table.columns, (row for group, found in chosen for row in table.rows(group, found, now)))
+    is_incomplete = say_trouble(state.trouble(), ".kfs/groups/problems.jsonl")
     data_dir.close()
-    if _say_what_is_wrong(state):
+    if is_incomplete:
         raise click.exceptions.Exit(_EXIT_INCOMPLETE)
 
 
@@ -103,43 +107,3 @@ def _chosen(state: Groups, groups: Sequence[str], topics: Sequence[str]) -> Iter
             group = group.only(matches_topic)
         if group is not None and (group.partitions or matches_topic is None):
             yield group, [state.standing(partition) for partition in group.partitions]
-
-
-def _print_table(table: Table, groups: Iterator[tuple[Group, list[Standing]]], now: float) -> None:
-    rows = (map(cell_text, row) for group, standings in groups for row in table.rows(group, standings, now))
-    if not sys.stdout.isatty():
-        click.echo("\t".join(table.columns))
-        for row in rows:
-            click.echo("\t".join(map(shown, row)))
-        return
-    # Only here: it is large, and a pipe has no use for it.
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    all_rows = [[shown(cell) for cell in row] for row in rows]
-    used = [at for at in range(len(table.columns)) if any(row[at] != cell_text(None) for row in all_rows)]
-    drawn = RichTable(*(table.columns[at] for at in used), box=None, pad_edge=False)
-    for cells in all_rows:
-        drawn.add_row(*(Text(cells[at]) for at in used))
-    # As wide as it is, and wrapped by the terminal: cells cut or folded could not be read, nor copied.
-    console = Console(width=_WIDEST)
-    console.width = Measurement.get(console, console.options, drawn).maximum
-    console.print(drawn)
-
-
-def _say_what_is_wrong(state: Groups) -> bool:
-    """Say what was not understood; return whether something isn't shown for that."""
-    for caveat in state.caveats():
-        messages.say(f"{caveat.file}: {caveat.reason}")
-    count = state.unread_dropped
-    for log, record in state.unread():
-        count += 1
-        if count <= _MOST_SAID:
-            messages.say(f"{log.topic}-{log.partition}: offset {record.offset}: {record.reason}")
-    if count > _MOST_SAID:
-        messages.say(
-            f"and {count - _MOST_SAID} more records that can't be read: see .kfs/groups/problems.jsonl of a mount"
-        )
-    return bool(count) or state.is_damaged

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
 
 from kfs.cli.messages import shown
 
+#: What stands for what isn't there, as in Kafka's own tools.
+NOTHING: Final = "-"
+_WIDEST: Final = 100_000  # columns
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; nothing in a field can drive a terminal, and no field holds a tab or a line end."""
-    cells = ([shown(cell) for cell in row] for row in rows)
+
+def cell_text(cell: str | int | None) -> str:
+    """Return a cell as it is printed."""
+    return NOTHING if cell is None else str(cell)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> None:
+    """Print a table; nothing in a field can drive a terminal, and no field holds a tab or a line end.
+
+    On a terminal columns without any entry are left out. Elsewhere each row is written as it comes.
+    """
+    cells = ([shown(cell_text(cell)) for cell in row] for row in rows)
     if not sys.stdout.isatty():
-        sys.stdout.writelines("\t".join(row) + "\n" for row in (columns, *cells))
+        sys.stdout.writelines("\t".join(row) + "\n" for row in chain([columns], cells))
         return
-    # Only here: it is large, and most have no use for it.
+    # Only here: it is large, and a pipe has no use for it.
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    all_rows = list(cells)
+    used = [at for at in range(len(columns)) if not all_rows or any(row[at] != NOTHING for row in all_rows)]
+    drawn = Table(*(columns[at] for at in used), box=None, pad_edge=False)
+    for row in all_rows:
+        drawn.add_row(*(Text(row[at]) for at in used))
+    # As wide as it is, and wrapped by the terminal: cells cut or folded could not be read, nor copied.
+    console = Console(width=_WIDEST, highlight=False)
+    console.width = max(1, Measurement.get(console, console.options, drawn).maximum)
+    console.print(drawn)

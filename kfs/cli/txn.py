@@ -13,6 +13,7 @@ import click
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
+from kfs.cli.trouble import say_trouble
 from kfs.errors import CorruptData, UnusableSource
 from kfs.internal.hanging import MAX_TRANSACTION_TIMEOUT_MS, Judge, Standing
 from kfs.internal.message_json import Json
@@ -23,9 +24,9 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
 from kfs.log.storage import Storage
 from kfs.log.transactions import ended_transactions, open_transactions
+from kfs.render.timestamps import age_text
 
 _EXIT_INCOMPLETE: Final = 1
-_MOST_SAID: Final = 10
 _MINUTE_MS: Final = 60_000
 _COLUMNS: Final = {
     "TOPIC": "topic",
@@ -139,7 +140,7 @@ def txn(
             listing = _Listing(data_dir, topics, judge, bootstrap_server, with_ended=with_ended)
             _print_transactions(listing, is_json=is_json)
             is_incomplete = listing.is_incomplete
-        if _say_what_is_wrong(ids) or is_incomplete:
+        if say_trouble(ids.trouble(), ".kfs/transactions/problems.jsonl") or is_incomplete:
             raise click.exceptions.Exit(_EXIT_INCOMPLETE)
     finally:
         data_dir.close()
@@ -168,6 +169,7 @@ class _Listing:
             except CorruptData as error:
                 messages.say(str(error))
                 self.is_incomplete = True
+            self.is_incomplete |= len(log.problems) > 0
 
     def _rows_of(self, log: Log) -> Iterator[_Row]:
         where: _Row = {"topic": log.topic, "partition": log.partition}
@@ -226,35 +228,9 @@ def _print_json(rows: Iterator[_Row]) -> None:
         click.echo(json.dumps(row, separators=(",", ":")))
 
 
-def _cell(name: str, value: Json) -> str:
+def _cell(name: str, value: Json) -> str | int | None:
     if name == "partitions":
         assert isinstance(value, list)
-        return ",".join(f"{each['topic']}-{number}" for each in value for number in each["partitions"]) or "-"
-    if value is None:
-        return "-"
-    if name in ("ageMs", "durationMs"):
-        assert isinstance(value, int)
-        return _span(value) if sys.stdout.isatty() else str(value)
-    return str(value)
-
-
-def _span(milliseconds: int) -> str:
-    """Return a time span with its two largest units: 3d4h, 12m30s."""
-    seconds = abs(milliseconds) // 1000
-    units = (("d", seconds // 86400), ("h", seconds // 3600 % 24), ("m", seconds // 60 % 60), ("s", seconds % 60))
-    first = next((at for at, (_, number) in enumerate(units) if number), len(units) - 1)
-    sign = "-" if milliseconds < 0 else ""
-    return sign + "".join(f"{number}{unit}" for unit, number in units[first : first + 2])
-
-
-def _say_what_is_wrong(ids: TransactionalIds) -> bool:
-    """Say which records of coordinators can't be read; return whether something isn't shown for that."""
-    count = ids.unread_dropped
-    for log, record in ids.unread():
-        count += 1
-        if count <= _MOST_SAID:
-            messages.say(f"{log.topic}-{log.partition}: offset {record.offset}: {record.reason}")
-    if count > _MOST_SAID:
-        rest = count - _MOST_SAID
-        messages.say(f"and {rest} more records that can't be read: see .kfs/transactions/problems.jsonl of a mount")
-    return bool(count) or ids.is_damaged
+        return ",".join(f"{each['topic']}-{number}" for each in value for number in each["partitions"]) or None
+    assert value is None or isinstance(value, str | int)
+    return age_text(value) if name in ("ageMs", "durationMs") and isinstance(value, int) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 
 from kfs.internal.committed_offset import CommittedOffset, Standing
@@ -10,9 +9,6 @@ from kfs.internal.group_description import Member
 from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition
 from kfs.internal.message_json import Json
 from kfs.internal.share_group_state import SharePartition
-from kfs.internal.topic_reader import UnreadRecord
-from kfs.log.log import Log
-from kfs.log.problem import Problem
 from kfs.render.timestamps import iso_time
 
 
@@ -93,12 +89,12 @@ def _oldest_unread(standing: Standing, now: float) -> Json:
     if standing.next_offset is None:
         return None
     timestamp = standing.next_timestamp
-    age = None if timestamp is None else int(now) - timestamp // 1000
+    age = None if timestamp is None else int(now * 1000) - timestamp
     return {
         "offset": standing.next_offset,
         "timestamp": -1 if timestamp is None else timestamp,
         "time": _time(timestamp),
-        "ageSeconds": age,
+        "ageMs": age,
     }
 
 
@@ -144,22 +140,3 @@ def _with_times(fields: Mapping[str, Json]) -> dict[str, Json]:
 
 def _time(timestamp: int | None) -> str | None:
     return None if timestamp is None else iso_time(timestamp)
-
-
-def problem_json(problem: Problem) -> dict[str, Json]:
-    """Return what is wrong with a log that groups are kept in."""
-    return {"file": problem.file, "position": problem.position, "size": problem.size, "reason": problem.reason}
-
-
-def unread_json(log: Log, record: UnreadRecord) -> dict[str, Json]:
-    """Return a record that can't be read, as it was written."""
-    return {
-        "file": record.file,
-        "position": record.position,
-        "reason": record.reason,
-        "topic": log.topic,
-        "partition": log.partition,
-        "offset": record.offset,
-        "key": None if record.key is None else b64encode(record.key).decode(),
-        "value": None if record.value is None else b64encode(record.value).decode(),
-    }

@@ -13,7 +13,7 @@ from kfs.format.layout import NO_PRODUCER_ID
 from kfs.internal.group_records import GroupRecords, RawRecord
 from kfs.internal.offset_commits import OffsetCommits, canonical_key, is_offset_commit
 from kfs.internal.schema import Malformed
-from kfs.internal.topic_reader import TopicState
+from kfs.internal.topic_state import TopicState
 from kfs.log.bulk import Records
 
 

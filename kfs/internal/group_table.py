@@ -8,11 +8,7 @@ from typing import Final
 
 from kfs.internal.committed_offset import Standing
 from kfs.internal.groups import Group
-from kfs.render.timestamps import iso_time
-
-#: What stands for what isn't there, as in Kafka's own tool.
-_NONE: Final = "-"
-_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+from kfs.render.timestamps import age_text, iso_time
 
 #: A row's cells; numbers are numbers, None is what isn't there.
 Row = Sequence[str | int | None]
@@ -24,11 +20,6 @@ class Table:
 
     columns: tuple[str, ...]
     rows: Callable[[Group, Sequence[Standing], float], Iterator[Row]]
-
-
-def cell_text(cell: str | int | None) -> str:
-    """Return a cell as it is printed."""
-    return _NONE if cell is None else str(cell)
 
 
 def _offset_rows(group: Group, standings: Sequence[Standing], now: float) -> Iterator[Row]:
@@ -51,7 +42,7 @@ def _offset_rows(group: Group, standings: Sequence[Standing], now: float) -> Ite
             member.client_id if member else None,
             _time(committed.commit_timestamp if committed is not None else None),
             _time(timestamp),
-            None if timestamp is None else age_text(now - timestamp / 1000),
+            None if timestamp is None else age_text(int(now * 1000) - timestamp),
             notes or None,
         )
 
@@ -102,16 +93,3 @@ STATE: Final = Table(
 
 def _time(timestamp: int | None) -> str | None:
     return None if timestamp is None else iso_time(timestamp)
-
-
-def age_text(seconds: float) -> str:
-    """Return a length of time in its two largest units: ``3d4h``, ``12m7s``, ``0s``; below 0 it lies ahead."""
-    left = abs(int(seconds))
-    for at, (unit, size) in enumerate(_UNITS):
-        if left >= size or size == 1:
-            text = f"{left // size}{unit}"
-            if size > 1:
-                smaller, smaller_size = _UNITS[at + 1]
-                text += f"{left % size // smaller_size}{smaller}"
-            return f"-{text}" if seconds < 0 else text
-    raise AssertionError("a second is the least unit")

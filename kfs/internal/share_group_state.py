@@ -5,14 +5,10 @@ A snapshot says all of a share partition, an update what has changed since.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from kfs.internal.coordinator import CoordinatorRecord
-from kfs.internal.schema import Malformed
-from kfs.internal.topic_reader import TopicState
+from kfs.internal.topic_state import RecordByRecord
 from kfs.internal.topics import SHARE_STATE_KINDS
-from kfs.log.bulk import Records
 
 _NOT_SAID = -1
 
@@ -38,39 +34,25 @@ class SharePartition:
     record_offset: int
 
 
-class ShareStateLog(TopicState):
+class ShareStateLog(RecordByRecord):
     """What one partition of ``__share_group_state`` says, by group, topic id and partition."""
 
     def _forget(self) -> None:
         self.partitions: dict[tuple[str, str, int], SharePartition] = {}
 
-    def _replay(self, records: Records) -> None:
-        columns = records.columns
-        if records.is_control:
-            return
-        for index in range(bisect_left(columns.offsets, self._reader.start), len(columns)):
-            if index in columns.faults:
-                continue
-            offset, key, value = columns.offsets[index], columns.key(index), columns.value(index)
-            try:
-                if key is None:
-                    raise Malformed("a record without a key")
-                self._apply(SHARE_STATE_KINDS.decode(key, value), offset)
-            except Malformed as error:
-                self._keep_unread(records, offset, key, value, error)
-
-    def _apply(self, record: CoordinatorRecord, offset: int) -> None:
+    def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
+        record = SHARE_STATE_KINDS.decode(key, value)
         partition = record.key["partition"]
         assert isinstance(partition, int)
-        key = str(record.key["groupId"]), str(record.key["topicId"]), partition
+        where = str(record.key["groupId"]), str(record.key["topicId"]), partition
         if record.value is None:
             if record.kind.name == "ShareSnapshot":
-                self.partitions.pop(key, None)
+                self.partitions.pop(where, None)
             return
-        known = self.partitions.get(key)
+        known = self.partitions.get(where)
         said = {name: value for name, value in record.value.fields.items() if isinstance(value, int)}
         if record.kind.name == "ShareUpdate" and known is not None:
-            self.partitions[key] = replace(
+            self.partitions[where] = replace(
                 known,
                 start_offset=_said(said["startOffset"], known.start_offset),
                 leader_epoch=_said(said["leaderEpoch"], known.leader_epoch),
@@ -78,8 +60,8 @@ class ShareStateLog(TopicState):
                 record_offset=offset,
             )
             return
-        self.partitions[key] = SharePartition(
-            *key,
+        self.partitions[where] = SharePartition(
+            *where,
             said["snapshotEpoch"],
             said.get("stateEpoch", _NOT_SAID),
             said["leaderEpoch"],

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
 
-from kfs.errors import CorruptData
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
 from kfs.log.open_files import FileChanged
-
-#: How often a log is begun anew that is compacted, or cut, while it is read.
-_MOST_ATTEMPTS: Final = 5
-#: Records that can't be read are kept up to this many; more are counted.
-_MOST_UNREAD: Final = 1_000
 
 
 class TopicReader:
@@ -79,83 +69,3 @@ class TopicReader:
             self._incarnation = -1
             self.log.look_again()
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadRecord:
-    """A record that can't be read, as it is, and why; ``file`` and ``position`` (in bytes) are its batch's."""
-
-    file: str
-    position: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    reason: str
-
-
-class TopicState(ABC):
-    """What the records of a partition add up to, as far as they were read: :meth:`refresh` reads on.
-
-    Not for several threads at once.
-    """
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        #: Grows with every change.
-        self.version = 0
-        #: By key, or by offset where that is null.
-        self.unread: dict[bytes | int, UnreadRecord] = {}
-        self.unread_dropped = 0
-        #: How many stretches of the log were damaged.
-        self.damaged = 0
-        self._reader = TopicReader(log)
-        self._forget()
-
-    def refresh(self) -> None:
-        """Read what has come since the last time; all, if what was read is no longer what the log holds.
-
-        Raises:
-            FileChanged: the log changes faster than it can be read.
-        """
-        for attempt in range(_MOST_ATTEMPTS):
-            try:
-                if self._reader.is_void:
-                    self._forget()
-                    self.unread.clear()
-                    self.unread_dropped = self.damaged = 0
-                    self._reader.begin()
-                    self.version += 1
-                for item in self._reader.read_on():
-                    self.version += 1
-                    if isinstance(item, Records):
-                        self._replay(item)
-                        self.damaged += len(item.columns.faults)
-                    else:
-                        self.damaged += not isinstance(item, Damage) or item.loses_records
-            except FileChanged:
-                if attempt == _MOST_ATTEMPTS - 1:
-                    raise
-            else:
-                return
-
-    @abstractmethod
-    def _forget(self) -> None:
-        """Be as before the first record."""
-
-    @abstractmethod
-    def _replay(self, records: Records) -> None:
-        """Apply records; of batches that reach below the start of the reader, those from there on."""
-
-    def _keep_unread(
-        self, records: Records, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
-    ) -> None:
-        name = offset if key is None else key
-        if key is not None and value is None:  # whatever it was is deleted
-            self.unread.pop(name, None)
-            return
-        if len(self.unread) >= _MOST_UNREAD and name not in self.unread:
-            self.unread_dropped += 1
-            return
-        row = bisect_left(records.table.last_offsets, offset, records.first, records.stop)
-        position = records.table.positions[min(row, records.stop - 1)]
-        self.unread[name] = UnreadRecord(records.file, position, offset, key, value, error.reason)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from itertools import groupby
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.internal.hanging import Judge, Judged, Standing, abort_commands
 from kfs.internal.message_json import Json
-from kfs.internal.topic_reader import UnreadRecord
 from kfs.internal.transaction_state import TransactionalId, duration_ms
-from kfs.log.log import Log
 from kfs.log.transaction_replay import EndedTransaction
 from kfs.log.transactions import History
 from kfs.render.timestamps import iso_time
@@ -85,20 +82,6 @@ def transactional_id_json(known: TransactionalId, now_ms: int) -> dict[str, Json
             {"topic": topic, "partitions": [each.partition for each in group]}
             for topic, group in groupby(known.partitions, key=lambda each: each.topic)
         ],
-    }
-
-
-def unread_json(log: Log, record: UnreadRecord) -> dict[str, Json]:
-    """Return a record of ``__transaction_state`` that can't be read, as it was written."""
-    return {
-        "file": record.file,
-        "position": record.position,
-        "reason": record.reason,
-        "topic": log.topic,
-        "partition": log.partition,
-        "offset": record.offset,
-        "key": None if record.key is None else b64encode(record.key).decode(),
-        "value": None if record.value is None else b64encode(record.value).decode(),
     }
 
 

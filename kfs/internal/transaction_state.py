@@ -7,9 +7,7 @@ Nothing is read before somebody asks. What was read is kept and brought up to da
 from __future__ import annotations
 
 import threading
-import time
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,12 +15,10 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.java_text import java_hash
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.internal.schema import Malformed
-from kfs.internal.topic_reader import TopicState, UnreadRecord
+from kfs.internal.topic_state import RecordByRecord, TopicStates
 from kfs.internal.topics import TRANSACTION_KINDS
-from kfs.log.bulk import Records
+from kfs.internal.trouble import Trouble
 from kfs.log.data_dir import DataDir
-from kfs.log.log import LOOK_AGAIN_SECONDS, Log
-from kfs.log.open_files import FileChanged
 
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 #: ``TransactionState.id`` and ``name``.
@@ -73,29 +69,12 @@ class TransactionalId:
         return self.state != _DEAD
 
 
-class TransactionLog(TopicState):
+class TransactionLog(RecordByRecord):
     """What one partition of ``__transaction_state`` says, by transactional id."""
 
     def _forget(self) -> None:
         self.ids: dict[str, tuple[int, bytes]] = {}  # offset and value: objects would take several times as much
         self.by_producer: dict[int, str] = {}
-
-    def _replay(self, records: Records) -> None:
-        if records.is_control:
-            return
-        columns = records.columns
-        for index in range(bisect_left(columns.offsets, self._reader.start), len(columns)):
-            if index in columns.faults:
-                continue
-            offset, key, value = columns.offsets[index], columns.key(index), columns.value(index)
-            try:
-                if key is None:
-                    raise Malformed("a record without a key")
-                self._apply(key, value, offset)
-            except Malformed as error:
-                self._keep_unread(records, offset, key, value, error)
-            else:
-                self.unread.pop(key, None)
 
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
         name = str(TRANSACTION_KINDS.decode(key, None).key["transactionalId"])
@@ -162,16 +141,14 @@ class TransactionalIds:
     """The transactional ids of a data directory, followed as the logs grow. Threads may share it."""
 
     def __init__(self, data_dir: DataDir) -> None:
-        self._data_dir = data_dir
-        self._logs: dict[int, TransactionLog] = {}
+        self._logs = TopicStates(data_dir, TRANSACTION_STATE_TOPIC, TransactionLog)
         self._lock = threading.RLock()
-        self._looked = -1.0
         self._complete = (-1, False)  # at which version of the logs that was found
 
     @property
     def are_here(self) -> bool:
         """Whether there is anything that they are kept in."""
-        return bool(self._data_dir.partitions(TRANSACTION_STATE_TOPIC))
+        return self._logs.are_here
 
     @property
     def may_be_elsewhere(self) -> bool:
@@ -181,73 +158,36 @@ class TransactionalIds:
         transactional ids: each is kept in the partition that its hash chooses among all.
         """
         with self._lock:
-            logs = self._refreshed()
-            version = sum(log.version + 1 for log in logs)
-            if self._complete[0] != version:
-                self._complete = version, _are_complete(logs)
+            logs = self._logs.now()
+            if self._complete[0] != self._logs.version:
+                self._complete = self._logs.version, _are_complete(logs)
             return not self._complete[1]
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether something of what they are kept in is damaged or can't be read, and what it said is lost."""
-        return any(log.damaged or log.unread for log in self._refreshed())
 
     def names(self) -> list[str]:
         """Return all transactional ids, sorted."""
-        return sorted({name for log in self._refreshed() for name in log.ids})
+        with self._lock:
+            return sorted({name for log in self._logs.now() for name in log.ids})
 
     def get(self, name: str) -> TransactionalId | None:
         """Return what is known of a transactional id, None where nothing is."""
         with self._lock:
-            found = (log.id(name) for log in self._refreshed() if name in log.ids)
+            found = (log.id(name) for log in self._logs.now() if name in log.ids)
             return max(filter(None, found), key=lambda each: each.last_update_timestamp, default=None)
 
     def of_producer(self, producer_id: int) -> TransactionalId | None:
         """Return the transactional id whose producer id that is, None where none has it."""
         with self._lock:
-            for log in self._refreshed():
+            for log in self._logs.now():
                 name = log.by_producer.get(producer_id)
                 found = log.id(name) if name is not None else None
                 if found is not None and found.is_listed:
                     return found
         return None
 
-    def unread(self) -> Iterator[tuple[Log, UnreadRecord]]:
-        """Yield the records that can't be read."""
+    def trouble(self) -> Trouble:
+        """Return what is wrong with what they are kept in."""
         with self._lock:
-            for log in self._refreshed():
-                for record in log.unread.values():
-                    yield log.log, record
-
-    @property
-    def unread_dropped(self) -> int:
-        """How many more there are of those than :meth:`unread` yields."""
-        return sum(log.unread_dropped for log in self._refreshed())
-
-    def logs(self) -> list[Log]:
-        """Return the logs that they are kept in, read to their ends; what is wrong is among their problems."""
-        return [log.log for log in self._refreshed()]
-
-    def _refreshed(self) -> list[TransactionLog]:
-        with self._lock:
-            if self._looked < 0 or time.monotonic() - self._looked >= LOOK_AGAIN_SECONDS:
-                self._refresh()
-                self._looked = time.monotonic()
-            return list(self._logs.values())
-
-    def _refresh(self) -> None:
-        partitions = self._data_dir.partitions(TRANSACTION_STATE_TOPIC)
-        logs = {partition: self._data_dir.log(TRANSACTION_STATE_TOPIC, partition) for partition in partitions}
-        kept = {partition: state for partition, state in self._logs.items() if logs.get(partition) is state.log}
-        made = {
-            partition: kept.get(partition) or TransactionLog(log) for partition, log in logs.items() if log is not None
-        }
-        for state in made.values():
-            try:
-                state.refresh()
-            except FileChanged as error:
-                state.log.problems.add_error(error)
-        self._logs = made
+            return self._logs.trouble()
 
 
 def _are_complete(logs: Sequence[TransactionLog]) -> bool:

@@ -100,7 +100,8 @@ def _begins_in(log: Log, entry: ProducerStateEntry) -> bool:
 class CommittedReader:
     """What a ``read_committed`` consumer gets of a log that may grow or be cut; for several threads, in any order.
 
-    How far the log was read is remembered, and what became of the transactions met lately.
+    How far the log was read is remembered, and what became of the transactions met lately, in the partitions that were
+    read lately.
     """
 
     def __init__(self, log: Log) -> None:
@@ -158,6 +159,11 @@ class CommittedReader:
         return self._open
 
     def _filter(self) -> AbortedTransactions:
-        if self._aborted is None:
-            self._aborted = AbortedTransactions(self.log)
-        return self._aborted
+        aborted = self._aborted  # which may be forgotten at any moment
+        if aborted is None:
+            aborted = self._aborted = AbortedTransactions(self.log)
+        self.log.storage.note_reader(self, self._forget)
+        return aborted
+
+    def _forget(self) -> None:
+        self._aborted = None

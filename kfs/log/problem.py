@@ -76,5 +76,11 @@ class Problems:
     def __iter__(self) -> Iterator[Problem]:
         return iter(sorted(self._problems.values(), key=lambda problem: (problem.file, problem.position)))
 
+    def with_rest(self) -> Iterator[Problem]:
+        """Yield all of them, and at the end one that says how many more there were."""
+        yield from self
+        if self.dropped:
+            yield Problem("", 0, 0, f"and {self.dropped} more problems")
+
     def __len__(self) -> int:
         return len(self._problems)

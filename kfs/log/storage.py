@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +23,8 @@ from kfs.log.problem import Problem, faulty_records
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 32 * 1024 * 1024
+#: Partitions of which it is remembered what became of transactions.
+_MOST_LATELY_READ: Final = 16
 #: Bits of a node id that name a segment's incarnation.
 SLOT_BITS: Final = 28
 
@@ -75,6 +79,8 @@ class Storage:
         self.decoder: BlockDecoder = decoder or default_decoder()
         self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
+        self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last one is the latest
+        self._lately_read_lock = threading.Lock()
         self._slots = itertools.count(1)
 
     def new_slot(self) -> int:
@@ -83,6 +89,18 @@ class Storage:
         if slot >> SLOT_BITS:
             raise OverflowError("2^28 segment incarnations seen: mount again")
         return slot
+
+    def note_reader(self, reader: object, forget: Callable[[], None]) -> None:
+        """Note that ``reader`` reads; the one that read longest ago is told to ``forget`` if there are too many.
+
+        That may be while another thread is in it.
+        """
+        with self._lately_read_lock:
+            self._lately_read[reader] = forget
+            self._lately_read.move_to_end(reader)
+            oldest = self._lately_read.popitem(last=False)[1] if len(self._lately_read) > _MOST_LATELY_READ else None
+        if oldest is not None:
+            oldest()
 
     def load(self, block: Block, report: Callable[[Problem], None]) -> LoadedBlock:
         """Decode a block; what is wrong with it, or with single records of it, is reported.
@@ -105,5 +123,6 @@ class Storage:
     def close(self) -> None:
         """Give back descriptors and maps."""
         self.cache.clear()
+        self._lately_read.clear()
         self.indexes.close()
         self.files.close()

@@ -19,6 +19,7 @@ LAST_MILLISECOND: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLIS
 HOUR: Final = 3_600_000
 _MILLISECONDS: Final = re.compile(r"-?[0-9]{9,18}\Z")
 _YEAR_OR_MONTH: Final = re.compile(r"[0-9]{4}(-[0-9]{2})?\Z")
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
 def has_time(timestamp: int) -> bool:
@@ -73,3 +74,15 @@ def milliseconds_of(moment: Moment) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return -((_EPOCH - moment) // _MILLISECOND)  # rounded up: at or after
+
+
+def age_text(milliseconds: int) -> str:
+    """Return a length of time in its two largest units: ``3d4h``, ``12m7s``, ``0s``; below 0 it lies ahead."""
+    left = abs(milliseconds)
+    first = next((at for at, (_, size) in enumerate(_UNITS) if left >= size), len(_UNITS) - 1)
+    sign = "-" if milliseconds <= -_UNITS[-1][1] else ""
+    text = ""
+    for unit, size in _UNITS[first : first + 2]:
+        text += f"{left // size}{unit}"
+        left %= size
+    return sign + text

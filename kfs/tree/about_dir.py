@@ -13,14 +13,12 @@ import kfs
 from kfs.errors import NotFound
 from kfs.log.log import Log, OffsetRange
 from kfs.log.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN
-from kfs.tree.context import NOBODY, TreeContext, status_of
+from kfs.tree.context import NOBODY, TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
-from kfs.tree.groups_dir import groups_directory
 from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
-from kfs.tree.transactions_dir import transactions_directory
 
 README = """\
 This directory is about the mount itself. It is read-only, as everything here is.
@@ -83,21 +81,31 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "cluster": partial(_cluster, context),
         "deleted": partial(_deleted, context),
         "replicas": partial(_replicas, context),
-        "groups": partial(groups_directory, context, f"{ABOUT}/groups"),
-        "transactions": partial(transactions_directory, context, f"{ABOUT}/transactions"),
+        "groups": partial(_groups, context),
+        "transactions": partial(_transactions, context),
     }
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 
 
+# The code for what Kafka's own topics say is imported when somebody looks: few commands have a use for it.
+
+
 def _cluster(context: TreeContext) -> FixedDirectory:
-    from kfs.tree.cluster_dir import cluster_directory  # only here: few commands have a use for it
+    from kfs.tree.cluster_dir import cluster_directory
 
     return cluster_directory(context, context.cluster)
 
 
-def source_of(context: TreeContext) -> str:
-    """Return the path whose owner and times the top directories take."""
-    return context.data_dir.paths[0]
+def _groups(context: TreeContext) -> FixedDirectory:
+    from kfs.tree.groups_dir import groups_directory
+
+    return groups_directory(context, f"{ABOUT}/groups")
+
+
+def _transactions(context: TreeContext) -> FixedDirectory:
+    from kfs.tree.transactions_dir import transactions_directory
+
+    return transactions_directory(context, f"{ABOUT}/transactions")
 
 
 def _stats(context: TreeContext) -> bytes:

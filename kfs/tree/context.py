@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
 
-from kfs.internal.groups import Groups
-from kfs.internal.transaction_state import TransactionalIds
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
@@ -28,6 +26,8 @@ from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
     from kfs.internal.cluster.cluster import Cluster
+    from kfs.internal.groups import Groups
+    from kfs.internal.transaction_state import TransactionalIds
     from kfs.tree.partition_view import PartitionView
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
@@ -86,10 +86,6 @@ class TreeContext:
         self.reading = WorkAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
-        #: Consumer groups; nothing is read until somebody asks for them.
-        self.groups = Groups(data_dir)
-        #: Transactional ids; nothing is read until somebody asks for them.
-        self.transactional_ids = TransactionalIds(data_dir)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.
@@ -99,9 +95,25 @@ class TreeContext:
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
 
+    # What Kafka's own topics say is made, and the code for it imported, when somebody asks: few do.
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Consumer groups."""
+        from kfs.internal.groups import Groups
+
+        return Groups(self.data_dir)
+
+    @cached_property
+    def transactional_ids(self) -> TransactionalIds:
+        """Transactional ids."""
+        from kfs.internal.transaction_state import TransactionalIds
+
+        return TransactionalIds(self.data_dir)
+
     @cached_property
     def cluster(self) -> Cluster:
-        """What is known of the cluster; made, and its code imported, when somebody asks."""
+        """What is known of the cluster."""
         from kfs.internal.cluster.cluster import Cluster
 
         return Cluster(self.data_dir)
@@ -131,6 +143,13 @@ class TreeContext:
         """Return the attributes of a directory; any may change at any moment."""
         mode = stat.S_IFDIR | owner.permissions
         return Attributes(node_id, mode, 0, mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+
+
+def source_of(context: TreeContext, topic: str | None = None) -> str:
+    """Return the path whose owner and times a directory takes: of a topic that is here its first partition's."""
+    data_dir = context.data_dir
+    logs = (data_dir.log(topic, partition) for partition in data_dir.partitions(topic)) if topic is not None else ()
+    return next((log.directory.path for log in logs if log is not None), data_dir.paths[0])
 
 
 def status_of(path: str) -> tuple[Owner, int]:

@@ -11,9 +11,9 @@ from functools import partial
 from itertools import groupby
 
 from kfs.errors import NotFound
-from kfs.internal.group_json import group_json, partition_json, problem_json, unread_json
+from kfs.internal.group_json import group_json, partition_json
 from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition
-from kfs.tree.context import TreeContext, status_of
+from kfs.tree.context import TreeContext, source_of, status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
 from kfs.tree.meta_dir import json_lines
 from kfs.tree.names import file_name, group_name, group_of_name, tree_name
@@ -26,17 +26,7 @@ _PROBLEMS = "problems.jsonl"
 
 def groups_directory(context: TreeContext, path: str) -> FixedDirectory:
     """Return the directory at ``path``."""
-    return FixedDirectory(context, path, _source(context), _GroupNames(context, path))
-
-
-def _source(context: TreeContext) -> str:
-    """Return the path whose owner and times all of this takes: where groups are kept, if that is here."""
-    data_dir = context.data_dir
-    for partition in data_dir.partitions(OFFSETS_TOPIC):
-        log = data_dir.log(OFFSETS_TOPIC, partition)
-        if log is not None:
-            return log.directory.path
-    return data_dir.paths[0]
+    return FixedDirectory(context, path, source_of(context, OFFSETS_TOPIC), _GroupNames(context, path))
 
 
 class _GroupNames(Mapping[str, Maker]):
@@ -66,7 +56,10 @@ class _GroupNames(Mapping[str, Maker]):
         return 2 * len(self._context.groups.names()) + 1
 
     def _problems(self) -> Node:
-        return _state_file(self._context, f"{self._path}/{_PROBLEMS}", partial(_problem_lines, self._context))
+        def produce() -> bytes:
+            return json_lines(self._context.groups.trouble().rows())
+
+        return _state_file(self._context, f"{self._path}/{_PROBLEMS}", produce)
 
     def _file(self, group: str) -> Node:
         produce = partial(_group_line, self._context, group)
@@ -79,11 +72,11 @@ class _GroupNames(Mapping[str, Maker]):
             file_name(topic): partial(_topic_directory, self._context, f"{path}/{file_name(topic)}", name, topic)
             for topic, _ in groupby(group.partitions, key=lambda partition: partition.topic)
         }
-        return FixedDirectory(self._context, path, _source(self._context), topics)
+        return FixedDirectory(self._context, path, source_of(self._context, OFFSETS_TOPIC), topics)
 
 
 def _state_file(context: TreeContext, path: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
-    owner, mtime_ns = status_of(_source(context))
+    owner, mtime_ns = status_of(source_of(context, OFFSETS_TOPIC))
     return CostlyGeneratedFile(context, context.ids.of_path(path), owner, mtime_ns, produce)
 
 
@@ -109,7 +102,7 @@ def _topic_directory(context: TreeContext, path: str, name: str, topic: str) -> 
             line = partial(_partition_line, context, name, topic, number)
             names[f"{number}{_JSON}"] = partial(_state_file, context, f"{path}/{number}{_JSON}", line)
             names[f"{number}{_NEXT}"] = partial(_next_link, context, f"{path}/{number}{_NEXT}", partition)
-    return FixedDirectory(context, path, _source(context), names)
+    return FixedDirectory(context, path, source_of(context, OFFSETS_TOPIC), names)
 
 
 def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Link:
@@ -117,7 +110,7 @@ def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Li
     offset = context.groups.standing(partition).next_offset
     if offset is None:
         raise NotFound(f"{path}: nothing to be read next")
-    owner, mtime_ns = status_of(_source(context))
+    owner, mtime_ns = status_of(source_of(context, OFFSETS_TOPIC))
     target = f"../../../../{tree_name(partition.topic)}/{partition.partition}/offset/{offset}.json"
     return Link(context.ids.of_path(path), target, owner, mtime_ns)
 
@@ -131,12 +124,3 @@ def _partition_line(context: TreeContext, name: str, topic: str, number: int) ->
     group = _group(context, name)
     partition = _partition(group, topic, number)
     return json_lines([partition_json(group, partition, context.groups.standing(partition), time.time())])
-
-
-def _problem_lines(context: TreeContext) -> bytes:
-    groups = context.groups
-    lines = [problem_json(problem) for problem in (*groups.problems(), *groups.caveats())]
-    lines += [unread_json(log, record) for log, record in groups.unread()]
-    if groups.unread_dropped:
-        lines.append({"reason": f"and {groups.unread_dropped} more records that can't be read"})
-    return json_lines(lines)

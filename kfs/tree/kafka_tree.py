@@ -9,8 +9,8 @@ from typing import Final
 
 from kfs.errors import NotADirectory, NotFound
 from kfs.log.data_dir import DataDir
-from kfs.tree.about_dir import about_directory, source_of
-from kfs.tree.context import TreeContext, TreeOptions, status_of
+from kfs.tree.about_dir import about_directory
+from kfs.tree.context import TreeContext, TreeOptions, source_of, status_of
 from kfs.tree.files import FixedDirectory, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, Node, Outdated, Tree

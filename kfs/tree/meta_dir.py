@@ -58,10 +58,7 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 def problem_lines(problems: Problems) -> bytes:
     """Return a line for each problem: file, position and size in bytes (0: not known), reason."""
-    rows: list[dict[str, Any]] = [asdict(problem) for problem in problems]
-    if problems.dropped:
-        rows.append({"file": "", "position": 0, "size": 0, "reason": f"and {problems.dropped} more problems"})
-    return json_lines(rows)
+    return json_lines(map(asdict, problems.with_rest()))
 
 
 def _log(partition: PartitionView) -> bytes:

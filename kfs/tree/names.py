@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 ABOUT: str = ".kfs"
 _PLAIN = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -63,10 +63,17 @@ def group_name(group: str) -> str:
 
 def group_of_name(name: str, groups: Iterable[str]) -> str | None:
     """Return the group whose name in the tree is ``name``, None if it is that of none; a cut one is of ``groups``."""
+    return text_of_name(name, lambda: groups, group_name)
+
+
+def text_of_name(
+    name: str, texts: Callable[[], Iterable[str]], name_of: Callable[[str], str] = file_name
+) -> str | None:
+    """Return the text whose name is ``name``, None if it is that of none; for a cut one ``texts`` are gone through."""
     if _CUT in name:
-        return next((group for group in groups if group_name(group) == name), None)
-    group = "" if name == _EMPTY else _decoded(name).decode(errors="replace")
-    return group if group_name(group) == name else None
+        return next((text for text in texts() if name_of(text) == name), None)
+    text = "" if name == _EMPTY else _decoded(name).decode(errors="replace")
+    return text if name_of(text) == name else None
 
 
 def segment_name(base_offset: int) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 
 from kfs.errors import NotFound
 from kfs.tree.context import status_of
-from kfs.tree.files import FixedDirectory, Link, Maker
+from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
 from kfs.tree.meta_dir import meta_directory
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
@@ -14,7 +14,6 @@ from kfs.tree.raw_dir import RawDirectory
 from kfs.tree.record_files import FieldDirectory, RecordDirectory
 from kfs.tree.segment_files import LogFile, SegmentDirectory
 from kfs.tree.time_dirs import AtDirectory, TimeDirectory
-from kfs.tree.transactions_dir import partition_transactions
 
 
 def partition_directory(partition: PartitionView) -> FixedDirectory:
@@ -41,7 +40,11 @@ def partition_directory(partition: PartitionView) -> FixedDirectory:
 
 
 def _meta(partition: PartitionView, path: str) -> FixedDirectory:
-    transactions = partial(partition_transactions, partition, f"{path}/transactions.json")
+    def transactions() -> CostlyGeneratedFile:
+        from kfs.tree.transactions_dir import partition_transactions  # when somebody looks: few do
+
+        return partition_transactions(partition, f"{path}/transactions.json")
+
     return meta_directory(partition, path, {"transactions.json": transactions})
 
 

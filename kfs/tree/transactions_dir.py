@@ -12,12 +12,12 @@ from typing import Final
 
 from kfs.errors import NotFound
 from kfs.internal.hanging import Judge
-from kfs.internal.transaction_json import history_json, transactional_id_json, unread_json
+from kfs.internal.transaction_json import history_json, transactional_id_json
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalId
-from kfs.tree.context import Owner, TreeContext, status_of
+from kfs.tree.context import Owner, TreeContext, source_of, status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Maker
-from kfs.tree.meta_dir import json_lines, problem_lines
-from kfs.tree.names import file_name, topic_name
+from kfs.tree.meta_dir import json_lines
+from kfs.tree.names import file_name, text_of_name
 from kfs.tree.partition_view import PartitionView
 
 _JSON: Final = ".json"
@@ -28,14 +28,9 @@ _BOOTSTRAP_SERVER: Final = "localhost:9092"
 
 def transactions_directory(context: TreeContext, path: str) -> FixedDirectory:
     """Return the directory at ``path``."""
-    return FixedDirectory(context, path, _source(context), _TransactionalIdNames(context, path))
-
-
-def _source(context: TreeContext) -> str:
-    """Return the path whose owner and times all of this takes: where the state is kept, if that is here."""
-    data_dir = context.data_dir
-    logs = (data_dir.log(TRANSACTION_STATE_TOPIC, each) for each in data_dir.partitions(TRANSACTION_STATE_TOPIC))
-    return next((log.directory.path for log in logs if log is not None), data_dir.paths[0])
+    return FixedDirectory(
+        context, path, source_of(context, TRANSACTION_STATE_TOPIC), _TransactionalIdNames(context, path)
+    )
 
 
 class _TransactionalIdNames(Mapping[str, Maker]):
@@ -47,7 +42,7 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def __getitem__(self, name: str) -> Maker:
         if name == _PROBLEMS:
-            return partial(self._file, name, partial(_problem_lines, self._context))
+            return partial(self._file, name, lambda: json_lines(self._context.transactional_ids.trouble().rows()))
         transactional_id = self._id_of(name) if name.endswith(_JSON) else None
         if transactional_id is None:
             raise KeyError(name)
@@ -55,14 +50,12 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def _id_of(self, name: str) -> str | None:
         """Return the transactional id that a file is of, None where there is none."""
-        ids, stem = self._context.transactional_ids, name.removesuffix(_JSON)
-        plain = topic_name(stem)
-        if plain is not None:
-            return plain if file_name(plain) == stem and ids.get(plain) is not None else None
-        return next((each for each in ids.names() if file_name(each) == stem), None)
+        ids = self._context.transactional_ids
+        text = text_of_name(name.removesuffix(_JSON), ids.names)
+        return text if text is not None and ids.get(text) is not None else None
 
     def _file(self, name: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
-        owner, mtime_ns = status_of(_source(self._context))
+        owner, mtime_ns = status_of(source_of(self._context, TRANSACTION_STATE_TOPIC))
         return CostlyGeneratedFile(
             self._context, self._context.ids.of_path(f"{self._path}/{name}"), owner, mtime_ns, produce
         )
@@ -81,13 +74,6 @@ def _id_line(context: TreeContext, name: str) -> bytes:
     if known is None:
         raise NotFound(f"no transactional id {name!r}")
     return json_lines([transactional_id_json(known, _now_ms())])
-
-
-def _problem_lines(context: TreeContext) -> bytes:
-    """Records that can't be read, as they were written, and damage to the logs."""
-    ids = context.transactional_ids
-    own = json_lines(unread_json(log, record) for log, record in ids.unread())
-    return own + b"".join(problem_lines(log.problems) for log in ids.logs())
 
 
 def partition_transactions(partition: PartitionView, path: str) -> CostlyGeneratedFile:

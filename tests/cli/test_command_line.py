@@ -7,6 +7,7 @@ import pty
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -174,3 +175,21 @@ def test_messages_are_the_same_in_a_plain_locale(shop: Shop) -> None:
     for environment in ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
         done = kfs("cat", shop.root, "orders/0/offset/3.json", environment=environment)
         assert (done.returncode, done.stdout, done.stderr) == (0, shop.orders.line(3), b"")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("cat", "{}", "live/0/offset/3.json"), ("ls", "{}", "live/0/offset"), ("ls", "{}")]
+)
+def test_who_looks_at_records_pays_nothing_for_kafkas_own_topics(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    ToyPartition(tmp_path / "root", "live").append_messages(10)
+    words = ["kfs", *(word.format(tmp_path / "root") for word in arguments)]
+    code = f"""
+import atexit, sys
+sys.argv = {words!r}
+atexit.register(lambda: print(*(name for name in sys.modules if name.startswith("kfs.internal")), file=sys.stderr))
+from kfs.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout
+    assert done.stderr.decode().split() == []

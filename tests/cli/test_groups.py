@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kfs.internal.group_table import age_text
 from tests.cli.running import printed, refused
 from tests.cli.test_command_line import EVIL, on_a_terminal
 from tests.internal.group_logs import InternalPartition, classic_group, commit, member
@@ -167,14 +166,6 @@ def test_a_table_on_a_terminal_is_aligned_and_never_cut(root: Path) -> None:
     lines = [line for line in text.split("\n") if "orders" in line]
     assert any(name in line for line in lines)
     assert len({line.index("orders") for line in lines}) == 1
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0, "0s"), (59.9, "59s"), (60, "1m0s"), (3599, "59m59s"), (7260, "2h1m"), (90_000, "1d1h"), (-5, "-5s")],
-)
-def test_an_age_is_its_two_largest_units(seconds: float, expected: str) -> None:
-    assert age_text(seconds) == expected
 
 
 def test_every_column_and_field_is_documented(root: Path) -> None:

@@ -217,14 +217,14 @@ def test_a_classic_group_may_be_upgraded_and_downgraded(tmp_path: Path) -> None:
     log.append(*[(key, None) for key, _ in reversed(consumer_group())], classic_group("g", [member("m")]))
     groups = groups_of(tmp_path)
     assert described(tmp_path).description.type is GroupType.CLASSIC
-    assert list(groups.unread()) == []
+    assert groups.trouble().unread == ()
 
 
 def test_a_group_that_changes_its_type_without_a_word_is_said_so(tmp_path: Path) -> None:
     InternalPartition(tmp_path).append(classic_group("g", [member("m")]), *consumer_group())
     groups = groups_of(tmp_path)
     assert described(tmp_path).description.type is GroupType.CONSUMER
-    assert ["was a group of type Classic" in record.reason for _, record in groups.unread()] == [True]
+    assert ["was a group of type Classic" in record.reason for _, record in groups.trouble().unread] == [True]
 
 
 # --- share groups ---------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_a_streams_group(tmp_path: Path, validated: int, epoch: int, member_stat
 
 
 def reasons(groups: Groups) -> list[tuple[int, str]]:
-    return [(record.offset, record.reason) for _, record in groups.unread()]
+    return [(record.offset, record.reason) for _, record in groups.trouble().unread]
 
 
 def test_unknown_types_are_kept_as_they_are_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_unknown_types_are_kept_as_they_are_and_the_rest_is_read(tmp_path: Path)
     log.append((b"\x00\x63gone", None), (b"\x00\x63later", b"newer"))
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
-    ((found_log, record),) = groups.unread()
+    ((found_log, record),) = groups.trouble().unread
     assert (found_log.topic, record.offset) == ("__consumer_offsets", 4)
     assert (record.key, record.value) == (b"\x00\x63later", b"newer")
     assert "unknown record type 99" in record.reason
@@ -362,7 +362,7 @@ def test_however_many_cannot_be_read_memory_is_bounded(tmp_path: Path) -> None:
     log.append(*[(b"\x00\x63%d" % number, b"") for number in range(1200)], commit("g", "a", 0, 1))
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
-    assert (len(list(groups.unread())), groups.unread_dropped) == (1000, 200)
+    assert (len(groups.trouble().unread), groups.trouble().unread_dropped) == (1000, 200)
 
 
 def test_a_control_record_that_is_none_ends_nothing(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_a_log_without_its_beginning_is_said_to_be_one(tmp_path: Path) -> None:
     log = InternalPartition(tmp_path, first_offset=100)
     log.append(*consumer_group()[2:], commit("g", "a", 0, 1))
     groups = groups_of(tmp_path)
-    assert [each.reason.startswith("begins at offset 100") for each in groups.caveats()] == [True]
+    assert [each.reason.startswith("begins at offset 100") for each in groups.trouble().caveats] == [True]
     (found,) = described(tmp_path).description.members
     assert (found.member_id, found.client_id) == ("m", None)
 
@@ -405,8 +405,8 @@ def test_a_corrupt_batch_costs_itself_and_no_more(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
     assert [(each.topic, each.offset) for each in described(tmp_path).partitions] == [("a", 1), ("b", 3)]
-    assert groups.is_damaged
-    assert [(problem.file, problem.position) for problem in groups.problems()] == [(str(log.active), damaged)]
+    assert groups.trouble().is_damaged
+    assert [(problem.file, problem.position) for problem in groups.trouble().problems] == [(str(log.active), damaged)]
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])
@@ -427,10 +427,10 @@ def test_a_group_in_several_partitions_is_the_one_that_it_hashes_to(tmp_path: Pa
     assert [(each.offset, described(tmp_path, "a").coordinator) for each in described(tmp_path, "a").partitions] == [
         (97 % 4, 1)
     ]
-    assert len(list(groups.caveats())) == 1
+    assert len(groups.trouble().caveats) == 1
 
 
 def test_there_are_no_groups_without_their_topic(tmp_path: Path) -> None:
     topic_with_id(tmp_path)
     groups = groups_of(tmp_path)
-    assert (groups.are_here, groups.names(), groups.group("g"), list(groups.problems())) == (False, (), None, [])
+    assert (groups.are_here, groups.names(), groups.group("g"), groups.trouble().problems) == (False, (), None, ())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND, has_time, iso_time, parse_time
+from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND, age_text, has_time, iso_time, parse_time
 from tests.format.integers import int64s
 
 
@@ -126,3 +126,21 @@ def test_a_time_of_any_zone_is_the_instant_it_names(moment: datetime, minutes: i
     microseconds = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     microseconds -= minutes * 60_000_000
     assert parse_time(text) == -(-microseconds // 1000)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "expected"),
+    [
+        (0, "0s"),
+        (59_999, "59s"),
+        (60_000, "1m0s"),
+        (3_599_999, "59m59s"),
+        (7_260_000, "2h1m"),
+        (90_000_000, "1d1h"),
+        (-999, "0s"),
+        (-5000, "-5s"),
+        (2**63, "106751991167d7h"),
+    ],
+)
+def test_an_age_is_its_two_largest_units(milliseconds: int, expected: str) -> None:
+    assert age_text(milliseconds) == expected

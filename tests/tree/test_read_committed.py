@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import NotFound
+from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.log import aborted_transactions
 from kfs.log.isolation import IsolationLevel
+from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
+from kfs.render.record_json import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree import partition_view, text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
@@ -26,6 +30,8 @@ from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
 from kfs.tree.table_store import TableStore
+from tests.corpus import corpus_names
+from tests.expected import expected_by_partition
 from tests.export.test_read_committed import INDEXES, copied, split
 from tests.log.some_transactions import (
     Data,
@@ -38,6 +44,7 @@ from tests.log.some_transactions import (
     placed,
     some_transactions,
     stable_end,
+    write_transactions,
 )
 from tests.logs import (
     START,
@@ -53,6 +60,7 @@ from tests.logs import (
 CorpusPath = Callable[[str], Path]
 #: Recorded brokers of which it is known what consumers got.
 CORPORA = ["a_v2", "b_txn", "b39_txn", "c_clean", "d_groups", "e_meta", "e39_meta", "f_mixed", "g_running"]
+OLD_FORMATS = [name for name in corpus_names() if name.startswith("f_")]
 #: What was written after the consumer had read, as README.txt of the corpus says.
 APPENDED_LATER = {("g_running", "live-b-0"): range(100, 105)}
 COMMITTED = TreeOptions(isolation=IsolationLevel.READ_COMMITTED)
@@ -121,6 +129,24 @@ def test_a_tree_shows_what_a_consumer_got(name: str, level: IsolationLevel, corp
         offsets = [offset for first, last in ranges for offset in range(first, last + 1)]
         offsets += APPENDED_LATER.get((name, partition), ())
         assert_shows(tree, f"{topic}/{number}", offsets, offsets[-1] + 20 if offsets else 20)
+
+
+@pytest.mark.parametrize("name", OLD_FORMATS)
+def test_of_old_formats_all_is_committed(name: str, corpus: CorpusPath) -> None:
+    tree = open_tree(corpus(name) / "data", options=COMMITTED)
+    partitions = expected_by_partition(corpus(name))
+    assert {(log.topic, log.partition) for log in tree.data_dir.logs() if log.segments} >= partitions.keys()
+    for (topic, number), expected in partitions.items():
+        path = f"{topic}/{number}"
+        records = [each.record for each in expected]
+        assert offsets_listed(tree, f"{path}/offset") == [record.offset for record in records]
+        files = [content_of(tree, f"{path}/offset/{record.offset}.json") for record in records]
+        assert [parse_line(line)[2] for line in files] == records
+        segments = names(directory_at(tree, f"{path}/segment"))
+        assert b"".join(content_of(tree, f"{path}/segment/{each}") for each in segments) == b"".join(files)
+        assert content_of(tree, f"{path}/records.jsonl") == b"".join(files)
+        log = json.loads(content_of(tree, f"{path}/meta/log.json"))
+        assert log["lastStableOffset"] == log["logEndOffset"] > records[-1].offset
 
 
 @pytest.mark.parametrize("name", ["b_txn", "b39_txn"])
@@ -271,6 +297,44 @@ def test_a_tree_has_what_lies_below_the_log_start_at_its_level(tmp_path: Path) -
     tree = open_tree(tmp_path, options=COMMITTED)
     assert_shows(tree, "t/0", [8, 9], live.end)
     assert_shows(tree, ".kfs/deleted/t/0", [2, 3], live.end)
+
+
+@pytest.mark.parametrize("level", list(IsolationLevel))
+@pytest.mark.usefixtures("eager")
+def test_what_is_deleted_ends_at_the_log_start_in_the_active_segment_too(level: IsolationLevel, tmp_path: Path) -> None:
+    live = LiveLog(tmp_path)
+    live.append(Data(None, 5), Data(None, 5, codec=Codec.LZ4), Data(None, 5))
+    set_log_start(tmp_path, "t", 0, 7)
+    tree = open_tree(tmp_path, options=TreeOptions(isolation=level))
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(7)), live.end)
+    assert_shows(tree, "t/0", list(range(7, 15)), live.end)
+    live.append(Data(None, 5))
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(7)), live.end)
+    assert_shows(tree, "t/0", list(range(7, 20)), live.end)
+    set_log_start(tmp_path, "t", 0, 16)
+    assert_shows(tree, ".kfs/deleted/t/0", list(range(16)), live.end)
+    assert_shows(tree, "t/0", list(range(16, 20)), live.end)
+
+
+@pytest.mark.usefixtures("eager")
+def test_of_many_partitions_those_read_lately_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: weakref.WeakSet[aborted_transactions.AbortedTransactions] = weakref.WeakSet()
+
+    class Counted(aborted_transactions.AbortedTransactions):
+        def __init__(self, log: Log) -> None:
+            super().__init__(log)
+            made.add(self)
+
+    monkeypatch.setattr("kfs.log.isolation.AbortedTransactions", Counted)
+    events: list[Event] = [Data(1, 2), Data(2), abort(1), commit(2)]
+    count = 40
+    for number in range(count):
+        write_transactions(tmp_path / f"t-{number}", events)
+    tree = open_tree(tmp_path, options=COMMITTED)
+    for _ in range(2):
+        for number in range(count):
+            assert_shows(tree, f"t/{number}", [2], 5)
+            assert 0 < len(made) <= 16
 
 
 def test_a_time_leads_to_a_record_that_is_shown(live: LiveLog, tmp_path: Path) -> None:

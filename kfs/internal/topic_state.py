@@ -1,0 +1,191 @@
+"""One of Kafka's own topics as state: what the records of each partition add up to, kept up to date."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from typing import Final, Generic, TypeVar
+
+from kfs.errors import CorruptData
+from kfs.internal.schema import Malformed
+from kfs.internal.topic_reader import TopicReader
+from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
+from kfs.log.block import Damage
+from kfs.log.bulk import Records
+from kfs.log.data_dir import DataDir
+from kfs.log.log import LOOK_AGAIN_SECONDS, Log
+from kfs.log.open_files import FileChanged
+from kfs.log.problem import Problem
+
+#: How often a log is begun anew that is compacted, or cut, while it is read.
+_MOST_ATTEMPTS: Final = 5
+
+
+class TopicState(ABC):
+    """What the records of a partition add up to, as far as they were read: :meth:`refresh` reads on.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        #: Grows with every change.
+        self.version = 0
+        #: By key, or by offset where that is null.
+        self.unread: dict[bytes | int, UnreadRecord] = {}
+        self.unread_dropped = 0
+        #: How many stretches of the log were damaged.
+        self.damaged = 0
+        self._reader = TopicReader(log)
+        self._forget()
+
+    def refresh(self) -> None:
+        """Read what has come since the last time; all, if what was read is no longer what the log holds.
+
+        Raises:
+            FileChanged: the log changes faster than it can be read.
+        """
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                if self._reader.is_void:
+                    self._forget()
+                    self.unread.clear()
+                    self.unread_dropped = self.damaged = 0
+                    self._reader.begin()
+                    self.version += 1
+                for item in self._reader.read_on():
+                    self.version += 1
+                    if isinstance(item, Records):
+                        self._replay(item)
+                        self.damaged += len(item.columns.faults)
+                    else:
+                        self.damaged += not isinstance(item, Damage) or item.loses_records
+            except FileChanged:
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Be as before the first record."""
+
+    @abstractmethod
+    def _replay(self, records: Records) -> None:
+        """Apply records; of batches that reach below the start of the reader, those from there on."""
+
+    def _keep_unread(
+        self, records: Records, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
+    ) -> None:
+        name = offset if key is None else key
+        if key is not None and value is None:  # whatever it was is deleted
+            self.unread.pop(name, None)
+            return
+        if len(self.unread) >= MOST_UNREAD and name not in self.unread:
+            self.unread_dropped += 1
+            return
+        row = bisect_left(records.table.last_offsets, offset, records.first, records.stop)
+        position = records.table.positions[min(row, records.stop - 1)]
+        self.unread[name] = UnreadRecord(records.file, position, offset, key, value, error.reason)
+
+
+class RecordByRecord(TopicState):
+    """A state that no transactions are part of, and that takes one record after the other."""
+
+    def _replay(self, records: Records) -> None:
+        if records.is_control:
+            return
+        columns = records.columns
+        for index in range(bisect_left(columns.offsets, self._reader.start), len(columns)):
+            if index in columns.faults:
+                continue
+            offset, key, value = columns.offsets[index], columns.key(index), columns.value(index)
+            try:
+                if key is None:
+                    raise Malformed("a record without a key")
+                self._apply(key, value, offset)
+            except Malformed as error:
+                self._keep_unread(records, offset, key, value, error)
+            else:
+                self.unread.pop(key, None)
+
+    @abstractmethod
+    def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
+        """Take what a record says.
+
+        Raises:
+            Malformed: it can't be read.
+        """
+
+
+State = TypeVar("State", bound=TopicState)
+
+
+class TopicStates(Generic[State]):
+    """What the partitions of a topic add up to, each by itself, followed as their logs come, grow and go.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, data_dir: DataDir, topic: str, make: type[State]) -> None:
+        self._data_dir = data_dir
+        self._topic = topic
+        self._make = make
+        self._by_partition: dict[int, State] = {}
+        self._generation = 0
+        self._looked = -1.0
+
+    @property
+    def are_here(self) -> bool:
+        """Whether there is a partition; nothing is read for that."""
+        return bool(self._data_dir.partitions(self._topic))
+
+    def now(self) -> list[State]:
+        """Return those of the partitions there are, brought up to date unless that was done a moment ago."""
+        if self._looked < 0 or time.monotonic() - self._looked >= LOOK_AGAIN_SECONDS:
+            self._refresh()
+            self._looked = time.monotonic()
+        return list(self._by_partition.values())
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change."""
+        return self._generation + sum(state.version for state in self._by_partition.values())
+
+    def _refresh(self) -> None:
+        """Bring all up to date; one whose log can't be read just now stays what it was."""
+        partitions = self._data_dir.partitions(self._topic)
+        logs = {partition: self._data_dir.log(self._topic, partition) for partition in partitions}
+        for partition, state in list(self._by_partition.items()):
+            if logs.get(partition) is not state.log:
+                self._generation += state.version + 1
+                del self._by_partition[partition]
+        for partition, log in logs.items():
+            if log is not None and partition not in self._by_partition:
+                self._by_partition[partition] = self._make(log)
+                self._generation += 1
+        for state in self._by_partition.values():
+            try:
+                state.refresh()
+            except FileChanged as error:
+                state.log.problems.add_error(error)
+
+    def trouble(self) -> Trouble:
+        """Return what is wrong with the logs."""
+        states = self.now()
+        return Trouble(
+            tuple(problem for state in states for problem in state.log.problems.with_rest()),
+            tuple(filter(None, map(_lacks_beginning, states))),
+            tuple((state.log, record) for state in states for record in state.unread.values()),
+            sum(state.unread_dropped for state in states),
+            any(state.damaged for state in states),
+        )
+
+
+def _lacks_beginning(state: TopicState) -> Problem | None:
+    start = state.log.log_start_offset
+    if not start:
+        return None
+    reason = f"begins at offset {start}: what was said before, and not again since, isn't known"
+    return Problem(state.log.directory.path, 0, 0, reason)
