@@ -54,6 +54,7 @@ class Scan:
 
     Raises:
         ValueError: an argument that can't be.
+        ModuleNotFoundError: there is no pyarrow, which is needed when the schema or a batch is asked for.
     """
 
     def __init__(
@@ -122,15 +123,15 @@ class Scan:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of one iteration."""
-        import pyarrow as pa
+        from kfs.render.arrow_batches import reader_of
 
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader_of(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
         """Return all records at once, in memory."""
-        import pyarrow as pa
+        from kfs.render.arrow_batches import table_of
 
-        return pa.Table.from_batches(iter(self), self.schema)
+        return table_of(self.schema, iter(self))
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as a capsule (Arrow PyCapsule protocol)."""
