@@ -17,9 +17,9 @@ from tests.expected import expected_records
 Row = dict[str, Any]
 
 
-def opened(*paths: Path) -> DataDir:
+def opened(*paths: Path, until_high_watermark: bool = False) -> DataDir:
     """Return the data directory over log directories."""
-    return DataDir([str(path) for path in paths], Storage())
+    return DataDir([str(path) for path in paths], Storage(), until_high_watermark=until_high_watermark)
 
 
 def rows_of(batches: pa.Table | Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> list[Row]:
