@@ -30,8 +30,9 @@ def by_pyarrow_reader(scan: Scan) -> list[Row]:
 
 
 def by_duckdb(scan: Scan) -> list[Row]:
-    found = duckdb.sql("select * replace (epoch_us(timestamp) as timestamp) from scan")
-    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    found = duckdb.execute("select * replace (epoch_us(timestamp) as timestamp) from scan")
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def by_polars(scan: Scan) -> list[Row]:
@@ -93,7 +94,7 @@ def test_an_engine_says_where_the_damage_is(engine: Callable[[Scan], list[Row]],
 @pytest.mark.usefixtures("eager_processes")
 def test_duckdb_leaves_off_where_it_has_enough(corpus: CorpusPath) -> None:
     scan = Scan(opened(corpus("a_v2") / "data").logs, batch_size=1, jobs=2)
-    assert duckdb.sql("select count(*) from (select * from scan limit 3)").fetchall() == [(3,)]
+    assert duckdb.execute("select count(*) from (select * from scan limit 3)").fetchall() == [(3,)]
     assert not pool.POOL._busy
     assert not scan.problems
 
@@ -102,7 +103,7 @@ def test_queries_say_what_python_says(corpus: CorpusPath) -> None:
     rows = expected_rows(corpus("a_v2"))
     scan = Scan(opened(corpus("a_v2") / "data").logs, columns=["topic", "partition", "key"])
     counted = Counter((row["topic"], row["key"]) for row in rows)
-    found = duckdb.sql("select topic, key, count(*) from scan group by all").fetchall()
+    found = duckdb.execute("select topic, key, count(*) from scan group by all").fetchall()
     assert {(topic, key): count for topic, key, count in found} == counted
     frame = pl.DataFrame(scan).group_by("topic", "key").len()
     assert {(topic, key): count for topic, key, count in frame.rows()} == counted
@@ -115,6 +116,6 @@ def test_a_field_of_json_is_grouped_by(tmp_path: Path) -> None:
     scan = Scan(opened(tmp_path).logs, columns=["value"])
     expected = dict(Counter(kinds))
     query = "select json_extract_string(decode(value), '$.kind') as kind, count(*) from scan group by kind"
-    assert dict(duckdb.sql(query).fetchall()) == expected
+    assert dict(duckdb.execute(query).fetchall()) == expected
     kind = pl.col("value").cast(pl.String).str.json_path_match("$.kind")
     assert dict(pl.DataFrame(scan).group_by(kind).len().rows()) == expected
