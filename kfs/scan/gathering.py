@@ -9,11 +9,11 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.export.piece import Chosen, Left, PieceReader
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
 from kfs.export.records import some_of
 from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.render.arrow_columns import BatchFields, needs_batches
 from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
@@ -37,7 +37,7 @@ class Gatherer:
         """See :attr:`~kfs.export.piece.PieceReader.left`."""
         return self._reader.left
 
-    def gather(self, log: Log | None, work: Work, offsets: OffsetRange) -> Iterator[Gathered | Problem]:
+    def gather(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
         """Yield the rows of a piece, and each problem behind what lies before it.
 
         That the segment is gone, or was cut, is a problem, too.
@@ -45,7 +45,7 @@ class Gatherer:
         return self._gathered(work, self._reader.choose(log, work, offsets))
 
     def gather_some(
-        self, log: Log, offsets: OffsetRange, first: int | None, last: int | None
+        self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
     ) -> Iterator[Gathered | Problem]:
         """Yield only the first rows, or the last; see :func:`~kfs.export.records.some_of`."""
         gone: list[CorruptData] = []
