@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -232,7 +232,7 @@ def _total_size(names: Sequence[str]) -> int | None:
 
 def _add_file(importing: Import, name: str, advance: Callable[[int], None]) -> None:
     if name == _STANDARD_INPUT:
-        importing.add(_records_in(sys.stdin.buffer, "standard input", advance))
+        importing.add(_records_in(cast(BufferedReader, sys.stdin.buffer), "standard input", advance))
     else:
         with open(name, "rb") as file:
             importing.add(_records_in(file, name, advance))

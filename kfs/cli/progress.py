@@ -37,8 +37,8 @@ class LogsProgress:
     def __init__(self, logs: Sequence[Log]) -> None:
         sizes = [log.size() for log in logs]
         self.total = sum(sizes)
-        before = accumulate(sizes, initial=0)
-        self._places = {log.topic_partition: (log, *place) for log, *place in zip(logs, before, sizes, strict=False)}
+        before = [0, *accumulate(sizes)][:-1]
+        self._places = {each[0].topic_partition: each for each in zip(logs, before, sizes, strict=True)}
         self._done = 0
 
     def advanced(self, topic: str, partition: int, offset: int) -> int:

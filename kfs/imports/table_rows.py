@@ -167,7 +167,7 @@ def _is_bytes(of: pa.DataType) -> bool:
 def _is_text(of: pa.DataType) -> bool:
     from pyarrow import types
 
-    return types.is_string(of) or types.is_large_string(of) or types.is_string_view(of)
+    return any(test(of) for test in (types.is_string, types.is_large_string, types.is_string_view))
 
 
 def _is_integer(of: pa.DataType) -> bool:
@@ -292,14 +292,15 @@ def _given(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _timestamp(row: Mapping[str, Any]) -> int:
-    timestamp, millis = row.get(_TIMESTAMP), row.get(_MILLIS)
+    timestamp: int | ValueError | None = row.get(_TIMESTAMP)
+    millis: int | None = row.get(_MILLIS)
     if isinstance(timestamp, ValueError):
         raise timestamp
-    if timestamp is None and millis is None:
-        raise ValueError("timestamp is null")
-    if None not in (timestamp, millis) and timestamp != millis:
+    if timestamp is not None and millis is not None and timestamp != millis:
         raise ValueError(f"timestamp is {timestamp} milliseconds, but {_MILLIS} {millis}")
-    found: int = timestamp if millis is None else millis
+    found = timestamp if millis is None else millis
+    if found is None:
+        raise ValueError("timestamp is null")
     return found
 
 

@@ -127,7 +127,7 @@ def test_into_a_pipe_it_is_a_stream_or_parquet(shop: Shop) -> None:
 
 def test_what_is_no_ordinary_file_is_written_to_as_it_is(shop: Shop, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    command = [KFS, "cat", shop.root, "orders", "-f", "arrow", "-o", tmp_path / "pipe"]
+    command: list[str | Path] = [KFS, "cat", shop.root, "orders", "-f", "arrow", "-o", tmp_path / "pipe"]
     with subprocess.Popen(command) as process:
         rows = pa.ipc.open_stream((tmp_path / "pipe").read_bytes()).read_all().num_rows
         assert process.wait(30) == 0
@@ -270,7 +270,18 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is(shop: Shop, tmp_path: Path) -> 
 @pytest.mark.parametrize("form", ["json", "arrow", "parquet"])
 def test_without_pyarrow_it_says_what_to_install(form: str, shop: Shop, tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from kfs.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "cat", shop.root, "orders", "-f", form, "-o", tmp_path / "out"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-c",
+        code,
+        "cat",
+        shop.root,
+        "orders",
+        "-f",
+        form,
+        "-o",
+        tmp_path / "out",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if form == "json":
         assert (done.returncode, done.stderr) == (0, "")

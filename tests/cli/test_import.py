@@ -84,7 +84,7 @@ def test_rows_that_are_none_can_be_left_out(tmp_path: Path) -> None:
 
 def test_without_pyarrow_it_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from kfs.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "import", "-o", tmp_path / "made"]
+    command: list[str | Path] = [sys.executable, "-c", code, "import", "-o", tmp_path / "made"]
     done = subprocess.run(command, input=b"PAR1", capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"kfs: Arrow and Parquet need pyarrow: pip install 'kfs[arrow]'\n")
     assert subprocess.run(command, input=some_lines(2), capture_output=True, check=False).returncode == 0
