@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from kfs.format.record import Record
+from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch
 from kfs.internal.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from kfs.internal.group_description import Member
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import Group, Groups
 from kfs.internal.schema import Value
+from kfs.log.data_dir import DataDir
+from kfs.log.log_dir import LogDir
+from kfs.log.storage import Storage
 from tests.internal.group_logs import (
     TOPIC_ID,
     InternalPartition,
@@ -398,6 +402,37 @@ def test_however_many_cannot_be_read_memory_is_bounded(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
     assert (len(groups.trouble().unread), groups.trouble().unread_dropped) == (1000, 200)
+
+
+def test_however_many_values_cannot_be_read_so_many_are_told_and_the_rest_is_counted(tmp_path: Path) -> None:
+    log = InternalPartition(tmp_path)
+    log.append(*[(commit("g", "a", number, 1)[0], b"\x00\x63") for number in range(1200)])
+    trouble = groups_of(tmp_path).trouble()
+    assert (len(trouble.unread), trouble.unread_dropped, trouble.is_damaged) == (1000, 200, False)
+    assert trouble.loses_something
+    *rows, last = trouble.rows()
+    assert len(rows) == 1000
+    assert last == {"reason": "and 200 more records that can't be read"}
+
+
+def test_names_of_topics_that_are_not_here_are_in_the_metadata(tmp_path: Path) -> None:
+    share_state(tmp_path).append(snapshot(3))
+    data_dir = DataDir([str(tmp_path)], Storage())
+    asked: list[Uuid] = []
+
+    class Metadata:
+        def topic_id(self, topic: str, log_dir: LogDir | None) -> Uuid | None:
+            raise NotImplementedError
+
+        def topic_name(self, topic_id: Uuid) -> str | None:
+            asked.append(topic_id)
+            return "elsewhere"
+
+    data_dir.topic_ids = Metadata
+    group = Groups(data_dir).group("g")
+    assert group is not None
+    assert [each.topic for each in group.partitions] == ["elsewhere"]
+    assert asked == [TOPIC_ID]
 
 
 def test_a_control_record_that_is_none_ends_nothing(tmp_path: Path) -> None:
