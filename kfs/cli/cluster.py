@@ -185,8 +185,7 @@ def cluster(
     if as_json and len(names) > 1:
         raise click.UsageError("--json shows one list at a time")
     data_dir = DataDir(log_dirs, Storage(max_batch_bytes=max_batch_bytes))
-    found = Cluster(data_dir)
-    data_dir.topic_ids = lambda: found
+    found = Cluster.known_to(data_dir)
     rows = ClusterRows(found)
     for name in names:
         _show(rows, _SECTIONS[name], topic_filter(topics), as_json)

@@ -77,8 +77,7 @@ def groups(
     """
     say_what_is_logged()
     data_dir = DataDir(paths, Storage(max_batch_bytes=max_batch_bytes), until_high_watermark=until == "hw")
-    cluster = Cluster(data_dir)
-    data_dir.topic_ids = lambda: cluster
+    Cluster.known_to(data_dir)
     state = Groups(data_dir)
     if not state.are_here:
         raise UnusableSource(f"{', '.join(paths)}: no partition of {OFFSETS_TOPIC}, which is where groups are kept")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -98,10 +100,17 @@ class Standing:
     note: str | None = None
 
 
-def standing_of(offset: int | None, topic_id: str | None, log: Log | None, done: int | None = 0) -> Standing:
+def standing_of(
+    offset: int | None,
+    topic_id: str | None,
+    log: Log | None,
+    done: int | None = 0,
+    done_ranges: Sequence[tuple[int, int]] = (),
+) -> Standing:
     """Return where an offset stands that was committed for the topic of that id, both as far as they are known.
 
-    ``done`` records behind it were read too; None where it isn't known how many.
+    ``done`` records behind it were read too, those of ``done_ranges`` (from one offset up to below another, in order);
+    None where it isn't known how many.
     """
     if log is None:
         return Standing(note="this partition is not here")
@@ -118,13 +127,28 @@ def standing_of(offset: int | None, topic_id: str | None, log: Log | None, done:
         note = f"below the log start offset {visible.start}: what was to be read next is deleted"
     elif offset > visible.end:
         note = f"above the log's end {visible.end}: what was read is not here any more"
-    found, damage = _first_record(log, OffsetRange(max(offset, visible.start), visible.end))
+    found, damage = _first_unread(log, OffsetRange(max(offset, visible.start), visible.end), done_ranges)
     next_offset, next_timestamp = found or (None, None)
     lag = None if done is None else visible.end - offset - done
     return replace(ends, lag=lag, next_offset=next_offset, next_timestamp=next_timestamp, note=note or damage)
 
 
-def _first_record(log: Log, offsets: OffsetRange) -> tuple[tuple[int, int | None] | None, str | None]:
+_Found = tuple[tuple[int, int | None] | None, str | None]
+
+
+def _first_unread(log: Log, offsets: OffsetRange, done: Sequence[tuple[int, int]]) -> _Found:
+    """Return what :func:`_first_record` does, of the records that aren't done."""
+    start, damage = offsets.start, None
+    while True:
+        found, met = _first_record(log, OffsetRange(start, offsets.end))
+        damage = damage or met
+        at = bisect_right(done, found[0], key=itemgetter(0)) - 1 if found is not None else -1
+        if found is None or at < 0 or done[at][1] <= found[0]:
+            return found, damage
+        start = done[at][1]
+
+
+def _first_record(log: Log, offsets: OffsetRange) -> _Found:
     """Return offset and timestamp of the first record there is of some offsets, and what is damaged before it."""
     damage = None
     for segment, item in log.walk(offsets):

@@ -66,6 +66,11 @@ class GroupPartition:
         return self.share.delivery_complete_count if self.share.delivery_complete_count >= 0 else None
 
     @property
+    def done_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Which those are: from one offset up to below another."""
+        return self.share.done if self.share is not None else ()
+
+    @property
     def topic_id(self) -> str | None:
         """The id of the topic, where what is known of it has one."""
         if self.share is not None:
@@ -152,7 +157,7 @@ class Groups:
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""
         log = self._data_dir.log(partition.topic, partition.partition)
-        return standing_of(partition.offset, partition.topic_id, log, partition.done)
+        return standing_of(partition.offset, partition.topic_id, log, partition.done, partition.done_ranges)
 
     # -- what is wrong
 

@@ -6,19 +6,23 @@ A snapshot says all of a share partition, an update what has changed since.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from kfs.internal.schema import Fields
 from kfs.internal.topic_state import RecordByRecord
 from kfs.internal.topics import SHARE_STATE_KINDS
 
-_NOT_SAID = -1
+_NOT_SAID: Final = -1
+#: ``RecordState.java``: ACKNOWLEDGED and ARCHIVED, after which a record is never delivered again.
+_DONE: Final = frozenset((2, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class SharePartition:
     """Where a group is in a partition: records below ``start_offset`` are done; -1 where it didn't begin yet.
 
-    ``delivery_complete_count`` are records behind that which are done too, -1 where the broker doesn't count them.
-    Times are in milliseconds.
+    ``delivery_complete_count`` are records behind that which are done too, -1 where the broker doesn't count them;
+    ``done`` tells which: offsets from one up to below another, in order. Times are in milliseconds.
     """
 
     group: str
@@ -32,6 +36,7 @@ class SharePartition:
     create_timestamp: int | None
     write_timestamp: int | None
     record_offset: int
+    done: tuple[tuple[int, int], ...]
 
 
 class ShareStateLog(RecordByRecord):
@@ -58,6 +63,7 @@ class ShareStateLog(RecordByRecord):
                 leader_epoch=_said(said["leaderEpoch"], known.leader_epoch),
                 delivery_complete_count=said["deliveryCompleteCount"],
                 record_offset=offset,
+                done=_done(known.done, record.value.fields, _said(said["startOffset"], known.start_offset)),
             )
             return
         self.partitions[where] = SharePartition(
@@ -70,8 +76,25 @@ class ShareStateLog(RecordByRecord):
             said.get("createTimestamp"),
             said.get("writeTimestamp"),
             offset,
+            _done((), record.value.fields, said["startOffset"]),
         )
 
 
 def _said(value: int, otherwise: int) -> int:
     return otherwise if value == _NOT_SAID else value
+
+
+def _done(known: tuple[tuple[int, int], ...], fields: Fields, start_offset: int) -> tuple[tuple[int, int], ...]:
+    """Return what is done at ``start_offset`` or above, by what was known and the batches of a record."""
+    batches: Any = fields["stateBatches"]
+    ranges = [*known]
+    ranges += [(each["firstOffset"], each["lastOffset"] + 1) for each in batches if each["deliveryState"] in _DONE]
+    merged: list[tuple[int, int]] = []
+    for first, stop in sorted(ranges):
+        if stop <= max(first, start_offset):
+            continue
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((first, stop))
+    return tuple(merged)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import defaultdict, deque
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
+from cachetools import LRUCache, cachedmethod
+
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import AbortedTransaction
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
@@ -37,10 +39,6 @@ class Fate(NamedTuple):
 
 
 _NOT_KNOWN: Final = Fate(0, -1, False, False)
-
-
-def _marker_offset(transaction: AbortedTransaction) -> int:
-    return transaction.last_offset
 
 
 def _last_of(fate: Fate) -> int:
@@ -90,10 +88,37 @@ class _Fates:
         self._order.clear()
 
 
+class _Entry(NamedTuple):
+    """What an index says: a transaction of a producer from ``first`` on was aborted by the marker at ``last``."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class _Index:
+    """The entries of all transaction indexes of a log, in 16 bytes each, by producer and offset of the marker."""
+
+    def __init__(self, log: Log) -> None:
+        self._by_producer: dict[int, tuple[array[int], array[int]]] = {}
+        for _, entry in log.aborted_transactions():
+            firsts, lasts = self._by_producer.setdefault(entry.producer_id, (array("q"), array("q")))
+            at = bisect_right(lasts, entry.last_offset)
+            firsts.insert(at, entry.first_offset)
+            lasts.insert(at, entry.last_offset)
+
+    def entries_from(self, producer_id: int, offset: int) -> Iterator[_Entry]:
+        """Yield the entries of a producer whose marker is at ``offset`` or above."""
+        firsts, lasts = self._by_producer.get(producer_id, ((), ()))
+        for at in range(bisect_left(lasts, offset), len(lasts)):
+            yield _Entry(producer_id, firsts[at], lasts[at])
+
+
 class AbortedTransactions:
     """Tells which batches of a log are of aborted transactions; best asked in the order of the log, it reads ahead.
 
-    Memory grows with the transactions that are open, not with the log. Not for several threads.
+    Memory grows with the transactions that are open, not with the log: but for 16 bytes for each that its indexes
+    name, once they have to be asked. Not for several threads.
     """
 
     def __init__(self, log: Log) -> None:
@@ -101,8 +126,8 @@ class AbortedTransactions:
         self._replay: TransactionReplay | None = None
         self._fates = _Fates(_MOST_REMEMBERED)
         self._damaged_from = -1
-        self._entries: dict[int, list[AbortedTransaction]] | None = None
-        self._markers: dict[AbortedTransaction, bool | None] = {}
+        self._index: _Index | None = None
+        self._markers: LRUCache[_Entry, bool | None] = LRUCache(_MOST_REMEMBERED)
 
     def kept_ranges(self, records: Records, first: int, stop: int) -> list[range]:
         """Return which of the records ``first`` to ``stop`` of decoded batches are of no aborted transaction.
@@ -203,9 +228,9 @@ class AbortedTransactions:
         producer_id, first, last = ended.producer_id, ended.first_offset, ended.last_offset
         if ended.is_aborted and first < self._damaged_from:  # the marker of an earlier one may have been lost
             entry = next(self._entries_from(producer_id, last), None)
-            if entry is not None and entry.last_offset == last and entry.first_offset > first:
-                self._fates.add(producer_id, Fate(first, entry.first_offset - 1, is_aborted=False, has_marker=False))
-                first = entry.first_offset
+            if entry is not None and entry.last == last and entry.first > first:
+                self._fates.add(producer_id, Fate(first, entry.first - 1, is_aborted=False, has_marker=False))
+                first = entry.first
         self._fates.add(producer_id, Fate(first, last, ended.is_aborted, has_marker=True))
 
     def _decide_by_index(self, replay: TransactionReplay) -> None:
@@ -216,39 +241,31 @@ class AbortedTransactions:
                 continue
             entry = self._entry_over(open_now.producer_id, first, first)
             if entry is not None and self._has_marker(entry) is None:
-                fate = Fate(first, entry.last_offset, is_aborted=True, has_marker=False)
+                fate = Fate(first, entry.last, is_aborted=True, has_marker=False)
                 self._fates.add(open_now.producer_id, fate)
                 replay.forget(open_now.producer_id)
 
     # -- the transaction index
 
-    def _entries_from(self, producer_id: int, offset: int) -> Iterator[AbortedTransaction]:
-        """Yield the entries of a producer whose marker is at ``offset`` or above."""
-        if self._entries is None:
-            self._entries = defaultdict(list)
-            for _, entry in self.log.aborted_transactions():
-                insort(self._entries[entry.producer_id], entry, key=_marker_offset)
-        entries = self._entries.get(producer_id, [])
-        return islice(entries, bisect_left(entries, offset, key=_marker_offset), None)
+    def _entries_from(self, producer_id: int, offset: int) -> Iterator[_Entry]:
+        if self._index is None:
+            self._index = _Index(self.log)
+        return self._index.entries_from(producer_id, offset)
 
-    def _entry_over(self, producer_id: int, first: int, last: int) -> AbortedTransaction | None:
+    def _entry_over(self, producer_id: int, first: int, last: int) -> _Entry | None:
         """Return what the index says of a batch, where the log doesn't contradict."""
         for entry in self._entries_from(producer_id, first):
-            if entry.first_offset > last:
+            if entry.first > last:
                 break
             if self._has_marker(entry) is not False:
                 return entry
         return None
 
-    def _has_marker(self, entry: AbortedTransaction) -> bool | None:
+    @cachedmethod(attrgetter("_markers"))
+    def _has_marker(self, entry: _Entry) -> bool | None:
         """Whether the ABORT of an entry is where it says; None where that is damaged."""
-        if entry not in self._markers:
-            self._markers[entry] = self._look_for_marker(entry)
-        return self._markers[entry]
-
-    def _look_for_marker(self, entry: AbortedTransaction) -> bool | None:
         try:
-            return self.marker_at(entry.producer_id, entry.last_offset) is True
+            return self.marker_at(entry.producer_id, entry.last) is True
         except CorruptData:
             return None
 

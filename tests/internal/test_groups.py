@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from kfs.format.record import Record
+from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch
 from kfs.internal.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from kfs.internal.group_description import Member
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import Group, Groups
 from kfs.internal.schema import Value
+from kfs.log.data_dir import DataDir
+from kfs.log.log_dir import LogDir
+from kfs.log.storage import Storage
 from tests.internal.group_logs import (
     TOPIC_ID,
     InternalPartition,
@@ -232,14 +236,20 @@ def test_a_group_that_changes_its_type_without_a_word_is_said_so(tmp_path: Path)
 SHARE: Mapping[str, Value] = {"groupId": "g", "topicId": TOPIC_ID, "partition": 0}
 
 
-def snapshot(start: int, done: int = -1) -> KeyValue:
+def batches(*states: tuple[int, int, int]) -> Value:
+    """Return what is said of records: first and last offset, and their state."""
+    names = ("firstOffset", "lastOffset", "deliveryState")
+    return tuple({**dict(zip(names, each, strict=True)), "deliveryCount": 1} for each in states)
+
+
+def snapshot(start: int, done: int = -1, *states: tuple[int, int, int]) -> KeyValue:
     fields: dict[str, Value] = {"startOffset": start, "deliveryCompleteCount": done, "stateEpoch": 1, "leaderEpoch": 2}
-    return share_pair("ShareSnapshot", SHARE, fields)
+    return share_pair("ShareSnapshot", SHARE, fields | {"stateBatches": batches(*states)})
 
 
-def update(start: int, done: int = -1, leader_epoch: int = -1) -> KeyValue:
+def update(start: int, done: int = -1, leader_epoch: int = -1, states: Sequence[tuple[int, int, int]] = ()) -> KeyValue:
     fields: dict[str, Value] = {"startOffset": start, "deliveryCompleteCount": done, "leaderEpoch": leader_epoch}
-    return share_pair("ShareUpdate", SHARE, fields)
+    return share_pair("ShareUpdate", SHARE, fields | {"stateBatches": batches(*states)})
 
 
 def share_group(root: Path) -> None:
@@ -265,6 +275,35 @@ def test_a_share_group_stands_where_its_snapshots_and_updates_say(tmp_path: Path
     assert (partition.share.leader_epoch, partition.share.delivery_complete_count) == (4, 2)
     standing = groups.standing(partition)
     assert (standing.lag, standing.next_offset) == (10 - 6 - 2, 6)
+
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([snapshot(0, 4, (0, 3, ACKNOWLEDGED))], 4),
+        ([snapshot(0, 3, (0, 2, ARCHIVED), (3, 4, AVAILABLE), (5, 5, ACQUIRED))], 3),
+        ([snapshot(0, 4, (2, 5, ACKNOWLEDGED))], 0),
+        ([snapshot(0, 10, (0, 4, ACKNOWLEDGED), (5, 9, ARCHIVED))], None),
+        ([snapshot(0, 0), update(-1, 3, states=[(0, 2, ACKNOWLEDGED)]), update(-1, 5, states=[(3, 4, ARCHIVED)])], 5),
+        ([snapshot(0, 0), update(-1, 3, states=[(4, 6, ACKNOWLEDGED)]), update(4, 3)], 7),
+        ([snapshot(0, 4, (0, 3, ACKNOWLEDGED)), snapshot(0, 0)], 0),  # somebody has set the offsets back
+        ([snapshot(0, 4, (0, 3, ACKNOWLEDGED), (7, 2, ACKNOWLEDGED), (-5, -9, ARCHIVED))], 4),
+        ([snapshot(2, 4, (2, 2**63 - 2, ACKNOWLEDGED))], None),
+        ([snapshot(0, 4, (-(2**63), 5, ACKNOWLEDGED))], 6),
+    ],
+)
+def test_a_share_group_reads_next_what_is_not_done(
+    tmp_path: Path, records: list[KeyValue], expected: int | None
+) -> None:
+    share_group(tmp_path)
+    share_state(tmp_path).append(*records)
+    groups = groups_of(tmp_path)
+    group = groups.group("g")
+    assert group is not None
+    assert [groups.standing(each).next_offset for each in group.partitions] == [expected]
 
 
 def test_the_lag_of_a_share_is_not_known_where_the_broker_did_not_count(tmp_path: Path) -> None:
@@ -363,6 +402,37 @@ def test_however_many_cannot_be_read_memory_is_bounded(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
     assert (len(groups.trouble().unread), groups.trouble().unread_dropped) == (1000, 200)
+
+
+def test_however_many_values_cannot_be_read_so_many_are_told_and_the_rest_is_counted(tmp_path: Path) -> None:
+    log = InternalPartition(tmp_path)
+    log.append(*[(commit("g", "a", number, 1)[0], b"\x00\x63") for number in range(1200)])
+    trouble = groups_of(tmp_path).trouble()
+    assert (len(trouble.unread), trouble.unread_dropped, trouble.is_damaged) == (1000, 200, False)
+    assert trouble.loses_something
+    *rows, last = trouble.rows()
+    assert len(rows) == 1000
+    assert last == {"reason": "and 200 more records that can't be read"}
+
+
+def test_names_of_topics_that_are_not_here_are_in_the_metadata(tmp_path: Path) -> None:
+    share_state(tmp_path).append(snapshot(3))
+    data_dir = DataDir([str(tmp_path)], Storage())
+    asked: list[Uuid] = []
+
+    class Metadata:
+        def topic_id(self, topic: str, log_dir: LogDir | None) -> Uuid | None:
+            raise NotImplementedError
+
+        def topic_name(self, topic_id: Uuid) -> str | None:
+            asked.append(topic_id)
+            return "elsewhere"
+
+    data_dir.topic_ids = Metadata
+    group = Groups(data_dir).group("g")
+    assert group is not None
+    assert [each.topic for each in group.partitions] == ["elsewhere"]
+    assert asked == [TOPIC_ID]
 
 
 def test_a_control_record_that_is_none_ends_nothing(tmp_path: Path) -> None:
