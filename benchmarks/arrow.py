@@ -87,36 +87,37 @@ def scanned(log: EventLog, jobs: int) -> int:
 
 def built_of_objects(log: EventLog) -> int:
     """Make the same columns out of the records that aiokafka's compiled parser gives."""
-    return sum(batch.num_rows for batch in _built(log, _SCHEMA))
+    return sum(batch.num_rows for batch in built_batches(log))
 
 
-def _built(log: EventLog, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def built_batches(log: EventLog) -> Iterator[pa.RecordBatch]:
+    """Yield the columns that a scan has, out of objects."""
     rows: list[Any] = []
     for batch in parsed_batches(log.segments(), MemoryRecords):
         rows += batch
         if len(rows) >= DEFAULT_BATCH_ROWS:
-            yield _columns_of(rows, log.topic, schema)
+            yield _columns_of(rows, log.topic)
             rows = []
     if rows:
-        yield _columns_of(rows, log.topic, schema)
+        yield _columns_of(rows, log.topic)
 
 
-def _columns_of(rows: list[Any], topic: str, schema: pa.Schema) -> pa.RecordBatch:
+def _columns_of(rows: list[Any], topic: str) -> pa.RecordBatch:
     columns = (
         [row.key for row in rows],
         [row.value for row in rows],
         pa.repeat(pa.scalar(topic), len(rows)),
         pa.repeat(pa.scalar(0, pa.int32()), len(rows)),
         [row.offset for row in rows],
-        pa.array([row.timestamp * 1000 for row in rows], pa.int64()).view(schema.field("timestamp").type),
+        pa.array([row.timestamp * 1000 for row in rows], pa.int64()).view(_SCHEMA.field("timestamp").type),
         [row.timestamp_type for row in rows],
         [row.headers or None for row in rows],
     )
     arrays = [
         column if isinstance(column, pa.Array) else pa.array(column, field.type)
-        for column, field in zip(columns, schema, strict=True)
+        for column, field in zip(columns, _SCHEMA, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 def parquet_of(log: EventLog) -> Path:
