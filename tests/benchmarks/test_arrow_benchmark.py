@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-for needed in ("duckdb", "kafka", "matplotlib", "orjson", "pyarrow"):
+for needed in ("duckdb", "kafka", "orjson", "pyarrow"):
     pytest.importorskip(needed, reason="needs kfs[benchmarks]")
 
 import duckdb
@@ -27,9 +27,8 @@ CODECS = [codec.label for codec in Codec]
 
 def test_every_contender_reads_every_log(tmp_path: Path) -> None:
     groups = ["--only=arrow", "--only=duckdb"]
-    found = list(
-        measure(parse([f"--records={RECORDS}", "--rounds=1", f"--directory={tmp_path}", "--no-java", *groups]))
-    )
+    options = [f"--records={RECORDS}", "--rounds=1", "--no-java", f"--directory={tmp_path}"]
+    found = list(measure(parse([*options, *groups])))
     asked = [f"{query}, {of}" for query, of in product(("count(*)", "group by"), ("log", "Parquet"))]
     assert {(each.group, each.log, each.contender) for each in found} == {
         *product(("arrow",), CODECS, ("kfs", "aiokafka and pyarrow")),
