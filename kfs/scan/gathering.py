@@ -31,6 +31,7 @@ class Gatherer:
         self._request = request
         self._reader = PieceReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
+        self._idle: tuple[Work, ArrowGather] | None = None
 
     @property
     def left(self) -> Left | None:
@@ -55,7 +56,7 @@ class Gatherer:
         yield from map(_vanished, gone)
 
     def _gathered(self, work: Work, found: Iterable[Chosen]) -> Iterator[Gathered | Problem]:
-        gather = arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
+        gather = self._gather_of(work)
         vanished: Problem | None = None
         try:
             for chosen in found:
@@ -69,8 +70,16 @@ class Gatherer:
             vanished = _vanished(error)
         if gather.rows:
             yield gather.take()
+        self._idle = (work, gather)
         if vanished is not None:
             yield vanished
+
+    def _gather_of(self, work: Work) -> ArrowGather:
+        """Return what gathers that segment: the last one if that did, since it knows how large a batch becomes."""
+        idle, self._idle = self._idle, None
+        if idle is not None and work.continues(idle[0]):
+            return idle[1]
+        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))

@@ -1,4 +1,4 @@
-"""The examples of docs/ARROW.md, FSSPEC.md, PYTHON.md and docstrings, run as printed, beside the demo's data."""
+"""The examples of ARROW.md, FSSPEC.md, PYTHON.md and docstrings, run as they are printed beside the demo's data."""
 
 from __future__ import annotations
 
