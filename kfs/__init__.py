@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kfs.api import Data, OnDamage, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
+    from kfs.api.groups import Group, GroupOffset, Groups
+    from kfs.api.transactions import Transaction, TransactionalIds
     from kfs.errors import CorruptData, KfsError, NotFound, UnusableSource
     from kfs.format.record import TimestampType
     from kfs.log.isolation import IsolationLevel
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CorruptData",
     "Data",
+    "Group",
+    "GroupOffset",
+    "Groups",
     "IsolationLevel",
     "KfsError",
     "NotFound",
@@ -33,6 +38,8 @@ __all__ = [
     "SegmentFile",
     "TimestampType",
     "Topic",
+    "Transaction",
+    "TransactionalIds",
     "UnusableSource",
     "__version__",
     "open",
@@ -42,6 +49,9 @@ __all__ = [
 _MODULES: Final = {
     "CorruptData": "kfs.errors",
     "Data": "kfs.api",
+    "Group": "kfs.api.groups",
+    "GroupOffset": "kfs.api.groups",
+    "Groups": "kfs.api.groups",
     "IsolationLevel": "kfs.log.isolation",
     "KfsError": "kfs.errors",
     "NotFound": "kfs.errors",
@@ -51,6 +61,8 @@ _MODULES: Final = {
     "SegmentFile": "kfs.api",
     "TimestampType": "kfs.format.record",
     "Topic": "kfs.api",
+    "Transaction": "kfs.api.transactions",
+    "TransactionalIds": "kfs.api.transactions",
     "UnusableSource": "kfs.errors",
     "open": "kfs.api",
 }
