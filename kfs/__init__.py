@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kfs.errors import CorruptData, KfsError, NotFound, UnusableSource
     from kfs.format.record import TimestampType
     from kfs.log.isolation import IsolationLevel
+    from kfs.log.problem import Problem
 
     __version__: str
 
@@ -34,6 +35,7 @@ __all__ = [
     "NotFound",
     "OnDamage",
     "PartitionLog",
+    "Problem",
     "Record",
     "SegmentFile",
     "TimestampType",
@@ -57,6 +59,7 @@ _MODULES: Final = {
     "NotFound": "kfs.errors",
     "OnDamage": "kfs.api",
     "PartitionLog": "kfs.api",
+    "Problem": "kfs.log.problem",
     "Record": "kfs.api",
     "SegmentFile": "kfs.api",
     "TimestampType": "kfs.format.record",
