@@ -54,6 +54,11 @@ class Trouble:
             self.is_damaged or other.is_damaged,
         )
 
+    def as_problems(self) -> tuple[Problem, ...]:
+        """Return all of it as problems, each with its file and position."""
+        unread = (Problem(one.file, one.position, 0, f"offset {one.offset}: {one.reason}") for _, one in self.unread)
+        return (*self.problems, *self.caveats, *unread)
+
     def rows(self) -> Iterator[dict[str, Json]]:
         """Yield all of it as JSON; keys and values of records are base64."""
         for problem in (*self.problems, *self.caveats):

@@ -351,6 +351,17 @@ def test_several_log_directories_are_one(root: Path, tmp_path: Path) -> None:
     assert fs.ls("t", detail=False) == ["t/0", "t/1", "t/2"]
 
 
+def test_an_isolation_level_is_that_of_all_that_is_read(corpus: CorpusPath) -> None:
+    root = corpus("b_txn") / "data"
+    consumed = json.loads((corpus("b_txn") / "consumed.json").read_text())
+    for level in ("read_uncommitted", "read_committed"):
+        fs = KafkaFileSystem(root, isolation=level, skip_instance_cache=True)
+        with fs.open("payments/0/records.jsonl", "rt") as file:
+            found = [json.loads(line)["offset"] for line in file]
+        ranges = consumed[level]["payments-0"]
+        assert found == [offset for first, last in ranges for offset in range(first, last + 1)]
+
+
 def test_options_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="log_dirs"):
         fsspec.filesystem("kfs")
@@ -358,6 +369,8 @@ def test_options_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> N
         fsspec.open(f"kfs://t/0/offset/7.json::memory://{root}").open()
     with pytest.raises(ValueError, match="'fail' or 'skip'"):
         KafkaFileSystem(root, on_damage="ignore")
+    with pytest.raises(ValueError, match="read_sometimes"):
+        KafkaFileSystem(root, isolation="read_sometimes")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         KafkaFileSystem(tmp_path / "nowhere")
 
