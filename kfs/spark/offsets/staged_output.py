@@ -107,9 +107,10 @@ class StagedOutput:
         self._make_directories()
         self._fence, self.progress = store.acquire(group)
         self.staging = Staging(self._root, _directory_of(self._fence))
-        if self.progress.batch is not None:
-            self._complete(self.progress.batch)
-            _LOG.info("%s: completed a batch of %d files", self.dataset, len(self.progress.batch.files))
+        begun = self.progress.batch
+        if begun is not None:
+            self._complete(begun)
+            _LOG.info("%s: completed a batch of %d files", self.dataset, len(begun.files))
         self._discard()
         make_durable_directories(os.path.join(self._root, self.staging.directory))
 
@@ -134,9 +135,10 @@ class StagedOutput:
             StoreUnreachable: there is no answer.
         """
         progress = self.store.release(self._fence)
-        # What may be part of the output, or is looked after by another writer, is left alone.
-        if progress.batch is None and progress.epoch == self._fence.epoch:
-            shutil.rmtree(os.path.join(self._root, self.staging.directory), ignore_errors=True)
+        # What is part of the output, and has no name yet, is left for the one who completes it.
+        own = os.path.join(self.staging.directory, "")
+        if progress.batch is None or not any(file.staged.startswith(own) for file in progress.batch.files):
+            shutil.rmtree(os.path.join(self._root, own), ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +154,7 @@ class StagedOutput:
             if not os.path.lexists(os.path.join(self._root, file.staged)):
                 raise _gone(os.path.join(self._root, file.staged))
             if os.path.lexists(self._final(file)):
+                self.store.check(self._fence)  # or the one who took the group over has written it
                 raise KfsError(
                     f"{self._final(file)}: is there already, so these offsets were written before: "
                     "remove what belongs to them from the dataset, or set the positions behind them"

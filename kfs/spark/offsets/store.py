@@ -148,6 +148,10 @@ class WritableStore(OffsetStore):
 
         return self._change(fence.group, saved)
 
+    def check(self, fence: Fence) -> None:
+        """Raise :class:`Fenced` where another writer has the group."""
+        self._check_fence(self.load(fence.group), fence)
+
     def finish(self, fence: Fence) -> Progress:
         """Forget the files of the batch: they all have their names; return what is then stored.
 

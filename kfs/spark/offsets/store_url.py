@@ -25,7 +25,7 @@ PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a p
 _REDIS_PORT: Final = 6379
 _ZOOKEEPER_PORT: Final = 2181
 _SCHEME: Final = re.compile(r"([a-z]+):")
-_LOGIN: Final = re.compile(r"//.*@", re.DOTALL)
+_LOGIN: Final = re.compile(r"(?P<scheme>([a-z]+:)?/{0,2}).*@", re.DOTALL)
 _HOST: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9._-]+)(:(?P<port>[0-9]{1,5}))?\Z")
 _FORMS: Final = "sqlite:///path, redis://host:port/0, zookeeper://host:port, group:<name>, kafka:<log.dir>"
 
@@ -63,8 +63,8 @@ def open_writable_store(url: str, *, patience: float = DEFAULT_PATIENCE) -> Writ
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without its login, whatever else is wrong with it."""
-    return _LOGIN.sub("//", url)
+    """Return a URL without its login and options, whatever else is wrong with it."""
+    return _LOGIN.sub(r"\g<scheme>", url, count=1).partition("?")[0]
 
 
 def _bad(url: str, reason: str) -> OffsetStoreError:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SESSION_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 10.0
+_FIRST_ANSWER_SECONDS: Final = 2.0
 #: A request may have 1,048,575 bytes (``jute.maxbuffer``).
 _MOST_BYTES: Final = 1_000_000
 _BYTES_AN_OPERATION: Final = 40
@@ -234,7 +235,7 @@ class ZooKeeperStore(WritableStore):
 
     def _client(self) -> KazooClient:
         if self._kazoo is None:
-            self._kazoo = _connected(self.address)
+            self._kazoo = _connected(self.address, min(max(self.patience, _FIRST_ANSWER_SECONDS), _SESSION_SECONDS))
         return self._kazoo
 
     def _answer(self, asked: Any) -> Any:
@@ -256,7 +257,7 @@ class ZooKeeperStore(WritableStore):
             raise OffsetStoreError(f"{self.name}: {type(error).__name__} {error}") from error
 
 
-def _connected(address: ZooKeeperAddress) -> KazooClient:
+def _connected(address: ZooKeeperAddress, seconds: float) -> KazooClient:
     try:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
@@ -267,7 +268,7 @@ def _connected(address: ZooKeeperAddress) -> KazooClient:
         login = [("digest", f"{address.username}:{address.password or ''}")]
     client = KazooClient(address.hosts, _SESSION_SECONDS, auth_data=login, logger=_KAZOO_LOG)
     try:
-        client.start(_SESSION_SECONDS)
+        client.start(seconds)
     except KazooTimeoutError as error:
         client.close()
         raise StoreUnreachable(f"{address.name}: no answer: {error}") from None
