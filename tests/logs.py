@@ -202,6 +202,7 @@ def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every question about the disk answered anew, instead of at most a few times a second."""
     monkeypatch.setattr("kfs.log.log.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.data_dir.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("kfs.internal.groups.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.partition_view._RANGE_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.context.LIVE", 0.0)

@@ -120,8 +120,8 @@ def _print_table(table: Table, groups: Iterator[tuple[Group, list[Standing]]], n
     all_rows = [[shown(cell) for cell in row] for row in rows]
     used = [at for at in range(len(table.columns)) if any(row[at] != cell_text(None) for row in all_rows)]
     drawn = RichTable(*(table.columns[at] for at in used), box=None, pad_edge=False)
-    for row in all_rows:
-        drawn.add_row(*(Text(row[at]) for at in used))
+    for cells in all_rows:
+        drawn.add_row(*(Text(cells[at]) for at in used))
     # As wide as it is, and wrapped by the terminal: cells cut or folded could not be read, nor copied.
     console = Console(width=_WIDEST)
     console.width = Measurement.get(console, console.options, drawn).maximum

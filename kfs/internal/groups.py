@@ -153,9 +153,8 @@ class Groups:
 
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""
-        return standing_of(
-            partition.offset, partition.topic_id, self._data_dir.log(partition.topic, partition.partition)
-        )
+        log = self._data_dir.log(partition.topic, partition.partition)
+        return standing_of(partition.offset, partition.topic_id, log, partition.done)
 
     def topic_name(self, topic_id: str) -> str | None:
         """Return the name of the topic that has an id, by ``partition.metadata``; None where none here has it."""
