@@ -27,6 +27,7 @@ _COMMANDS: Final = (
     "index",
     "ls",
     "mount",
+    "offsets",
     "recover",
     "stat",
     "umount",

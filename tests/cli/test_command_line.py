@@ -20,7 +20,7 @@ from tests.system.toy_broker import ToyPartition
 COMMANDS: Final = (
     *("mount", "umount", "ls", "cat", "stat"),
     *("dump", "verify", "diff", "recover"),
-    *("import", "index", "groups", "demo", "completion"),
+    *("import", "offsets", "index", "groups", "demo", "completion"),
 )
 #: Turns a terminal red, and is a legal part of a file name.
 EVIL: Final = "\x1b[31m"

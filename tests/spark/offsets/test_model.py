@@ -158,5 +158,6 @@ def test_all_stores_do_what_the_model_does(url_of: Callable[[str], str]) -> None
     urls = [url_of(kind) for kind in STORES]
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
-        lambda: Stores(urls), settings=settings(max_examples=20, stateful_step_count=20, suppress_health_check=checks)
+        lambda: Stores(urls),  # type: ignore[arg-type]  # it is only called
+        settings=settings(max_examples=20, stateful_step_count=20, suppress_health_check=checks),
     )
