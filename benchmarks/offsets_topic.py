@@ -25,7 +25,7 @@ _VALUE: Final = struct.Struct(">hqihq")
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLog:
-    """``commits`` of so many ``groups``, of ten partitions each; ``transactional`` is the share of them in transactions."""
+    """``commits`` of so many ``groups``, of ten partitions each, ``transactional`` of them in transactions."""
 
     commits: int
     groups: int
@@ -55,7 +55,8 @@ class OffsetsLog:
             group = source.randrange(self.groups)
             timestamp = FIRST_TIMESTAMP + first
             records = [
-                Record(offset + index, timestamp, _key(group, index), _value(first, timestamp)) for index in range(count)
+                Record(offset + index, timestamp, _key(group, index), _value(first, timestamp))
+                for index in range(count)
             ]
             is_transactional = source.random() < self.transactional
             producer_id = group if is_transactional else -1

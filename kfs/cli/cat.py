@@ -97,13 +97,6 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.option(
     "--length-prefix", is_flag=True, help="Raw bytes follow their length instead: int32, big-endian, -1: null."
 )
-@click.option(
-    "--isolation",
-    type=click.Choice([level.value for level in IsolationLevel]),
-    default=IsolationLevel.READ_UNCOMMITTED.value,
-    show_default=True,
-    help="All records, or only what a read_committed consumer gets: no aborted transactions, none still open.",
-)
 @click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
 @source_options
 def cat(
@@ -120,7 +113,6 @@ def cat(
     output: str,
     delimiter: str,
     length_prefix: bool,
-    isolation: str,
     jobs: int | None,
     source: SourceOptions,
 ) -> None:
@@ -138,17 +130,13 @@ def cat(
     """
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
-    for path in paths:
-        if isolation == IsolationLevel.READ_COMMITTED and _records_at(path) is None:
-            raise click.UsageError(f"{path}: --isolation {isolation} is for topics and partitions")
     selection = _selection(offsets, since, before, key, grep, headers)
     output_format = OutputFormat(Field(output), None if length_prefix else _unescaped(delimiter))
     failed = False
     with source.opened(log_dir) as tree:
         keep_freed_memory()
-        export = Export(
-            tree.data_dir, selection, output_format, first, last, jobs or cores(), IsolationLevel(isolation)
-        )
+        isolation = IsolationLevel(source.isolation)
+        export = Export(tree.data_dir, selection, output_format, first, last, jobs or cores(), isolation)
         try:
             for path in paths:
                 records = _records_at(path)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
-from kfs.cli.messages import messages, say_what_is_logged
+from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_filter
-from kfs.cli.table import print_table
 from kfs.errors import NotFound, UnusableSource
 from kfs.internal.committed_offset import Standing
 from kfs.internal.group_json import group_json
@@ -23,6 +23,7 @@ from kfs.log.storage import Storage
 _VIEWS: Final = {"offsets": OFFSETS, "members": MEMBERS, "state": STATE}
 _EXIT_INCOMPLETE: Final = 1
 _MOST_SAID: Final = 10
+_WIDEST: Final = 100_000  # columns
 
 
 @click.command()
@@ -104,8 +105,27 @@ def _chosen(state: Groups, groups: Sequence[str], topics: Sequence[str]) -> Iter
 
 
 def _print_table(table: Table, groups: Iterator[tuple[Group, list[Standing]]], now: float) -> None:
-    rows = ([*map(cell_text, row)] for group, standings in groups for row in table.rows(group, standings, now))
-    print_table(table.columns, rows)
+    rows = (map(cell_text, row) for group, standings in groups for row in table.rows(group, standings, now))
+    if not sys.stdout.isatty():
+        click.echo("\t".join(table.columns))
+        for row in rows:
+            click.echo("\t".join(map(shown, row)))
+        return
+    # Only here: it is large, and a pipe has no use for it.
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    all_rows = [[shown(cell) for cell in row] for row in rows]
+    used = [at for at in range(len(table.columns)) if any(row[at] != cell_text(None) for row in all_rows)]
+    drawn = RichTable(*(table.columns[at] for at in used), box=None, pad_edge=False)
+    for cells in all_rows:
+        drawn.add_row(*(Text(cells[at]) for at in used))
+    # As wide as it is, and wrapped by the terminal: cells cut or folded could not be read, nor copied.
+    console = Console(width=_WIDEST)
+    console.width = Measurement.get(console, console.options, drawn).maximum
+    console.print(drawn)
 
 
 def _say_what_is_wrong(state: Groups) -> bool:

@@ -18,6 +18,7 @@ _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
 _COMMANDS: Final = (
     "cat",
+    "cluster",
     "completion",
     "demo",
     "diff",
@@ -30,6 +31,7 @@ _COMMANDS: Final = (
     "offsets",
     "recover",
     "stat",
+    "txn",
     "umount",
     "verify",
 )

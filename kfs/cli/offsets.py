@@ -12,7 +12,7 @@ import click
 
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import topic_filter, topic_option
-from kfs.cli.table import NOTHING, print_table
+from kfs.cli.tables import print_table
 from kfs.errors import NotFound, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
@@ -24,6 +24,8 @@ from kfs.spark.offsets.store import OffsetStore, WritableStore
 from kfs.spark.offsets.store_url import open_store, open_writable_store
 
 _PATIENCE: Final = 5.0  # seconds
+#: What stands for what isn't there, as in Kafka's own tools.
+_NOTHING: Final = "-"
 _SHOWN: Final = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG"),
     *("EPOCH", "WRITER", "NOTE"),
@@ -283,4 +285,4 @@ def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Ite
 
 
 def _cell(value: str | int | None) -> str:
-    return NOTHING if value is None else str(value)
+    return _NOTHING if value is None else str(value)

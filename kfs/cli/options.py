@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -44,6 +45,13 @@ topic_option = click.option(
     multiple=True,
     metavar="PATTERN",
     help="Only topics that match, such as 'orders*'. Repeatable.",
+)
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice([level.value for level in IsolationLevel]),
+    default=IsolationLevel.READ_UNCOMMITTED.value,
+    show_default=True,
+    help="All records, or only what a read_committed consumer gets: no aborted transactions, none still open.",
 )
 max_batch_bytes_option = click.option(
     "--max-batch-bytes",

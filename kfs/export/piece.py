@@ -12,10 +12,11 @@ from kfs.export.plan import Work
 from kfs.export.selection import Selection
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.columns import RecordColumns
+from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import AbortedTransactions, IsolationLevel
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem, faulty_records
 

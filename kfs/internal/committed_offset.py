@@ -47,24 +47,31 @@ class CommittedOffset:
 def decode_commit(key: bytes, commit: RawCommit, producer_id: int | None = None) -> CommittedOffset:
     """Return what a commit says, by its canonical key."""
     record_offset, value = commit
-    names = GROUP_KINDS.decode_key(key)
-    partition = names["partition"]
+    names = GROUP_KINDS.decode_key(key).fields
+    group, topic, partition = str(names["group"]), str(names["topic"]), names["partition"]
     assert isinstance(partition, int)
-    where = CommittedOffset(str(names["group"]), str(names["topic"]), partition, record_offset, producer_id=producer_id)
     try:
         decoded = GROUP_KINDS.decode_value(GROUP_KINDS.kind_of(key), value)
     except Malformed as error:
-        return replace(where, problem=error.reason, raw=b64encode(value).decode())
-    topic_id = decoded["topicId"]
-    return replace(
-        where,
-        offset=_said(decoded["offset"]),
-        leader_epoch=_said(decoded["leaderEpoch"]),
-        metadata=str(decoded["metadata"]),
-        commit_timestamp=_said(decoded["commitTimestamp"]),
-        expire_timestamp=_said(decoded["expireTimestamp"]),
-        topic_id=None if topic_id == ZERO_UUID else str(topic_id),
-        version=decoded.version,
+        raw = b64encode(value).decode()
+        return CommittedOffset(
+            group, topic, partition, record_offset, problem=error.reason, raw=raw, producer_id=producer_id
+        )
+    fields = decoded.fields
+    topic_id = fields["topicId"]
+    return CommittedOffset(
+        group,
+        topic,
+        partition,
+        record_offset,
+        _said(fields["offset"]),
+        _said(fields["leaderEpoch"]),
+        str(fields["metadata"]),
+        _said(fields["commitTimestamp"]),
+        _said(fields["expireTimestamp"]),
+        None if topic_id == ZERO_UUID else str(topic_id),
+        decoded.version,
+        producer_id=producer_id,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
+from kfs.format.java_text import java_hash
 from kfs.internal.committed_offset import CommittedOffset, Standing, decode_commit, standing_of
 from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, Member, describe
 from kfs.internal.group_log import GroupLog
@@ -337,12 +338,3 @@ def _commits(log: GroupLog, name: str) -> Iterator[CommittedOffset]:
         yield decode_commit(key, commit)
     for producer_id, key, commit in log.offsets.pending_of_group(name):
         yield decode_commit(key, commit, producer_id)
-
-
-def java_hash(text: str) -> int:
-    """Return ``Utils.abs(text.hashCode())``, by which a group is given its partition."""
-    data = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(data), 2):
-        value = (31 * value + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF
-    return 0 if value == 0x80000000 else value if value < 0x80000000 else 0x100000000 - value

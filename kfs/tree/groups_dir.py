@@ -5,10 +5,8 @@ Nothing of these topics is read before somebody looks in here.
 
 from __future__ import annotations
 
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -16,7 +14,7 @@ from kfs.errors import NotFound
 from kfs.internal.group_json import group_json, partition_json, problem_json, unread_json
 from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition
 from kfs.tree.context import TreeContext, status_of
-from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile, Link, Maker
+from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
 from kfs.tree.meta_dir import json_lines
 from kfs.tree.names import file_name, group_name, group_of_name, tree_name
 from kfs.tree.node import Node
@@ -39,14 +37,6 @@ def _source(context: TreeContext) -> str:
         if log is not None:
             return log.directory.path
     return data_dir.paths[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _StateFile(GeneratedFile, CostlyFile):
-    """A file made from the state of groups: a listing doesn't ask for its size."""
-
-    def identity(self) -> tuple[int, int]:
-        return self.node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
 
 
 class _GroupNames(Mapping[str, Maker]):
@@ -92,9 +82,9 @@ class _GroupNames(Mapping[str, Maker]):
         return FixedDirectory(self._context, path, _source(self._context), topics)
 
 
-def _state_file(context: TreeContext, path: str, produce: Callable[[], bytes]) -> _StateFile:
+def _state_file(context: TreeContext, path: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
     owner, mtime_ns = status_of(_source(context))
-    return _StateFile(context, context.ids.of_path(path), owner, mtime_ns, produce)
+    return CostlyGeneratedFile(context, context.ids.of_path(path), owner, mtime_ns, produce)
 
 
 def _group(context: TreeContext, name: str) -> Group:

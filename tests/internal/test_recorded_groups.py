@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from kfs.format.java_text import java_hash
 from kfs.format.layout import MAX_INT64
 from kfs.internal.group_records import GroupType
-from kfs.internal.groups import OFFSETS_TOPIC, Group, Groups, java_hash
+from kfs.internal.groups import OFFSETS_TOPIC, Group, Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.log import OffsetRange
 from kfs.log.storage import Storage

@@ -14,12 +14,11 @@ from typing import NoReturn
 
 from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.directory_name import DirectoryKind, DirectoryName
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName
 from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.log_loader import LoadParameters
 from kfs.log.output_directory import locked
 from kfs.log.recover.log_dir_recovery import (
-    CLUSTER_METADATA,
     Advance,
     LogDirRecovery,
     Mode,

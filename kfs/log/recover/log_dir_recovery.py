@@ -17,7 +17,7 @@ from typing import Final
 from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.log.atomic_file import sync_filesystem, write_atomically
-from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
     CHECKPOINTS,
@@ -36,7 +36,6 @@ from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
 
-CLUSTER_METADATA: Final = "__cluster_metadata"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.
 _NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
