@@ -88,6 +88,8 @@ def _redis(url: str, patience: float) -> OffsetStore:
     from kfs.spark.offsets.redis_store import RedisAddress, RedisStore
 
     rest, _, query = url.partition("?")
+    if "@" in query:  # what seem to be options may be half of a password
+        raise _bad(url, "'?' and '@' in a login or an option have to be written as %3F and %40")
     username, password, server, path = _split(url, rest)
     host = _HOST.match(server)
     if host is None or not _is_port(host["port"]):

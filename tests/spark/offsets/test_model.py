@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from kfs.errors import Fenced, OffsetStoreError, PositionMoved
 from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets import ConsumedRange, Fence, StagedFile, WritableStore, WriterName, open_writable_store
-from tests.spark.offsets.conftest import STORES
+from tests.servers.stores import STORES
 
 GROUPS = ("one", "two")
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["orders", "returns"]), st.integers(0, 1))

@@ -17,7 +17,7 @@ import pytest
 
 from kfs.errors import Fenced, KfsError, OutputLost, PositionMoved
 from kfs.spark.offsets import ConsumedRange, StagedFile, StagedOutput, Staging, WritableStore, open_writable_store
-from tests.spark.offsets.conftest import STORES
+from tests.servers.stores import STORES
 from tests.spark.offsets.export_job import EVERY_RECORD_ONCE, FENCED, GROUP, LOGS, export, exported
 from tests.spark.offsets.steps import watched
 
