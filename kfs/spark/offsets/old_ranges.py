@@ -38,7 +38,7 @@ def parse_old_ranges(content: bytes, place: str) -> tuple[ConsumedRange, ...]:
         raise CorruptStore(place, f"more than {MAX_OLD_VALUE_BYTES:,} bytes: no list of ranges")
     try:
         value = _parsed(content.decode())
-    except (ValueError, RecursionError, MemoryError, SyntaxError) as error:
+    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError) as error:
         start = content[:_SHOWN].decode("utf-8", "backslashreplace")
         raise CorruptStore(place, f"no list of ranges, as JSON or as Python writes it: {start!r}: {error}") from None
     if not isinstance(value, list | tuple):
