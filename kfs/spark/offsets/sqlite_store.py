@@ -136,6 +136,8 @@ class SqliteStore(WritableStore):
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # the message in which SQLite quotes a damaged schema
+            raise CorruptStore(self.name, "a damaged database") from error
         except sqlite3.Error as error:
             kind = getattr(error, "sqlite_errorname", "") or ""
             if kind.startswith(_UNREACHABLE):
