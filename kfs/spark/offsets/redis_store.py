@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptStore, OffsetStoreError, StoreUnreachable
@@ -47,7 +47,7 @@ class RedisAddress:
     port: int
     database: int
     username: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     tls: bool
     prefix: str = DEFAULT_PREFIX
     old_key: str = "{group}"

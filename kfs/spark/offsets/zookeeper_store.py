@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kfs.errors import CorruptStore, OffsetStoreError, StoreUnreachable
@@ -41,12 +41,16 @@ _KAZOO_LOG.setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAddress:
-    """The servers of an ensemble (``host:port,host:port``), the path in it that all others begin with, and a login."""
+    """The servers of an ensemble (``host:port,host:port``), the path in it that all others begin with, and a login.
+
+    Nodes made with a login can be changed with it only, and be read by all, as Kafka makes its own
+    (``zookeeper.set.acl``).
+    """
 
     hosts: str
     chroot: str = ""
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -261,12 +265,14 @@ def _connected(address: ZooKeeperAddress, seconds: float) -> KazooClient:
     try:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
+        from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
     except ImportError:
         raise OffsetStoreError(f"{address.name}: kazoo is missing: pip install 'kfs[zookeeper]'") from None
-    login = None
+    login = acl = None
     if address.username is not None:
         login = [("digest", f"{address.username}:{address.password or ''}")]
-    client = KazooClient(address.hosts, _SESSION_SECONDS, auth_data=login, logger=_KAZOO_LOG)
+        acl = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+    client = KazooClient(address.hosts, _SESSION_SECONDS, auth_data=login, default_acl=acl, logger=_KAZOO_LOG)
     try:
         client.start(seconds)
     except KazooTimeoutError as error:
