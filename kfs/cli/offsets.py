@@ -190,7 +190,7 @@ def copy(
             )
     wanted = [
         NewPosition(partition, offset)
-        for partition, offset in sorted(progress.positions.items(), key=lambda item: (item[0].topic, item[0].partition))
+        for partition, offset in sorted(progress.positions.items())
         if matches is None or matches(partition.topic)
     ]
     if not wanted:

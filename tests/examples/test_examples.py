@@ -43,7 +43,8 @@ def run(tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_every_example_is_tested_here() -> None:
-    tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh"}
+    tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh", "consumer_loop.sh"}
+    tested |= {"consumer_loop.py"}  # which consumer_loop.sh runs
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
 
@@ -104,3 +105,24 @@ def test_dead_broker(run: Callable[[str], str]) -> None:
     assert f"$ cat saved/*/*/records.jsonl | wc -l\n{20862 - 12 - 6 - 250}\n" in output
     assert "\n347 to 358\n" in output
     assert output.endswith("nothing on it has changed\n")
+
+
+def test_consumer_loop(run: Callable[[str], str]) -> None:
+    output = run("consumer_loop.sh")
+    assert "0: 100 to 200, 1: 100 to 200, 2: 100 to 200\n" in output
+    assert "killed: exit code 137\n" in output
+    assert re.search(
+        r"^paid-orders\torders\t2\t200\t0\t445\t245\t1\tprocess \d+ on .*, which has ended\t-$", output, re.M
+    )
+    assert "$ ls paid\norders-0-00000000000000000000-00000000000000000100.jsonl\n" in output
+    assert "-name '*.jsonl' | wc -l\n3\n" in output
+    # The second run begins where the first was killed, the third where the second ended.
+    runs = re.findall(r"^\$ python consumer_loop.py mnt/orders paid \$store(?: 3 .*)?\n((?:\d: .*\n)+)", output, re.M)
+    assert [re.findall(r"0: (\d+) to (\d+),", each) for each in runs] == [
+        [("0", "100"), ("100", "200")],
+        [("200", "300"), ("300", "400"), ("400", "477")],
+        [("477", "577"), ("577", "677"), ("677", "700")],
+    ]
+    assert "paid-orders\torders\t0\t700\t0\t700\t0\t3\t-\t-\n" in output
+    assert "$ cmp found expected && wc -l <found\n525\n" in output
+    assert "paid-orders\torders\t0\t700\t596\t-\n" in output

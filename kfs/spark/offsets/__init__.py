@@ -3,6 +3,7 @@
 Nothing here needs Spark. :func:`open_store` opens a store by its URL, :class:`StagedOutput` ties it to output in files.
 """
 
+from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, Progress, StagedFile, WriterName
 from kfs.spark.offsets.staged_output import StagedOutput, Staging, range_file_name
 from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset, starting_positions
@@ -19,6 +20,7 @@ __all__ = [
     "StagedFile",
     "StagedOutput",
     "Staging",
+    "TopicPartition",
     "WritableStore",
     "WriterName",
     "open_store",

@@ -43,7 +43,7 @@ def encode_document(progress: Progress, *, with_positions: bool = True) -> bytes
 def positions_by_topic(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Return positions as Spark writes a Kafka source's offsets: ``{"orders":{"0":100}}``."""
     topics: dict[str, dict[str, int]] = {}
-    for partition in sorted(positions, key=lambda each: (each.topic, each.partition)):
+    for partition in sorted(positions):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = positions[partition]
     return topics
 

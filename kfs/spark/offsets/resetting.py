@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kfs.errors import NotFound, OffsetStoreError
@@ -80,11 +80,7 @@ def new_positions(
         raise NotFound(
             "no partition to be set: nothing is stored that matches; with --topic and LOG_DIR, all there are"
         )
-    return [_new_position(each, data_dir, target) for each in _sorted(partitions)]
-
-
-def _sorted(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    return sorted(partitions, key=lambda each: (each.topic, each.partition))
+    return [_new_position(each, data_dir, target) for each in sorted(partitions)]
 
 
 def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: Target) -> NewPosition:

@@ -31,7 +31,7 @@ def standings(progress: Progress, data_dir: DataDir | None) -> Iterator[Partitio
     unnamed = {}
     for each in progress.batch.ranges if progress.batch is not None else ():
         unnamed[each.topic_partition] = f"files up to offset {each.until_offset} may not be in place yet"
-    for partition in sorted(_partitions(progress, data_dir), key=lambda each: (each.topic, each.partition)):
+    for partition in sorted(_partitions(progress, data_dir)):
         position = progress.positions.get(partition)
         standing = _UNKNOWN
         if data_dir is not None:
