@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets import ConsumedRange, StagedFile, WritableStore, WriterName, open_writable_store
@@ -163,6 +164,27 @@ def test_a_group_that_nobody_stored_is_an_error(url: str) -> None:
 @pytest.mark.parametrize("kind", ["redis", "zookeeper"])
 def test_a_server_with_nothing_stored_has_no_groups(kind: str, url_of: Callable[[str], str]) -> None:
     assert rows("show", url_of(kind)) == []
+
+
+def test_what_an_older_job_left_in_redis_is_shown_and_copied(
+    redis_server: RedisServer, url_of: Callable[[str], str]
+) -> None:
+    address = f"redis://127.0.0.1:{redis_server.port}/3"
+    ranges = [{"topic": "orders", "partition": number, "fromOffset": 3, "untilOffset": 10} for number in range(2)]
+    with redis.Redis.from_url(address) as client:
+        client.set("wordcount", str(ranges))
+        client.set("damaged", str(ranges)[:-3])
+    found = rows("show", address, "--group", "wordcount")
+    assert [(row["PARTITION"], row["CURRENT-OFFSET"], row["NOTE"]) for row in found] == [
+        (number, "10", "an older job has left them under the key wordcount") for number in ("0", "1")
+    ]
+    (everything,) = objects(address, "--group", "wordcount")
+    assert everything["note"] == "an older job has left them under the key wordcount"
+    url = url_of("sqlite")
+    rows("copy", address, url, "--group", "wordcount", "--to-group", "new")
+    assert stored(url, "new") == {"orders/0": 10, "orders/1": 10}
+    reason = refused("offsets", "show", address, "--group", "damaged")
+    assert reason.startswith(f"kfs: {address}: key damaged: no list of ranges, as JSON or as Python writes it: ")
 
 
 def test_a_file_that_is_not_there_is_an_error(url_of: Callable[[str], str]) -> None:

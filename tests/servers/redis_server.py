@@ -10,7 +10,7 @@ from tests.servers.server import Server
 
 
 class RedisServer(Server):
-    """A Redis server; ``settings`` go before its own."""
+    """A Redis server; ``settings`` go before those it would have."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         super().__init__(directory, free_ports(1)[0])
@@ -25,8 +25,11 @@ class RedisServer(Server):
     @property
     def command(self) -> list[str]:
         """See :attr:`Server.command`."""
-        settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory)} | self._settings
-        return [self._program, *(word for name, value in settings.items() for word in (f"--{name}", value))]
+        own = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        for name, value in self._settings.items():
+            # Some take several words; the empty value is one, too.
+            own += [f"--{name}", *(value.split() or [""])]
+        return [self._program, *own]
 
     @property
     def greeting(self) -> tuple[bytes, bytes]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +19,8 @@ from tests.servers.proxy import Cut, Proxy
 from tests.servers.redis_server import RedisServer
 from tests.servers.server import Server
 from tests.servers.zookeeper_server import ZooKeeperServer
+from tests.spark.offsets.export_job import EVERY_RECORD_ONCE, exported
+from tests.spark.offsets.test_staged_output import check_complete, start_job
 
 ORDERS = TopicPartition("orders", 0)
 MARKED = (StagedFile("staged/marked", "marked"),)
@@ -68,15 +73,39 @@ def test_a_group_is_acquired_once_by_who_loses_the_connection(server: Server, cu
         assert (proxy.cuts, fence.epoch, progress.epoch) == (1, 1, 1)
 
 
-def test_a_server_that_is_killed_and_comes_back_has_all_that_was_saved(server: Server) -> None:
+@pytest.mark.parametrize("end", [Server.kill, Server.stop])
+def test_a_server_that_comes_back_has_all_that_was_saved(server: Server, end: Callable[[Server], None]) -> None:
     with open_writable_store(url_at(server, server.port), patience=30) as store:
         fence, _ = store.acquire("export")
         for start in range(0, 30, 10):
             store.save(fence, [ConsumedRange("orders", 0, start, start + 10)])
-            server.kill()
+            end(server)
             thread = comes_back(server)
             assert store.load("export").positions == {ORDERS: start + 10}
             thread.join()
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 11))])
+def test_a_job_killed_again_and_again_beside_its_server_writes_everything_once(
+    server: Server, seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(f"{type(server).__name__}{seed}")
+    url, dataset = url_at(server, server.port), tmp_path / "dataset"
+    killed = 0
+    while True:
+        steps = ("--kill-at", str(chance.randrange(1, 60))) if killed < 3 else ()
+        job = start_job(url, dataset, *steps)
+        time.sleep(chance.uniform(0, 1.5))
+        server.kill()
+        assert exported(dataset) <= EVERY_RECORD_ONCE
+        server.start()
+        _, errors = job.communicate(timeout=120)
+        if job.returncode == 0:
+            break
+        assert job.returncode == -signal.SIGKILL, errors.decode()
+        killed += 1
+    assert killed >= 1
+    check_complete(url, dataset)
 
 
 def test_a_save_waits_for_a_server_that_was_killed(server: Server) -> None:
@@ -154,3 +183,35 @@ def test_a_server_that_forgets_what_it_acknowledged_does_not_double_the_output(
         assert store.load("export").positions == {}
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, None),
+        ({"maxmemory-policy": "volatile-lru"}, None),
+        ({"appendfsync": "everysec"}, "appendfsync everysec"),
+        ({"appendonly": "no"}, "appendonly no"),
+        ({"appendfsync": "no", "maxmemory-policy": "allkeys-lru"}, "appendfsync no, maxmemory-policy allkeys-lru"),
+        # Who may not ask goes without an answer, as with most servers that are rented.
+        ({"appendfsync": "no", "rename-command": "CONFIG RENAMED"}, None),
+    ],
+)
+def test_a_server_that_may_forget_is_warned_of_once(
+    settings: dict[str, str],
+    said: str | None,
+    tmp_path: Path,
+    open_one: Callable[[str], WritableStore],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = RedisServer(tmp_path, **settings).start()
+    try:
+        store = open_one(server.url)
+        for _ in range(2):
+            store.acquire("export")
+    finally:
+        server.stop()
+    warnings = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert len(warnings) == (said is not None)
+    if said is not None:
+        assert warnings[0].startswith(f"{server.url} runs with {said}: a crash there may take back positions")
