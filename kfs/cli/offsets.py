@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 import click
@@ -241,11 +241,8 @@ _Store = TypeVar("_Store", bound=OffsetStore)
 
 @contextmanager
 def _opened(store: _Store, log_dirs: Sequence[str] = ()) -> Iterator[tuple[_Store, DataDir | None]]:
-    data_dir = DataDir(log_dirs, Storage()) if log_dirs else None
-    with store:
+    with store, closing(DataDir(log_dirs, Storage())) if log_dirs else nullcontext() as data_dir:
         yield store, data_dir
-    if data_dir is not None:
-        data_dir.close()
 
 
 def _stored(store: OffsetStore, group: str) -> Progress:

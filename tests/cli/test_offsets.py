@@ -452,6 +452,7 @@ def test_who_is_not_let_in_is_told_without_the_password(guarded_redis: RedisServ
         reason = refused("offsets", "show", f"redis://{login}{address}", "--group", "export")
         assert reason.startswith(f"kfs: redis://{address}: not let in: ")
         assert "wr0ng" not in reason
+        assert ("it wants a password, in the URL or in KFS_STORE_PASSWORD" in reason) == (login == "")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptStore, OffsetStoreError, StoreUnreachable
 from kfs.spark.offsets.document import MAX_DOCUMENT_BYTES, decode_document, encode_document
 from kfs.spark.offsets.old_ranges import MAX_OLD_VALUE_BYTES, parse_old_ranges
 from kfs.spark.offsets.progress import Progress
-from kfs.spark.offsets.store import DEFAULT_PATIENCE, Stored, WritableStore
+from kfs.spark.offsets.store import DEFAULT_PATIENCE, PASSWORD_VARIABLE, Stored, WritableStore
 
 if TYPE_CHECKING:
     import redis
@@ -105,22 +106,25 @@ class RedisStore(WritableStore):
         return Progress(positions, note=f"an older job has left them under the key {key}")
 
     def _get(self, key: str, most: int) -> bytes | None:
-        with self._errors(), self._client.pipeline() as pipeline:
-            self._check_durability()
-            # A value can have 512 MB: no more of it is fetched than it takes to know that it is too large.
-            pipeline.exists(key)
-            pipeline.getrange(key, 0, most)
-            exists, content = pipeline.execute(raise_on_error=False)
-            if isinstance(content, Exception):
-                if str(content).startswith("WRONGTYPE"):
-                    raise CorruptStore(f"{self.name}: key {key}", "holds a value of another type than a string")
-                raise content
-            return bytes(content) if exists else None
+        """Return a value, and of one with more bytes than ``most`` as many as show that it has; None: there is none."""
+        with self._errors():
+            try:
+                is_larger = self._client.strlen(key) > most  # it can have 512 MB
+                content = self._client.getrange(key, 0, most) if is_larger else self._client.get(key)
+            except _exceptions().ResponseError as error:
+                if str(error).startswith("WRONGTYPE"):
+                    raise CorruptStore(
+                        f"{self.name}: key {key}", "holds a value of another type than a string"
+                    ) from None
+                raise
+            assert content is None or isinstance(content, bytes)
+            return content
 
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
         found = stored.version
         assert isinstance(found, bytes)
         with self._errors():
+            self._check_durability()
             keys = [self.address.prefix + group]
             return bool(self._compare_and_set(keys=keys, args=[found, encode_document(progress)]))
 
@@ -128,11 +132,9 @@ class RedisStore(WritableStore):
         """Say once what the server's configuration means for what is saved there, if it may be asked."""
         if self._is_checked:
             return
-        import redis
-
         try:
             found = {setting: self._client.config_get(setting).get(setting) for setting in _WANTED}
-        except redis.exceptions.ResponseError:
+        except _exceptions().ResponseError:
             found = {}  # not allowed, as with most that are rented
         self._is_checked = True
         amiss = [
@@ -142,24 +144,30 @@ class RedisStore(WritableStore):
         ]
         if amiss:
             _LOG.warning(
-                "%s runs with %s: a crash there may take back positions that it acknowledged, and records would "
-                "count twice; set appendonly yes, appendfsync always and maxmemory-policy noeviction",
+                "%s runs with %s: a crash there may take back positions that it acknowledged: "
+                "set appendonly yes, appendfsync always and maxmemory-policy noeviction",
                 self.name,
                 ", ".join(amiss),
             )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from redis import exceptions
-
+        exceptions = _exceptions()
         try:
             yield
         except exceptions.AuthenticationError as error:
-            raise OffsetStoreError(f"{self.name}: not let in: {error}") from None
+            wanted = f"it wants a password, in the URL or in {PASSWORD_VARIABLE}"
+            raise OffsetStoreError(f"{self.name}: not let in: {error if self.address.password else wanted}") from None
         except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
             raise StoreUnreachable(f"{self.name}: no answer: {error}") from error
         except exceptions.RedisError as error:
             raise OffsetStoreError(f"{self.name}: {error}") from error
+
+
+def _exceptions() -> ModuleType:
+    from redis import exceptions
+
+    return exceptions
 
 
 def _is_as_wanted(setting: str, value: object, wanted: str) -> bool:

@@ -144,7 +144,14 @@ class SqliteStore(WritableStore):
                 raise StoreUnreachable(f"{self.name}: another process has it locked") from error
             if kind.startswith(_CORRUPT) or isinstance(error, sqlite3.DataError):
                 raise CorruptStore(self.name, f"{error}") from error
-            raise OffsetStoreError(f"{self.name}: {error}") from error
+            raise OffsetStoreError(f"{self.name}: {self._why_not_opened() or error}") from error
+
+    def _why_not_opened(self) -> str | None:
+        """Return what SQLite doesn't say of a file that it can't open."""
+        if os.path.isdir(self.path):
+            return "is a directory"
+        directory = os.path.dirname(self.path)
+        return None if os.path.isdir(directory) else f"there is no directory {directory}"
 
 
 @contextmanager

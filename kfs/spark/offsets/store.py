@@ -37,6 +37,8 @@ from kfs.spark.offsets.progress import (
 
 #: How long, in seconds, a job waits for a server that is restarted.
 DEFAULT_PATIENCE: Final = 60.0
+#: Where a URL has no password, so that none has to stand in a command line.
+PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a password)
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 Answer = TypeVar("Answer")

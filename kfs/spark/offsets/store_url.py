@@ -18,10 +18,8 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from kfs.errors import OffsetStoreError
-from kfs.spark.offsets.store import DEFAULT_PATIENCE, OffsetStore, WritableStore
+from kfs.spark.offsets.store import DEFAULT_PATIENCE, PASSWORD_VARIABLE, OffsetStore, WritableStore
 
-#: Where a URL has no password, so that none has to stand in a command line.
-PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a password)
 _REDIS_PORT: Final = 6379
 _ZOOKEEPER_PORT: Final = 2181
 _SCHEME: Final = re.compile(r"([a-z]+):")

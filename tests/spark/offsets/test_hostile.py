@@ -27,6 +27,7 @@ from kfs.spark.offsets import (
     open_writable_store,
 )
 from kfs.spark.offsets.document import MAX_DOCUMENT_BYTES, decode_document, encode_document
+from kfs.spark.offsets.sqlite_store import SqliteStore
 
 GROUP = "export"
 ORDERS = TopicPartition("orders", 0)
@@ -305,6 +306,15 @@ def test_a_file_that_another_process_has_locked_is_said_to_be(tmp_path: Path) ->
             store.set_positions(GROUP, {ORDERS: 2})
         connection.rollback()
         store.set_positions(GROUP, {ORDERS: 3})
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("", "is a directory"), ("nowhere/x.db", "there is no directory {}/nowhere")]
+)
+def test_a_path_where_no_file_can_be_is_said_to_be_none(path: str, reason: str, tmp_path: Path) -> None:
+    with SqliteStore(str(tmp_path / path)) as store, pytest.raises(OffsetStoreError) as raised:
+        store.set_positions(GROUP, {ORDERS: 1})
+    assert str(raised.value) == f"sqlite://{tmp_path / path}: {reason.format(tmp_path)}"
 
 
 # --- Redis ------------------------------------------------------------------------------------------------------------

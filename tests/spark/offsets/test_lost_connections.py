@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
-from kfs.errors import Fenced, KfsError, StoreUnreachable
+from kfs.errors import Fenced, KfsError, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets import ConsumedRange, StagedFile, StagedOutput, WritableStore, open_writable_store
 from tests.servers.proxy import Cut, Proxy
@@ -207,6 +208,8 @@ def test_a_server_that_may_forget_is_warned_of_once(
     server = RedisServer(tmp_path, **settings).start()
     try:
         store = open_one(server.url)
+        store.load("export")
+        assert caplog.records == []  # who only looks loses nothing
         for _ in range(2):
             store.acquire("export")
     finally:
@@ -215,3 +218,25 @@ def test_a_server_that_may_forget_is_warned_of_once(
     assert len(warnings) == (said is not None)
     if said is not None:
         assert warnings[0].startswith(f"{server.url} runs with {said}: a crash there may take back positions")
+
+
+def test_a_server_that_takes_nothing_more_is_read_all_the_same(
+    tmp_path: Path, open_one: Callable[[str], WritableStore]
+) -> None:
+    server = RedisServer(tmp_path).start()
+    try:
+        store = open_one(server.url)
+        store.set_positions("export", {ORDERS: 1})
+        with redis.Redis("127.0.0.1", server.port) as client:
+            client.config_set("maxmemory", 1)
+        assert store.load("export").positions == {ORDERS: 1}
+        with pytest.raises(OffsetStoreError, match=rf"^{server.url}: .*maxmemory"):
+            store.set_positions("export", {ORDERS: 2})
+        with redis.Redis("127.0.0.1", server.port) as client:
+            client.config_set("maxmemory", 0)
+            client.replicaof("127.0.0.1", 1)
+        assert store.load("export").positions == {ORDERS: 1}
+        with pytest.raises(OffsetStoreError, match=rf"^{server.url}: .*read only replica"):
+            store.set_positions("export", {ORDERS: 2})
+    finally:
+        server.stop()

@@ -20,7 +20,8 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets import open_store, open_writable_store
 from kfs.spark.offsets.redis_store import RedisAddress, RedisStore
 from kfs.spark.offsets.sqlite_store import SqliteStore
-from kfs.spark.offsets.store_url import PASSWORD_VARIABLE, without_secrets
+from kfs.spark.offsets.store import PASSWORD_VARIABLE
+from kfs.spark.offsets.store_url import without_secrets
 from kfs.spark.offsets.zookeeper_store import ZooKeeperAddress, ZooKeeperStore
 from tests.servers.redis_server import RedisServer
 from tests.servers.zookeeper_server import ZooKeeperServer
