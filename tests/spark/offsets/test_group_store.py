@@ -19,7 +19,8 @@ from kfs.format.uuid import Uuid
 from kfs.internal.groups import OFFSETS_TOPIC
 from kfs.spark.offsets import open_store, open_writable_store
 from kfs.spark.offsets.group_store import GroupStore
-from tests.internal.group_logs import TOPIC_ID, InternalPartition, commit, legacy_commit
+from tests.internal.group_logs import TOPIC_ID, InternalPartition, commit, groups_of, legacy_commit
+from tests.internal.test_recorded_groups import WITH_GROUPS
 from tests.logs import dense, write_partition
 
 Corpus = Callable[[str], Path]
@@ -43,6 +44,21 @@ def test_positions_are_what_the_broker_reported(corpus: Corpus, file: str) -> No
         assert set(store.groups()) == {*expected, "share-grp"}
         assert {name: positions(store, name) for name in expected} == expected
         assert positions(store, "share-grp") == {}  # how far it got is in its state: it has no position
+
+
+@pytest.mark.parametrize("name", WITH_GROUPS)
+def test_groups_of_all_times_are_read(corpus: Corpus, name: str) -> None:
+    groups = groups_of(corpus(name) / "data")
+    with GroupStore([str(corpus(name) / "data")]) as store:
+        assert store.groups() == list(groups.names())
+        for group in store.groups():
+            found = groups.group(group)
+            assert found is not None
+            assert store.load(group).positions == {
+                TopicPartition(each.topic, each.partition): each.offset
+                for each in found.partitions
+                if each.offset is not None
+            }
 
 
 def test_each_group_can_be_named_by_itself(corpus: Corpus) -> None:
