@@ -17,6 +17,12 @@
     │   ├── IndexFull            an index that has no place for the entry that is due
     │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
     ├── RecoveryRefused      a log that no broker would start on, so that --mode kafka doesn't either
+    ├── OffsetStoreError     a place where positions are kept that won't do what was asked
+    │   ├── StoreUnreachable     nobody answers there; whether the last change was made may be unknown
+    │   ├── CorruptStore         what is stored there is not what it has to be: place, reason
+    │   ├── Fenced               another writer has taken the group over
+    │   └── PositionMoved        the position is not the one that the range to be saved begins at
+    ├── OutputLost           files of a batch that was saved are gone
     ├── WorkerDied           a process of ours ended early: the output is not complete
     └── MountFailed          the kernel, libfuse or the mount point said no
 
@@ -139,6 +145,38 @@ class InvalidTransaction(InvalidAppend):
 
 class RecoveryRefused(KfsError):
     """What keeps a broker from starting, where what it would leave was asked for."""
+
+
+class OffsetStoreError(KfsError):
+    """A place where positions are kept that won't do what was asked; the message says what to do about it."""
+
+
+class StoreUnreachable(OffsetStoreError):
+    """No answer from where positions are kept; whether a change under way was made is known when it answers again."""
+
+
+class CorruptStore(OffsetStoreError):
+    """Something stored that can't be understood: it is left as it is, and nothing is written over it."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+class Fenced(OffsetStoreError):
+    """Another writer has taken the group over, so this one has to stop; nothing of what it asked for was done."""
+
+
+class PositionMoved(OffsetStoreError):
+    """The stored position of a partition is not where a range begins: records would count twice, or not at all."""
+
+
+class OutputLost(KfsError):
+    """Files that the store says are part of the output are neither staged nor in their place."""
 
 
 class WorkerDied(KfsError):

@@ -15,8 +15,9 @@ python=${PYTHON:-python3}
 
 # A command that has to be there, and the Debian package that brings it.
 commands=(fusermount3:fuse3 jq:jq rsync:rsync ps:procps)
-# A real broker is among the tests that have to run where everything is checked.
-[[ $extra != dev ]] || commands+=(java:default-jre-headless)
+# Real servers are among the tests that have to run where everything is checked: Kafka and ZooKeeper, whose jars the tests
+# fetch, and Redis.
+[[ $extra != dev ]] || commands+=(java:default-jre-headless redis-server:redis-server)
 readonly commands
 
 say() { echo "setup: $*" >&2; }

@@ -16,6 +16,8 @@ from tests.logs import look_every_time
 from tests.requirements import need_fuse
 from tests.system.shop import Shop
 
+pytest_plugins = ("tests.servers.stores",)
+
 # How long an example takes says more about the machine than about kfs.
 settings.register_profile("kfs", deadline=None)
 settings.load_profile("kfs")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -13,6 +15,8 @@ from kfs.mount import fronts
 
 REQUIRE_FUSE = "KFS_REQUIRE_FUSE"
 REQUIRE_JAVA = "KFS_REQUIRE_JAVA"
+REQUIRE_REDIS = "KFS_REQUIRE_REDIS"
+REQUIRE_ZOOKEEPER = "KFS_REQUIRE_ZOOKEEPER"
 
 
 def need_fuse() -> None:
@@ -29,6 +33,25 @@ def need_java() -> str:
     if java is None:
         unmet("there is no java", REQUIRE_JAVA)
     return java
+
+
+def need_redis() -> str:
+    """Return the ``redis-server`` command."""
+    server = shutil.which("redis-server")
+    if server is None:
+        unmet("there is no redis-server", REQUIRE_REDIS)
+    return server
+
+
+def need_zookeeper(jars: Callable[[], Path]) -> tuple[str, Path]:
+    """Return the ``java`` command and the directory of ZooKeeper's ``jars``, which may have to be fetched."""
+    java = shutil.which("java")
+    if java is None:
+        unmet("there is no java for ZooKeeper", REQUIRE_ZOOKEEPER)
+    try:
+        return java, jars()
+    except OSError as error:
+        unmet(f"ZooKeeper's jars can't be fetched: {error}", REQUIRE_ZOOKEEPER)
 
 
 def unmet(reason: str, variable: str) -> NoReturn:

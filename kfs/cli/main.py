@@ -28,6 +28,7 @@ _COMMANDS: Final = (
     "index",
     "ls",
     "mount",
+    "offsets",
     "recover",
     "stat",
     "txn",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections import defaultdict
@@ -23,6 +22,7 @@ from kfs.format.layout import NO_TIMESTAMP
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
 from kfs.format.record import Record, TimestampType
 from kfs.format.uuid import Uuid
+from tests.ports import free_ports
 
 _SECONDS_TO_START: Final = 60
 _SECONDS_TO_STOP: Final = 60
@@ -51,7 +51,7 @@ class RealBroker:
     def make(cls, directory: Path, java: str, settings: Mapping[str, object]) -> RealBroker:
         """Configure a broker (and controller) and format its log directory."""
         directory.mkdir()
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         broker = cls(directory, java, port)
         properties = {
             "process.roles": "broker,controller",
@@ -187,14 +187,3 @@ def as_read(record: ConsumerRecord) -> Record:
 def _partition(name: str) -> TopicPartition:
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

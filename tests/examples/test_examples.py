@@ -44,6 +44,7 @@ def run(tmp_path: Path) -> Callable[[str], str]:
 
 def test_every_example_is_tested_here() -> None:
     tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh", "from_python.sh"}
+    tested |= {"consumer_loop.sh", "consumer_loop.py"}  # the one runs the other
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
 
@@ -114,3 +115,24 @@ def test_from_python(run: Callable[[str], str]) -> None:
     assert "\n452 records, 397 of them committed\n" in output
     assert re.search(r"^2020-11-24 +0 +632 +633$", output, re.M)
     assert output.endswith("created 528 98398.25\ndelivered 531 98667.25\npaid 525 95089.8\nshipped 516 87454.05\n")
+
+
+def test_consumer_loop(run: Callable[[str], str]) -> None:
+    output = run("consumer_loop.sh")
+    assert "0: 100 to 200, 1: 100 to 200, 2: 100 to 200\n" in output
+    assert "killed: exit code 137\n" in output
+    assert re.search(
+        r"^paid-orders\torders\t2\t200\t0\t445\t245\t1\tprocess \d+ on .*, which has ended\t-$", output, re.M
+    )
+    assert "$ ls paid\norders-0-00000000000000000000-00000000000000000100.jsonl\n" in output
+    assert "-name '*.jsonl' | wc -l\n3\n" in output
+    # The second run begins where the first was killed, the third where the second ended.
+    runs = re.findall(r"^\$ python consumer_loop.py mnt/orders paid \$store(?: 3 .*)?\n((?:\d: .*\n)+)", output, re.M)
+    assert [re.findall(r"0: (\d+) to (\d+),", each) for each in runs] == [
+        [("0", "100"), ("100", "200")],
+        [("200", "300"), ("300", "400"), ("400", "477")],
+        [("477", "577"), ("577", "677"), ("677", "700")],
+    ]
+    assert "paid-orders\torders\t0\t700\t0\t700\t0\t3\t-\t-\n" in output
+    assert "$ cmp found expected && wc -l <found\n525\n" in output
+    assert "paid-orders\torders\t0\t700\t596\t-\n" in output

@@ -1,0 +1,285 @@
+"""``kfs offsets``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any, Final, TypeVar
+
+import click
+
+from kfs.cli.messages import messages, say_what_is_logged
+from kfs.cli.options import topic_filter, topic_option
+from kfs.cli.tables import print_table
+from kfs.errors import NotFound, OffsetStoreError
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.data_dir import DataDir
+from kfs.log.storage import Storage
+from kfs.spark.offsets.progress import Progress, check_position
+from kfs.spark.offsets.resetting import NewPosition, Target, new_positions, parse_target
+from kfs.spark.offsets.standings import PartitionStanding, group_fields, standings, writer_text
+from kfs.spark.offsets.store import OffsetStore, WritableStore
+from kfs.spark.offsets.store_url import open_store, open_writable_store
+
+_PATIENCE: Final = 5.0  # seconds
+#: What stands for what isn't there, as in Kafka's own tools.
+_NOTHING: Final = "-"
+_SHOWN: Final = (
+    *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG"),
+    *("EPOCH", "WRITER", "NOTE"),
+)
+_SET: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "NOTE")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Position(click.ParamType[tuple[TopicPartition, int]]):
+    """TOPIC/PARTITION=OFFSET."""
+
+    name = "topic/partition=offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[TopicPartition, int]:
+        match = re.fullmatch(r"([^/=]+)/([0-9]{1,10})=([0-9]{1,19})", value)
+        if match is None:
+            self.fail(f"{value!r} is not TOPIC/PARTITION=OFFSET, such as orders/0=1000", param, ctx)
+        partition, offset = TopicPartition(match[1], int(match[2])), int(match[3])
+        try:
+            check_position(partition, offset)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return partition, offset
+
+
+class _Target(click.ParamType[Target]):
+    """An offset, a time, earliest or latest."""
+
+    name = "offset|time|earliest|latest"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        try:
+            return parse_target(value)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no offset, no time such as 2020-11-27T03:12, and neither earliest nor latest", param, ctx
+            )
+
+
+_group_option = click.option("--group", required=True, metavar="NAME", help="The group, or application.")
+_log_dirs_argument = click.argument("log_dirs", metavar="[LOG_DIR]...", nargs=-1, type=click.Path(readable=False))
+
+
+def _changing(command: Command) -> Command:
+    """Add the options of commands that set positions."""
+    force = click.option(
+        "--force", is_flag=True, help="Go on where a writer has the group and may be running: it is fenced, and stops."
+    )
+    dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be set.")
+    return force(dry_run(command))
+
+
+@click.group()
+def offsets() -> None:
+    """Positions of groups in the places where jobs keep them: SQLite, Redis, ZooKeeper, __consumer_offsets.
+
+    \b
+    STORE is one of
+      sqlite:///var/lib/job/progress.db
+      redis://[user:password@]host[:port][/database]
+      zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]
+      kafka:LOG_DIR[,LOG_DIR...]     the consumer groups of log directories; only read
+      group:NAME                     one of them, of the LOG_DIR... that follow; only read
+
+    A password may be in KFS_STORE_PASSWORD instead.
+    """
+    say_what_is_logged()
+
+
+@offsets.command()
+@click.argument("store_url", metavar="STORE")
+@_log_dirs_argument
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Only that group. Repeatable.  [default: all of the store]"
+)
+@click.option("--json", "is_json", is_flag=True, help="One group a line as JSON, with everything in it.")
+def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_json: bool) -> None:
+    """Show what STORE has: positions, and with LOG_DIR... how far they are behind the ends of the logs.
+
+    On a terminal it is a table; elsewhere fields are separated by tabs, the first line names them.
+
+    \b
+      kfs offsets show sqlite:///var/lib/job/progress.db /var/lib/kafka/data
+      kfs offsets show redis://cache:6379/0 --group my-app --json | jq '.partitions[].position'
+    """
+    with _opened(open_store(store_url, log_dirs, patience=_PATIENCE), log_dirs) as (store, data_dir):
+        rows: list[list[str]] = []
+        for group in groups or store.groups():
+            # One that was asked for has to be there; among all, one may have no positions (yet).
+            progress = _stored(store, group) if groups else store.load(group)
+            found = list(standings(progress, data_dir))
+            if is_json:
+                click.echo(json.dumps(group_fields(store.name, group, progress, found), separators=(",", ":")))
+            else:
+                rows += _rows(group, progress, found)
+    if not is_json:
+        print_table(_SHOWN, rows)
+
+
+@offsets.command("set")
+@click.argument("store_url", metavar="STORE")
+@click.argument("positions", metavar="TOPIC/PARTITION=OFFSET...", nargs=-1, required=True, type=_Position())
+@_group_option
+@_changing
+def set_(
+    store_url: str, positions: tuple[tuple[TopicPartition, int], ...], group: str, dry_run: bool, force: bool
+) -> None:
+    """Set positions of a group in STORE; those of other partitions stay as they are.
+
+    A position is the offset that comes next. Whoever has the group is fenced, so that it stops
+    at its next batch; where it may be running, this takes --force.
+
+    \b
+      kfs offsets set sqlite:///var/lib/job/progress.db --group export orders/0=1000 orders/1=1200
+    """
+    if len(dict(positions)) < len(positions):
+        raise click.UsageError("a partition is named twice")
+    with _opened(open_writable_store(store_url, patience=_PATIENCE)) as (store, _):
+        wanted = [NewPosition(partition, offset) for partition, offset in positions]
+        _set(store, group, wanted, dry_run=dry_run, force=force)
+
+
+@offsets.command()
+@click.argument("from_url", metavar="FROM")
+@click.argument("to_url", metavar="TO")
+@_log_dirs_argument
+@click.option("--group", metavar="NAME", help="The group in FROM; group:NAME names it already.")
+@click.option("--to-group", metavar="NAME", help="The group in TO.  [default: of the same name]")
+@topic_option
+@_changing
+def copy(
+    from_url: str,
+    to_url: str,
+    log_dirs: tuple[str, ...],
+    group: str | None,
+    to_group: str | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    force: bool,
+) -> None:
+    """Copy the positions of a group from one store to another, such as from a broker's to a job's.
+
+    Positions of partitions that FROM doesn't have stay as they are in TO.
+
+    \b
+      kfs offsets copy group:billing zookeeper://zk1,zk2 /var/lib/kafka/data
+      kfs offsets copy redis://cache sqlite:///var/lib/job/progress.db --group my-app --to-group export
+    """
+    matches = topic_filter(topics)
+    with _opened(open_store(from_url, log_dirs, patience=_PATIENCE)) as (source, _):
+        if group is None:
+            if not from_url.startswith("group:"):
+                raise click.UsageError("--group says which group is to be copied")
+            group = source.groups()[0]
+        progress = _stored(source, group)
+        if progress.batch is not None:
+            raise OffsetStoreError(
+                f"{source.name}: group {group}: the files of its last batch may not all be in place: "
+                "start its job once, which completes it"
+            )
+    wanted = [
+        NewPosition(partition, offset)
+        for partition, offset in sorted(progress.positions.items())
+        if matches is None or matches(partition.topic)
+    ]
+    if not wanted:
+        raise NotFound(f"{source.name}: group {group}: no positions that match")
+    with _opened(open_writable_store(to_url, patience=_PATIENCE)) as (store, _):
+        _set(store, to_group or group, wanted, dry_run=dry_run, force=force)
+
+
+@offsets.command()
+@click.argument("store_url", metavar="STORE")
+@_log_dirs_argument
+@_group_option
+@click.option(
+    "--to",
+    "target",
+    type=_Target(),
+    required=True,
+    help="Digits are an offset; a time is ISO 8601, UTC unless it says.",
+)
+@topic_option
+@_changing
+def reset(
+    store_url: str,
+    log_dirs: tuple[str, ...],
+    group: str,
+    target: Target,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    force: bool,
+) -> None:
+    """Set the positions of a group in STORE to an offset, a time, or the earliest or latest that LOG_DIR... have.
+
+    Of all partitions that the group has, and with LOG_DIR... of all others of its topics, or of those that
+    --topic names. A time is that of the first record at or after it. All is set at once or, if one
+    partition can't be looked up, nothing.
+
+    \b
+      kfs offsets reset sqlite:///var/lib/job/progress.db /var/lib/kafka/data --group export --to 2020-11-27T03:00
+      kfs offsets reset zookeeper://zk1 /var/lib/kafka/data --group billing --to earliest --topic 'orders*' --dry-run
+    """
+    with _opened(open_writable_store(store_url, patience=_PATIENCE), log_dirs) as (store, data_dir):
+        wanted = new_positions(store.load(group), data_dir, topic_filter(topics), target)
+        _set(store, group, wanted, dry_run=dry_run, force=force)
+
+
+_Store = TypeVar("_Store", bound=OffsetStore)
+
+
+@contextmanager
+def _opened(store: _Store, log_dirs: Sequence[str] = ()) -> Iterator[tuple[_Store, DataDir | None]]:
+    with store, closing(DataDir(log_dirs, Storage())) if log_dirs else nullcontext() as data_dir:
+        yield store, data_dir
+
+
+def _stored(store: OffsetStore, group: str) -> Progress:
+    progress = store.load(group)
+    if progress.is_empty:
+        raise NotFound(f"{store.name}: nothing is stored of a group {group!r}")
+    return progress
+
+
+def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run: bool, force: bool) -> None:
+    """Set positions, and print what they were and are."""
+    before = store.load(group)
+    if not force:
+        store.refuse_if_written(group, before)
+    if not dry_run:
+        store.set_positions(group, {each.partition: each.offset for each in wanted}, force=force)
+    rows: list[list[str | int | None]] = []
+    for each in wanted:
+        name = each.partition
+        rows.append([group, name.topic, name.partition, before.positions.get(name), each.offset, each.note])
+    print_table(_SET, [[*map(_cell, row)] for row in rows])
+    if before.batch is not None:
+        messages.say(f"{len(before.batch.files)} files of the last batch are put in place when its job starts again")
+    if dry_run:
+        messages.say("nothing was set: --dry-run")
+
+
+def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Iterator[list[str]]:
+    held = [progress.epoch or None, writer_text(progress)]
+    if not found:
+        yield [*map(_cell, [group, *[None] * 6, *held, progress.note or "no positions yet"])]
+    for each in found:
+        name, standing = each.partition, each.standing
+        notes = "; ".join(filter(None, (each.note, progress.note)))
+        ends = [standing.log_start_offset, standing.log_end_offset, standing.lag]
+        yield [*map(_cell, [group, name.topic, name.partition, each.position, *ends, *held, notes or None])]
+
+
+def _cell(value: str | int | None) -> str:
+    return _NOTHING if value is None else str(value)

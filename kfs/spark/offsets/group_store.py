@@ -1,0 +1,84 @@
+"""The consumer groups of log directories, as ``__consumer_offsets`` tells of them: to begin where a group stopped.
+
+They are only read. Commits in transactions that never ended don't count, as for a broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from kfs.errors import CorruptStore, NotFound, UnusableSource
+from kfs.format.checkpoint import TopicPartition
+from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition, Groups
+from kfs.log.data_dir import DataDir
+from kfs.log.storage import Storage
+from kfs.spark.offsets.progress import Progress, check_position
+from kfs.spark.offsets.store import OffsetStore
+
+_LOG = logging.getLogger("kfs")
+_NAMED: Final = 5
+
+
+class GroupStore(OffsetStore):
+    """The groups of ``log_dirs``; with ``only`` that one, whatever group is asked for."""
+
+    def __init__(self, log_dirs: Sequence[str], only: str | None = None) -> None:
+        """Open the log directories.
+
+        Raises:
+            UnusableSource: one won't do, or none of them has a partition of ``__consumer_offsets``.
+        """
+        super().__init__(f"group:{only}" if only is not None else f"kafka:{','.join(log_dirs)}")
+        self.only = only
+        self._data_dir = DataDir(log_dirs, Storage())
+        self._groups = Groups(self._data_dir)
+        if not self._data_dir.partitions(OFFSETS_TOPIC):
+            raise UnusableSource(f"{', '.join(log_dirs)}: no partition of {OFFSETS_TOPIC}, where groups are kept")
+
+    def groups(self) -> list[str]:
+        """See :meth:`OffsetStore.groups`."""
+        return [self.only] if self.only is not None else list(self._groups.names())
+
+    def load(self, group: str = "") -> Progress:
+        """See :meth:`OffsetStore.load`.
+
+        Raises:
+            NotFound: there is no such group.
+        """
+        name = self.only if self.only is not None else group
+        found = self._groups.group(name)
+        if found is None:
+            names = self._groups.names()
+            there = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
+            raise NotFound(f"{', '.join(self._data_dir.paths)}: no group {name!r}; there are: {there or 'none'}")
+        positions = {}
+        for partition in found.partitions:
+            offset = self._offset(name, partition)
+            if offset is not None:
+                positions[TopicPartition(partition.topic, partition.partition)] = offset
+        return Progress(positions, note="committed to the broker whose log directories these are")
+
+    def close(self) -> None:
+        """See :meth:`OffsetStore.close`."""
+        self._data_dir.close()
+
+    def _offset(self, group: str, partition: GroupPartition) -> int | None:
+        where = TopicPartition(partition.topic, partition.partition)
+        place = f"{', '.join(self._data_dir.paths)}: group {group!r}"
+        committed = partition.committed
+        if committed is not None and committed.problem is not None:
+            raise CorruptStore(place, f"what was committed for {where} can't be read: {committed.problem}")
+        if partition.offset is None:
+            return None
+        try:
+            check_position(where, partition.offset)
+        except ValueError as error:
+            raise CorruptStore(place, str(error)) from None
+        log = self._data_dir.log(where.topic, where.partition)
+        metadata = log.partition_metadata() if log is not None else None
+        if partition.topic_id is not None and metadata is not None and partition.topic_id != str(metadata.topic_id):
+            _LOG.warning("%s: what was committed for %s was for another topic of that name; left out", place, where)
+            return None
+        return partition.offset

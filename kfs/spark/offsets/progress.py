@@ -1,0 +1,148 @@
+"""How far a group (an application, a job) has got, and what belongs to it, as the stores keep it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from kfs.format.checkpoint import TopicPartition
+from kfs.format.layout import MAX_INT64
+from kfs.log.directory_name import is_legal_topic
+
+_MAX_PARTITION: Final = 2**31 - 1
+_LONGEST_GROUP: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRange:
+    """The offsets of a partition from ``from_offset`` up to, not including, ``until_offset``.
+
+    Raises:
+        ValueError: Kafka has no such topic, partition or offsets.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+
+    def __post_init__(self) -> None:
+        check_position(self.topic_partition, self.from_offset)
+        check_position(self.topic_partition, self.until_offset)
+        if self.from_offset > self.until_offset:
+            raise ValueError(f"{self}: the range ends before it begins")
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}: offsets {self.from_offset} to {self.until_offset}"
+
+
+def check_position(partition: TopicPartition, offset: int) -> None:
+    """Raise ValueError unless Kafka could have such a partition, and such an offset in it."""
+    if not is_legal_topic(partition.topic):
+        raise ValueError(f"{partition.topic[:250]!r} is no name of a topic")
+    if not 0 <= partition.partition <= _MAX_PARTITION:
+        raise ValueError(f"{partition.partition} is no partition's number")
+    if not 0 <= offset <= MAX_INT64:
+        raise ValueError(f"{partition}: {offset} is no offset")
+
+
+def check_group(group: str) -> None:
+    """Raise ValueError where a store could not keep a group of that name."""
+    if not 0 < len(group) <= _LONGEST_GROUP or not group.isprintable():
+        raise ValueError(f"{group[:50]!r} is no name of a group: 1 to {_LONGEST_GROUP} printable characters")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file of the output: where it was written, below the staging directory, and where it belongs in the dataset.
+
+    Both are relative paths with ``/``.
+
+    Raises:
+        ValueError: one of them would lie elsewhere.
+    """
+
+    staged: str
+    final: str
+
+    def __post_init__(self) -> None:
+        for path in (self.staged, self.final):
+            if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+                raise ValueError(f"{path[:250]!r} is no path of a file below the dataset")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was saved last, while its files may not all have been given their names yet."""
+
+    ranges: tuple[ConsumedRange, ...]
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterName:
+    """Who has a group: ``token`` tells it from every other, ``since`` is in milliseconds, the rest is for people."""
+
+    host: str
+    pid: int
+    since: int
+    token: str
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Return a new name."""
+        return cls(socket.gethostname(), os.getpid(), time.time_ns() // 1_000_000, uuid.uuid4().hex)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended: it was a process of this host, which has no such process."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All that is stored of a group.
+
+    ``epoch`` grows each time a writer takes the group, or somebody sets its positions by hand.
+    ``change`` is unique to each change that was made, so that who made it knows it again. ``note``
+    says where positions come from that this package didn't write.
+    """
+
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    epoch: int = 0
+    writer: WriterName | None = None
+    batch: Batch | None = None
+    change: str = ""
+    note: str = field(default="", compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored at all."""
+        return not self.positions and not self.change
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a writer was given when it took a group: its changes are made as long as nobody took the group later."""
+
+    group: str
+    epoch: int
+    token: str

@@ -1,0 +1,114 @@
+"""Where ``kfs offsets reset`` sets positions to: an offset, a time, the earliest or the latest there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kfs.errors import NotFound, OffsetStoreError
+from kfs.format.checkpoint import TopicPartition
+from kfs.format.layout import MAX_INT64
+from kfs.log.data_dir import DataDir
+from kfs.log.log import Log
+from kfs.render.timestamps import parse_time
+from kfs.spark.offsets.progress import Progress
+from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The same offset in every partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after a time, in milliseconds."""
+
+    timestamp: int
+
+
+#: What ``--to`` says.
+Target = AtOffset | AtTime | OffsetReset
+
+
+@dataclass(frozen=True, slots=True)
+class NewPosition:
+    """What a partition's position is to be, and what to know about it."""
+
+    partition: TopicPartition
+    offset: int
+    note: str | None = None
+
+
+def parse_target(text: str) -> Target:
+    """Return what ``--to`` means: digits are an offset, all else that isn't a word is a time.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if text.isascii() and text.isdecimal():
+        if len(text) > 19 or int(text) > MAX_INT64:
+            raise ValueError(f"{text[:40]} is no offset")
+        return AtOffset(int(text))
+    try:
+        return parse_offset_reset(text)
+    except OffsetStoreError:
+        return AtTime(parse_time(text))
+
+
+def new_positions(
+    progress: Progress, data_dir: DataDir | None, matches: Callable[[str], bool] | None, target: Target
+) -> list[NewPosition]:
+    """Return the positions to be set: of the partitions that the group has, and with log directories of all in there.
+
+    ``matches`` says which topics; in log directories it also finds those that the group has nothing of yet.
+
+    Raises:
+        OffsetStoreError: the target needs log directories, and there are none.
+        NotFound: a partition isn't in there, or there is nothing to be set.
+    """
+    if data_dir is None and not isinstance(target, AtOffset):
+        raise OffsetStoreError("a time, earliest and latest are looked up in log directories: name them")
+    partitions = {each for each in progress.positions if matches is None or matches(each.topic)}
+    if data_dir is not None:
+        known = {each.topic for each in progress.positions}
+        topics = [topic for topic in data_dir.topics() if (matches(topic) if matches is not None else topic in known)]
+        partitions.update(TopicPartition(topic, number) for topic in topics for number in data_dir.partitions(topic))
+    if not partitions:
+        raise NotFound(
+            "no partition to be set: nothing is stored that matches; with --topic and LOG_DIR, all there are"
+        )
+    return [_new_position(each, data_dir, target) for each in sorted(partitions)]
+
+
+def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: Target) -> NewPosition:
+    if data_dir is None:
+        assert isinstance(target, AtOffset)
+        return NewPosition(partition, target.offset)
+    log = data_dir.log(partition.topic, partition.partition)
+    if log is None:
+        raise NotFound(
+            f"{partition} is not in the log directories: name its own too, or with --topic what is to be set"
+        )
+    return _in_log(partition, log, target)
+
+
+def _in_log(partition: TopicPartition, log: Log, target: Target) -> NewPosition:
+    there = log.visible()
+    if target is OffsetReset.EARLIEST:
+        return NewPosition(partition, there.start)
+    if target is OffsetReset.LATEST:
+        return NewPosition(partition, there.end)
+    if isinstance(target, AtTime):
+        found = log.offset_for_time(target.timestamp, there)
+        if found is None:
+            return NewPosition(partition, there.end, "no record is of that time or later: the log's end")
+        return NewPosition(partition, found)
+    assert isinstance(target, AtOffset)
+    if target.offset < there.start:
+        return NewPosition(partition, there.start, f"{target.offset} is below the log's start")
+    if target.offset > there.end:
+        return NewPosition(partition, there.end, f"{target.offset} is above the log's end")
+    return NewPosition(partition, target.offset)

@@ -1,0 +1,84 @@
+"""What is stored of a group beside what the log directories have: lag, and what is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kfs.format.checkpoint import TopicPartition
+from kfs.internal.committed_offset import Standing, standing_of
+from kfs.log.data_dir import DataDir
+from kfs.render.timestamps import iso_time
+from kfs.spark.offsets.progress import Progress
+
+#: Of no log directories.
+_UNKNOWN = Standing()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStanding:
+    """A partition of a group: its position (None: it has none yet), where that stands in its log, and what to know."""
+
+    partition: TopicPartition
+    position: int | None
+    standing: Standing
+    note: str | None
+
+
+def standings(progress: Progress, data_dir: DataDir | None) -> Iterator[PartitionStanding]:
+    """Yield the partitions of a group, and those of the same topics that it has no position in, sorted."""
+    unnamed = {}
+    for each in progress.batch.ranges if progress.batch is not None else ():
+        unnamed[each.topic_partition] = f"files up to offset {each.until_offset} may not be in place yet"
+    for partition in sorted(_partitions(progress, data_dir)):
+        position = progress.positions.get(partition)
+        standing = _UNKNOWN
+        if data_dir is not None:
+            standing = standing_of(position, None, data_dir.log(partition.topic, partition.partition))
+        notes = (standing.note, unnamed.get(partition), None if position is not None else "no position yet")
+        yield PartitionStanding(partition, position, standing, "; ".join(filter(None, notes)) or None)
+
+
+def _partitions(progress: Progress, data_dir: DataDir | None) -> set[TopicPartition]:
+    found = set(progress.positions)
+    if data_dir is not None:
+        topics = {partition.topic for partition in found}
+        found.update(TopicPartition(topic, number) for topic in topics for number in data_dir.partitions(topic))
+    return found
+
+
+def writer_text(progress: Progress) -> str | None:
+    """Return who has a group, None where nobody has."""
+    writer = progress.writer
+    if writer is None:
+        return None
+    ended = ", which has ended" if writer.is_gone else ""
+    return f"process {writer.pid} on {writer.host} since {iso_time(writer.since)}{ended}"
+
+
+def group_fields(store: str, group: str, progress: Progress, found: list[PartitionStanding]) -> dict[str, Any]:
+    """Return all of a group as JSON has it."""
+    writer, batch = progress.writer, progress.batch
+    return {
+        "store": store,
+        "group": group,
+        "epoch": progress.epoch,
+        "writer": None
+        if writer is None
+        else {"host": writer.host, "pid": writer.pid, "since": iso_time(writer.since), "ended": writer.is_gone},
+        "unfinishedFiles": [] if batch is None else [file.final for file in batch.files],
+        "note": progress.note or None,
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "position": each.position,
+                "logStartOffset": each.standing.log_start_offset,
+                "logEndOffset": each.standing.log_end_offset,
+                "lag": each.standing.lag,
+                "note": each.note,
+            }
+            for each in found
+        ],
+    }

@@ -1,0 +1,272 @@
+"""What every place has in common where positions are kept.
+
+A store that can be written to keeps one :class:`~kfs.spark.offsets.progress.Progress` a group, and has two operations
+of its own: to read it, and to replace it if it is still what was read (compare-and-set). All else follows from these
+and stands here once, so that every store does the same:
+
+- A writer *acquires* a group, which raises its epoch. Whoever had it before is fenced: none of its changes are made
+  any more. Nobody has to guess from clocks who is alive.
+- A batch of ranges is *saved* at once, if each begins where its partition's position is.
+- Where the connection is lost on the way, what became of the change is unknown. It is read again: the change is there,
+  by its unique id, or can still be made, or somebody else was faster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self, TypeVar
+
+from kfs.errors import Fenced, OffsetStoreError, PositionMoved, StoreUnreachable
+from kfs.format.checkpoint import TopicPartition
+from kfs.render.timestamps import iso_time
+from kfs.spark.offsets.progress import (
+    Batch,
+    ConsumedRange,
+    Fence,
+    Progress,
+    StagedFile,
+    WriterName,
+    check_group,
+    check_position,
+)
+
+#: How long, in seconds, a job waits for a server that is restarted.
+DEFAULT_PATIENCE: Final = 60.0
+#: Where a URL has no password, so that none has to stand in a command line.
+PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a password)
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+Answer = TypeVar("Answer")
+
+
+class OffsetStore(ABC):
+    """A place where the positions of groups are kept.
+
+    A position is the offset that comes next. ``name`` is its URL without what is secret.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def groups(self) -> list[str]:
+        """Return the groups of which something is stored, sorted."""
+
+    @abstractmethod
+    def load(self, group: str) -> Progress:
+        """Return what is stored of a group; where that is nothing, it is empty.
+
+        Raises:
+            StoreUnreachable: there is no answer.
+            CorruptStore: what is stored can't be understood.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was read of a group, and what the store knows it by when it is to be replaced."""
+
+    progress: Progress
+    version: object
+
+
+class WritableStore(OffsetStore):
+    """A store that jobs save to. Safe to use from several threads.
+
+    ``patience`` is how many seconds it goes on asking a server that doesn't answer.
+    """
+
+    def __init__(self, name: str, patience: float = DEFAULT_PATIENCE) -> None:
+        super().__init__(name)
+        self.patience = patience
+        self._lock = threading.RLock()
+
+    # -- what each store does its own way
+
+    @abstractmethod
+    def _read(self, group: str) -> Stored:
+        """Return what is stored of a group."""
+
+    @abstractmethod
+    def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
+        """Replace what is stored as a whole, durably, if it is still what ``stored`` says; return whether it was.
+
+        Raises:
+            StoreUnreachable: it may have been replaced, or may yet be.
+        """
+
+    # -- what they have in common
+
+    def load(self, group: str) -> Progress:
+        """See :meth:`OffsetStore.load`."""
+        self._check_group(group)
+        return self._patiently(lambda: self._read(group)).progress
+
+    def acquire(self, group: str, writer: WriterName | None = None) -> tuple[Fence, Progress]:
+        """Take a group from whoever had it; return what proves that, and what is stored.
+
+        Raises:
+            StoreUnreachable: there is no answer.
+            CorruptStore: what is stored can't be understood; it is left as it is.
+        """
+        writer = writer or WriterName.of_this_process()
+        progress = self._change(group, lambda found: replace(found, epoch=found.epoch + 1, writer=writer))
+        return Fence(group, progress.epoch, writer.token), progress
+
+    def save(self, fence: Fence, ranges: Iterable[ConsumedRange], files: Sequence[StagedFile] = ()) -> Progress:
+        """Move the positions over ``ranges``, and note the ``files`` with their records, all at once or not at all.
+
+        Ranges of one partition have to join. A partition without a position takes that of its first range.
+        With files, :meth:`finish` is due before the next batch.
+
+        Raises:
+            Fenced: another writer has the group.
+            PositionMoved: a range doesn't begin where its partition's position is.
+            StoreUnreachable: there is no answer; whether it was saved, the next one to acquire the group is told.
+        """
+        in_order = sorted(ranges, key=lambda each: (each.topic, each.partition, each.from_offset))
+        batch = Batch(tuple(in_order), tuple(files)) if files else None
+
+        def saved(found: Progress) -> Progress:
+            self._check_fence(found, fence)
+            if found.batch is not None:
+                raise OffsetStoreError(f"{self.name}: group {fence.group}: the batch before isn't finished")
+            return replace(found, positions=self._moved(found.positions, in_order), batch=batch)
+
+        return self._change(fence.group, saved)
+
+    def check(self, fence: Fence) -> None:
+        """Raise :class:`Fenced` where another writer has the group."""
+        self._check_fence(self.load(fence.group), fence)
+
+    def finish(self, fence: Fence) -> Progress:
+        """Forget the files of the batch: they all have their names; return what is then stored.
+
+        Raises:
+            Fenced: another writer has the group.
+        """
+
+        def finished(found: Progress) -> Progress | None:
+            self._check_fence(found, fence)
+            return None if found.batch is None else replace(found, batch=None)
+
+        return self._change(fence.group, finished)
+
+    def release(self, fence: Fence) -> Progress:
+        """Say that this writer is done with the group; where another has it already, that stays so."""
+
+        def released(found: Progress) -> Progress | None:
+            return replace(found, writer=None) if _has(found, fence) else None
+
+        return self._change(fence.group, released)
+
+    def set_positions(self, group: str, positions: Mapping[TopicPartition, int], *, force: bool = False) -> Progress:
+        """Set positions by hand; others stay. Whoever has the group is fenced, so that nothing is moved under it.
+
+        Raises:
+            OffsetStoreError: a writer has the group, and isn't known to have ended, and it isn't forced.
+        """
+        for partition, offset in positions.items():
+            check_position(partition, offset)
+
+        def set_by_hand(found: Progress) -> Progress:
+            if not force:
+                self.refuse_if_written(group, found)
+            merged = {**found.positions, **positions}
+            return replace(found, positions=merged, epoch=found.epoch + 1, writer=None)
+
+        return self._change(group, set_by_hand)
+
+    def refuse_if_written(self, group: str, progress: Progress) -> None:
+        """Raise :class:`OffsetStoreError` where a writer has the group that isn't known to have ended."""
+        writer = progress.writer
+        if writer is not None and not writer.is_gone:
+            raise OffsetStoreError(
+                f"{self.name}: group {group}: process {writer.pid} on {writer.host} has it since "
+                f"{iso_time(writer.since)} and may be running: stop it first, or go on with --force, which fences it"
+            )
+
+    def _check_group(self, group: str) -> None:
+        try:
+            check_group(group)
+        except ValueError as error:
+            raise OffsetStoreError(f"{self.name}: {error}") from None
+
+    def _check_fence(self, found: Progress, fence: Fence) -> None:
+        if _has(found, fence):
+            return
+        writer = found.writer
+        why = "its writer was fenced" if writer is None else f"process {writer.pid} on {writer.host} took it over"
+        epochs = f"epoch {found.epoch}, this writer's is {fence.epoch}"
+        raise Fenced(f"{self.name}: group {fence.group}: {why} ({epochs}): this one has to stop")
+
+    def _moved(
+        self, positions: Mapping[TopicPartition, int], ranges: Sequence[ConsumedRange]
+    ) -> dict[TopicPartition, int]:
+        moved = dict(positions)
+        for each in ranges:
+            position = moved.get(each.topic_partition, each.from_offset)
+            if position != each.from_offset:
+                raise PositionMoved(
+                    f"{self.name}: {each.topic_partition} stands at offset {position}, and the range to be saved is "
+                    f"{each.from_offset} to {each.until_offset}"
+                )
+            moved[each.topic_partition] = each.until_offset
+        return moved
+
+    def _change(self, group: str, change: Callable[[Progress], Progress | None]) -> Progress:
+        """Replace what is stored by what ``change`` makes of it, None: by nothing; return what is then stored."""
+        self._check_group(group)
+        its_id = uuid.uuid4().hex
+
+        def attempt() -> Progress | None:
+            stored = self._read(group)
+            if stored.progress.change == its_id:  # it was made when the connection was lost
+                return stored.progress
+            changed = change(stored.progress)
+            if changed is None:
+                return stored.progress
+            changed = replace(changed, change=its_id)
+            return changed if self._write(group, stored, changed) else None
+
+        with self._lock:
+            until = time.monotonic() + self.patience
+            while True:
+                done = self._patiently(attempt)
+                if done is not None:
+                    return done
+                if time.monotonic() > until:
+                    raise StoreUnreachable(f"{self.name}: group {group} is changed by others all the time")
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        until = time.monotonic() + self.patience
+        pause = _FIRST_PAUSE_SECONDS
+        with self._lock:
+            while True:
+                try:
+                    return ask()
+                except StoreUnreachable:
+                    if time.monotonic() + pause > until:
+                        raise
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def _has(progress: Progress, fence: Fence) -> bool:
+    writer = progress.writer
+    return writer is not None and writer.token == fence.token and progress.epoch == fence.epoch

@@ -1,0 +1,17 @@
+"""Ports of this machine that nobody listens on."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many different ports."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
