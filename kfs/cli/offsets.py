@@ -16,6 +16,7 @@ from kfs.cli.tables import print_table
 from kfs.errors import NotFound, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
 from kfs.spark.offsets.resetting import NewPosition, Target, new_positions, parse_target
