@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import topic_filter, topic_option
+from kfs.cli.options import topic_option
 from kfs.cli.tables import print_table
 from kfs.errors import NotFound, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
