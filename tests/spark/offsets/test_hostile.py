@@ -159,7 +159,7 @@ PUT: dict[str, Callable[[str, Any], str]] = {
 
 def check_refused(url: str, place: str) -> None:
     """Nothing that is asked of the group succeeds, and each time the place is named."""
-    with open_writable_store(url, patience=0) as store:
+    with open_writable_store(url) as store:
         writer = WriterName.of_this_process()
         for ask in (
             lambda: store.load(GROUP),
