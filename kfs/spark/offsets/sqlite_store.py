@@ -28,7 +28,7 @@ _TABLES: Final = (
 )
 _BUSY_SECONDS: Final = 5.0
 _UNREACHABLE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
-_CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_TOOBIG", "SQLITE_MISMATCH")
+_CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH")
 
 #: A group's state, and its topics, partitions and positions, as they stand in the file.
 _Rows = tuple[object, tuple[tuple[object, object, object], ...]]
@@ -66,7 +66,7 @@ class SqliteStore(WritableStore):
                 self._connection = None
 
     def _read(self, group: str) -> Stored:
-        with self._errors():
+        with self._errors(f"{self.name}: group {group}"):
             connection = self._connect()
             if connection is None or not _has_tables(connection):
                 return Stored(Progress(), _NO_ROWS)
@@ -76,7 +76,7 @@ class SqliteStore(WritableStore):
 
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
         state = encode_document(progress, with_positions=False).decode()
-        with self._errors():
+        with self._errors(f"{self.name}: group {group}"):
             connection = self._connect(create=True)
             assert connection is not None
             with _transaction(connection, "IMMEDIATE"):
@@ -133,17 +133,22 @@ class SqliteStore(WritableStore):
         return self._connection
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, place: str = "") -> Iterator[None]:
+        """Translate what SQLite raises; ``place`` is whose rows are read."""
         try:
             yield
         except UnicodeDecodeError as error:  # the message in which SQLite quotes a damaged schema
             raise CorruptStore(self.name, "a damaged database") from error
+        except sqlite3.DataError as error:
+            raise CorruptStore(place or self.name, f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes") from error
         except sqlite3.Error as error:
             kind = getattr(error, "sqlite_errorname", "") or ""
             if kind.startswith(_UNREACHABLE):
                 raise StoreUnreachable(f"{self.name}: another process has it locked") from error
-            if kind.startswith(_CORRUPT) or isinstance(error, sqlite3.DataError):
+            if kind.startswith(_CORRUPT):
                 raise CorruptStore(self.name, f"{error}") from error
+            if str(error).startswith("Could not decode to UTF-8"):
+                raise CorruptStore(place or self.name, "text that is not UTF-8") from error
             raise OffsetStoreError(f"{self.name}: {self._why_not_opened() or error}") from error
 
     def _why_not_opened(self) -> str | None:

@@ -14,7 +14,7 @@ from kfs.spark.offsets import WritableStore, open_writable_store
 def open_one() -> Iterator[Callable[[str], WritableStore]]:
     """Return the function that opens a store until the test ends."""
     with ExitStack() as stack:
-        yield lambda url: stack.enter_context(open_writable_store(url, patience=10))
+        yield lambda url: stack.enter_context(open_writable_store(url, patience=30))
 
 
 @pytest.fixture

@@ -115,11 +115,11 @@ HOSTILE_POSITIONS = {
 }
 
 
-def put_in_sqlite(url: str, content: object) -> str:
+def put_in_sqlite(url: str, content: bytes, kind: str = "TEXT") -> str:
     with open_writable_store(url) as store:
         store.set_positions(GROUP, {})
     with closing(sqlite3.connect(url.removeprefix("sqlite://"))) as connection, connection:
-        connection.execute("UPDATE kfs_groups SET state = ?", (content,))
+        connection.execute(f"UPDATE kfs_groups SET state = CAST(? AS {kind})", (content,))
     return f"{url}: group {GROUP}: "
 
 
@@ -159,7 +159,7 @@ PUT: dict[str, Callable[[str, Any], str]] = {
 
 def check_refused(url: str, place: str) -> None:
     """Nothing that is asked of the group succeeds, and each time the place is named."""
-    with open_writable_store(url, patience=0) as store:
+    with open_writable_store(url) as store:
         writer = WriterName.of_this_process()
         for ask in (
             lambda: store.load(GROUP),
@@ -180,11 +180,6 @@ def check_refused(url: str, place: str) -> None:
 def test_a_document_that_is_none_is_refused_everywhere(kind: str, url_of: Callable[[str], str]) -> None:
     for content in (*HOSTILE.values(), *(HOSTILE_POSITIONS.values() if kind == "redis" else ())):
         url = url_of(kind)
-        if kind == "sqlite":
-            check_refused(
-                url, put_in_sqlite(url, content.decode("utf-8", "surrogateescape").encode("utf-8", "replace"))
-            )
-            continue
         check_refused(url, PUT[kind](url, content))
 
 
@@ -260,6 +255,20 @@ def test_a_row_of_positions_that_is_none_is_refused(row: tuple[object, ...], tmp
     with open_writable_store(url) as store, pytest.raises(CorruptStore) as raised:
         store.load(GROUP)
     assert str(raised.value).startswith(f"{url}: group {GROUP}: a row of kfs_positions")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "reason"),
+    [
+        (document(), "BLOB", "its state in kfs_groups is no text"),
+        (b"\xff\xfe", "TEXT", "text that is not UTF-8"),
+        (b" " * (MAX_DOCUMENT_BYTES + 1), "TEXT", f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes"),
+    ],
+    ids=["a blob", "no UTF-8", "huge"],
+)
+def test_a_state_that_is_no_text_is_refused(content: bytes, kind: str, reason: str, tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/x.db"
+    check_refused(url, put_in_sqlite(url, content, kind) + reason)
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 4080, b"\0" * 4096])
