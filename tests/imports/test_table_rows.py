@@ -185,6 +185,14 @@ def test_nulls_are_nulls() -> None:
     assert (record_of(row).key, record_of(row).value) == (None, None)
 
 
+def test_timestamps_as_spark_writes_them_to_parquet() -> None:
+    out = io.BytesIO()
+    parquet.write_table(spark_rows(2), out, use_deprecated_int96_timestamps=True)
+    assert list(map(record_of, rows_in(out.getvalue()))) == list(
+        map(record_of, rows_in(encoded(spark_rows(2), TableInput.PARQUET)))
+    )
+
+
 def test_no_time_is_the_last_millisecond_of_1969() -> None:
     before = datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
     table = spark_rows(1, timestamp=pa.array([before], pa.timestamp("us", "UTC")), timestampType=pa.array([-1]))
