@@ -48,7 +48,10 @@ class WantedOffsets(OffsetRange):
 
 
 def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
-    """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
+    """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it.
+
+    It begins an offset before: where that can't be read, it may be of that time as well.
+    """
     asked_end = selection.end
     if log.until_high_watermark and log.high_watermark is not None:
         asked_end = min(asked_end, log.high_watermark)
@@ -59,7 +62,7 @@ def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) ->
     start, end = max(visible.start, selection.start), min(visible.end, selection.end)
     if selection.since is not None and start < end:
         reached = log.offset_for_time(selection.since, OffsetRange(start, end))
-        start = end if reached is None else reached
+        start = max(start, (end if reached is None else reached) - 1)
     return WantedOffsets(start, max(start, end), asked_end)
 
 

@@ -17,6 +17,7 @@ from kfs.scan import Scan
 from kfs.scan.request import Request
 from kfs.scan.segment_range import read_range
 from tests.logs import (
+    START,
     batch,
     dense,
     joined,
@@ -210,6 +211,22 @@ def test_the_last_records_and_what_is_damaged_among_them(
     assert offsets == readable[-8:]
     assert set(map(place, told)) <= set(problems) <= set(map(place, broken))
     assert len(problems) == len(set(problems))
+
+
+@pytest.mark.usefixtures("quiet", "small_pieces")
+@pytest.mark.parametrize("number", [2, 3, 4, 11])
+@DAMAGE
+def test_damage_where_a_time_begins_may_be_of_that_time(
+    tmp_path: Path, damage: Callable[[bytearray, int, int], None], number: int
+) -> None:
+    root = write(tmp_path, damage, number)
+    first = number * SIZE
+    for since in range(first - 2, first + SIZE + 4):
+        times = (START + since * 1000, None)
+        offsets, problems = found_in(Scan(opened(root).logs, times=times, on_damage="skip", jobs=1))
+        assert offsets == [at for at in range(since, END) if at // SIZE != number]
+        is_at_the_end = number == BATCHES[-1]
+        assert problems == ([place(number)] if since <= first + SIZE or is_at_the_end else []), since
 
 
 @pytest.mark.usefixtures("quiet")
