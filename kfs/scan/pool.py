@@ -40,7 +40,11 @@ class Member:
             descriptor = theirs.fileno()
             command = [sys.executable, "-c", _PROGRAM, str(descriptor), json.dumps(sys.path)]
             self._process = subprocess.Popen(  # noqa: S603  our own command line
-                command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                command,
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C is for us, and when we end they do
             )
         except OSError:
             ours.close()
