@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from kfs.api.by_name import ByName
 from kfs.errors import NotFound
 from kfs.internal.committed_offset import CommittedOffset, Standing
 from kfs.internal.group_description import Member
@@ -17,11 +16,7 @@ from kfs.internal.groups import Group as DescribedGroup
 from kfs.internal.groups import GroupPartition
 from kfs.internal.groups import Groups as GroupState
 from kfs.internal.message_json import Json
-from kfs.log.problem import Problem
 from kfs.render.timestamps import time_of
-
-if TYPE_CHECKING:
-    from kfs.api.data import Data
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ def _offset(partition: GroupPartition, standing: Standing) -> GroupOffset:
     )
 
 
-class Groups(Mapping[str, Group]):
+class Groups(ByName[Group, GroupState]):
     """The groups by name, as they are whenever one is asked for.
 
     >>> broker = kfs.open("broker")
@@ -127,18 +122,6 @@ class Groups(Mapping[str, Group]):
     [('payments', 2, 74)]
     """
 
-    def __init__(self, data: Data, state: GroupState) -> None:
-        self._data = data
-        self._kept = state
-
-    def __repr__(self) -> str:
-        return f"<kfs.Groups: {len(self)}>"
-
-    @property
-    def _state(self) -> GroupState:
-        self._data.check_open()
-        return self._kept
-
     def __getitem__(self, name: str) -> Group:
         """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
         described = self._state.group(name)
@@ -148,14 +131,3 @@ class Groups(Mapping[str, Group]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._state
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state.names())
-
-    def __len__(self) -> int:
-        return len(self._state.names())
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the logs that groups are kept in, records that can't be read, and what isn't known."""
-        return self._state.trouble().as_problems()

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from kfs.api.by_name import ByName
 from kfs.errors import NotFound
 from kfs.internal.hanging import Judge, Judged
 from kfs.internal.transaction_state import TransactionalId
 from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
 from kfs.log.log import Log
-from kfs.log.problem import Problem
 from kfs.log.transaction_replay import EndedTransaction
 from kfs.log.transactions import ended_transactions, open_transactions
-
-if TYPE_CHECKING:
-    from kfs.api.data import Data
-
 
 TransactionState = Literal["open", "hanging", "unknown", "committed", "aborted"]
 
@@ -96,7 +92,7 @@ def _open(judged: Judged) -> Transaction:
     )
 
 
-class TransactionalIds(Mapping[str, TransactionalId]):
+class TransactionalIds(ByName[TransactionalId, TransactionalIdState]):
     """The transactional ids, and what their coordinators know of them, as it is whenever one is asked for.
 
     >>> broker = kfs.open("broker")
@@ -105,32 +101,9 @@ class TransactionalIds(Mapping[str, TransactionalId]):
     ('Ongoing', 3, ['__consumer_offsets-2', 'ledger-0'])
     """
 
-    def __init__(self, data: Data, state: TransactionalIdState) -> None:
-        self._data = data
-        self._kept = state
-
-    def __repr__(self) -> str:
-        return f"<kfs.TransactionalIds: {len(self)}>"
-
-    @property
-    def _state(self) -> TransactionalIdState:
-        self._data.check_open()
-        return self._kept
-
     def __getitem__(self, name: str) -> TransactionalId:
         """Return what is known of one; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) where nothing is."""
         known = self._state.get(name)
         if known is None:
             raise NotFound(f"no transactional id {name!r}")
         return known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state.names())
-
-    def __len__(self) -> int:
-        return len(self._state.names())
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the logs that they are kept in, what isn't known, and records that can't be read."""
-        return self._state.trouble().as_problems()

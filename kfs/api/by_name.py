@@ -1,0 +1,59 @@
+"""What brokers keep in topics of their own, by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from kfs.internal.trouble import Trouble
+from kfs.log.problem import Problem
+
+if TYPE_CHECKING:
+    from kfs.api.data import Data
+
+
+class NamedState(Protocol):
+    """What the records of such a topic add up to."""
+
+    def names(self) -> Sequence[str]:
+        """Return what there is, sorted."""
+        ...
+
+    def trouble(self) -> Trouble:
+        """Return what is wrong with the logs of the topic."""
+        ...
+
+
+Entry = TypeVar("Entry")
+State = TypeVar("State", bound=NamedState)
+
+
+class ByName(Mapping[str, Entry], Generic[Entry, State]):
+    """A mapping of names to what is known of each, as it is whenever one is asked for."""
+
+    def __init__(self, data: Data, state: State) -> None:
+        self._data = data
+        self._kept = state
+
+    def __repr__(self) -> str:
+        return f"<kfs.{type(self).__name__}: {len(self)}>"
+
+    @property
+    def _state(self) -> State:
+        self._data.check_open()
+        return self._kept
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> Entry: ...
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.names())
+
+    def __len__(self) -> int:
+        return len(self._state.names())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the logs that they are kept in, records that can't be read, and what isn't known."""
+        return self._state.trouble().as_problems()
