@@ -41,6 +41,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "kfs.render.compiled_arrow",
+            ["kfs/render/compiled_arrow.pyx"],
+            depends=["kfs/format/compiled_decode.pxd", "kfs/render/compiled_output.pxd", "kfs/render/output.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "kfs.mount.compiled_at_hand", ["kfs/mount/compiled_at_hand.pyx"], extra_compile_args=["-O3"], optional=True
         ),
     ]

@@ -184,7 +184,7 @@ def _selection(
         MAX_INT64 if end is None else end,
         since,
         before,
-        None if key is None else _bytes(key),
+        None if key is None else frozenset((_bytes(key),)),
         pattern,
         headers,
     )

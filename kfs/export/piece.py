@@ -11,7 +11,6 @@ from kfs.export.output import OutputFormat, Writer
 from kfs.export.plan import Work
 from kfs.export.selection import Selection
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
-from kfs.format.columns import RecordColumns
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
@@ -22,9 +21,9 @@ from kfs.log.problem import Problem, faulty_records
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Records of one block that are wanted, by index, and what of the block could not be read."""
+    """Records of some blocks that are wanted, by index, and what of the blocks could not be read."""
 
-    columns: RecordColumns | None = None
+    records: Records | None = None
     indexes: Sequence[int] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -67,9 +66,16 @@ class Worker:
     selection: Selection
     output: OutputFormat
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    left: Left | None = None
+    _reader: PieceReader = field(init=False)
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
-    _aborted: AbortedTransactions | None = None
+
+    def __post_init__(self) -> None:
+        self._reader = PieceReader(self.selection, self.isolation)
+
+    @property
+    def left(self) -> Left | None:
+        """See :attr:`PieceReader.left`."""
+        return self._reader.left
 
     def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
         """Yield the output of a piece, block by block; errors as :meth:`choose`."""
@@ -78,24 +84,37 @@ class Worker:
 
     def render(self, work: Work, chosen: Chosen) -> Done:
         """Return the output of records of a piece."""
-        if chosen.columns is None or not chosen.indexes:
+        if chosen.records is None or not chosen.indexes:
             return Done(problems=chosen.problems)
         key = (work.topic, work.partition)
         writer = self._writers.get(key)
         if writer is None:
             writer = self._writers[key] = self.output.writer(*key)
-        return Done(writer(chosen.columns, chosen.indexes), chosen.problems)
+        return Done(writer(chosen.records.columns, chosen.indexes), chosen.problems)
 
     def choose(self, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
+        """See :meth:`PieceReader.choose`."""
+        return self._reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
+
+
+@dataclass(slots=True)
+class PieceReader:
+    """Reads pieces of work; ``left`` is where the last one ended, None if that was not reached."""
+
+    selection: Selection
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    left: Left | None = None
+    _aborted: AbortedTransactions | None = None
+
+    def choose(self, log: Log | None, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
 
-        ``left`` tells afterwards where the piece ended.
+        ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
 
         Raises:
             CorruptData: the segment is gone, or was cut under our hands.
         """
         self.left = None
-        log = self.data_dir.log(work.topic, work.partition)
         segment = log.segment_for(work.base_offset) if log is not None else None
         if log is None or segment is None or segment.base_offset != work.base_offset:
             raise CorruptData(f"segment {work.base_offset} of {work.topic}-{work.partition} is gone", work.position)
@@ -144,7 +163,7 @@ class Worker:
             indexes = [index for index in indexes if index not in columns.faults]
             if any(index in some for index in columns.faults for some in ranges):
                 problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
-        return Chosen(columns, indexes, problems) if indexes or problems else None
+        return Chosen(item, indexes, problems) if indexes or problems else None
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         if self._aborted is None or not header.is_transactional:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
+from kfs.export.selection import Selection
+from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
 
 if TYPE_CHECKING:
@@ -33,6 +35,16 @@ class Work:
     def continues(self, other: Work) -> bool:
         """Whether this is work on the same segment."""
         return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
+
+
+def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> OffsetRange:
+    """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
+    visible = visible_at(log, isolation)
+    start, end = max(visible.start, selection.start), min(visible.end, selection.end)
+    if selection.since is not None and start < end:
+        reached = log.offset_for_time(selection.since, OffsetRange(start, end))
+        start = end if reached is None else reached
+    return OffsetRange(start, max(start, end))
 
 
 def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from kfs.errors import NotFound
 from kfs.export.output import OutputFormat
 from kfs.export.piece import Chosen, Done, Left, Worker
-from kfs.export.plan import Work, pieces_of
+from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel, visible_at
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 
@@ -54,13 +54,7 @@ class Export:
                     yield from done.problems
 
     def _offsets(self, log: Log) -> OffsetRange:
-        """The offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
-        visible = visible_at(log, self.isolation)
-        start, end = max(visible.start, self.selection.start), min(visible.end, self.selection.end)
-        if self.selection.since is not None and start < end:
-            reached = log.offset_for_time(self.selection.since, OffsetRange(start, end))
-            start = end if reached is None else reached
-        return OffsetRange(start, max(start, end))
+        return wanted_offsets(log, self.selection, self.isolation)
 
     def _work(self, log: Log) -> Iterator[tuple[Work, OffsetRange]]:
         offsets = self._offsets(log)

@@ -15,22 +15,22 @@ class Selection:
     """Records whose offset is in ``start`` to ``end`` (exclusive), and of which all else that is given is true.
 
     ``since`` and ``before`` are milliseconds: timestamps from the one up to, not including, the other.
-    ``key`` is the whole key; ``value_pattern`` is found somewhere in the value; ``headers`` are names
-    with values (None: null) of which each record has all.
+    ``keys`` are whole keys, of which a record has one; ``value_pattern`` is found somewhere in the value; ``headers``
+    are names with values (None: null) of which each record has all.
     """
 
     start: int = 0
     end: int = MAX_INT64
     since: int | None = None
     before: int | None = None
-    key: bytes | None = None
+    keys: frozenset[bytes] | None = None
     value_pattern: re.Pattern[bytes] | None = None
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
     @property
     def looks_inside(self) -> bool:
         """Whether offsets alone don't tell which records are wanted."""
-        given = (self.since, self.before, self.key, self.value_pattern)
+        given = (self.since, self.before, self.keys, self.value_pattern)
         return any(part is not None for part in given) or bool(self.headers)
 
     def indexes(self, columns: RecordColumns, among: Sequence[int]) -> list[int]:
@@ -42,13 +42,14 @@ class Selection:
         """What is asked of each record, the cheapest first."""
         tests: list[Callable[[int], bool]] = []
         timestamps = columns.timestamps
-        since, before, key = self.since, self.before, self.key
+        since, before, keys = self.since, self.before, self.keys
         if since is not None:
             tests.append(lambda index: timestamps[index] >= since)
         if before is not None:
             tests.append(lambda index: 0 <= timestamps[index] < before)
-        if key is not None:
-            tests.append(lambda index: columns.key_lengths[index] == len(key) and columns.key(index) == key)
+        if keys is not None:
+            sizes = frozenset(map(len, keys))
+            tests.append(lambda index: columns.key_lengths[index] in sizes and columns.key(index) in keys)
         if self.value_pattern is not None:
             tests.append(lambda index: self._value_matches(columns, index))
         if self.headers:

@@ -193,7 +193,7 @@ def test_a_process_that_dies_is_an_error(root: Path, monkeypatch: pytest.MonkeyP
     whole = Worker.render
 
     def die(self: Worker, work: Work, chosen: Chosen) -> Done:
-        if chosen.columns is not None and chosen.columns.offsets[0] >= 20:
+        if chosen.records is not None and chosen.records.columns.offsets[0] >= 20:
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(self, work, chosen)
 
@@ -243,14 +243,17 @@ SELECTIONS = {
     "before": (Selection(before=START + 12_500), lambda offset: offset <= 12),
     "times": (Selection(since=START + 6_000, before=START + 30_000), lambda offset: 6 <= offset < 30),
     "later than all": (Selection(since=START + 40_000), lambda offset: False),
-    "key": (Selection(key=b"key 1"), lambda offset: offset % 3 == 1),
-    "the whole key": (Selection(key=b"key"), lambda offset: False),
+    "key": (Selection(keys=frozenset((b"key 1",))), lambda offset: offset % 3 == 1),
+    "one of the keys": (Selection(keys=frozenset((b"key 1", b"key 2", b"none"))), lambda offset: offset % 3 != 0),
+    "the whole key": (Selection(keys=frozenset((b"key",))), lambda offset: False),
     "value": (Selection(value_pattern=re.compile(rb"value 1")), lambda offset: offset % 5 and str(offset)[0] == "1"),
     "header": (Selection(headers=((b"n", b"0"),)), lambda offset: offset % 4 == 0),
     "null header": (Selection(headers=((b"null", None),)), lambda offset: offset % 4 == 0),
     "other header": (Selection(headers=((b"n", b"1"),)), lambda offset: False),
     "all together": (
-        Selection(10, 39, START + 11_000, START + 38_000, b"key 0", re.compile(rb"\d\d$"), ((b"null", None),)),
+        Selection(
+            10, 39, START + 11_000, START + 38_000, frozenset((b"key 0",)), re.compile(rb"\d\d$"), ((b"null", None),)
+        ),
         lambda offset: 11 <= offset < 38 and offset % 12 == 0,
     ),
 }

@@ -1,0 +1,65 @@
+"""Gathered buffers as Arrow's record batches: nothing is copied. The one module below the commands that needs pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from kfs.format.codecs import Codec
+from kfs.render.arrow_columns import BUFFERS, Column, Kind
+from kfs.render.arrow_gather import Buffers, Gathered
+
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_CODECS: Final = pa.array([codec.label for codec in Codec])
+_TYPES: Final = {
+    Kind.BINARY: pa.binary(),
+    Kind.STRING: pa.string(),
+    Kind.INT64: pa.int64(),
+    Kind.INT32: pa.int32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.CODEC: pa.dictionary(pa.int8(), pa.string()),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.HEADERS: pa.list_(_HEADER),
+}
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of these columns; everything may be null, as in the schema of Spark's Kafka source."""
+    return pa.schema([(column.label, _TYPES[column.kind]) for column in columns])
+
+
+def record_batch(schema: pa.Schema, columns: Sequence[Column], gathered: Gathered) -> pa.RecordBatch:
+    """Return what was gathered for these columns, whose schema this is."""
+    arrays: list[pa.Array] = []
+    at = 0
+    for column in columns:
+        count = BUFFERS[column.kind]
+        buffers = gathered.buffers[at : at + count]
+        at += count
+        arrays.append(_array_of(column.kind, gathered.rows, buffers))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array_of(kind: Kind, rows: int, buffers: Buffers) -> pa.Array:
+    if kind is Kind.HEADERS:
+        ends = buffers[1]
+        assert ends is not None
+        count = ends.cast("B").cast("i")[rows]
+        names = _plain_array(pa.string(), count, buffers[2:5])
+        values = _plain_array(pa.binary(), count, buffers[5:8])
+        headers = pa.Array.from_buffers(_HEADER, count, [None], children=[names, values])
+        return pa.Array.from_buffers(_TYPES[kind], rows, _arrow_buffers(buffers[:2]), children=[headers])
+    if kind is Kind.CODEC:
+        indexes = _plain_array(pa.int8(), rows, buffers)
+        return pa.DictionaryArray.from_arrays(indexes, _CODECS, safe=False)
+    return _plain_array(_TYPES[kind], rows, buffers)
+
+
+def _plain_array(of_type: pa.DataType, rows: int, buffers: Buffers) -> pa.Array:
+    return pa.Array.from_buffers(of_type, rows, _arrow_buffers(buffers))
+
+
+def _arrow_buffers(buffers: Buffers) -> list[pa.Buffer | None]:
+    return [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]

@@ -1,0 +1,110 @@
+"""Which columns records have in Arrow, and of what buffers each is made. Nothing here needs pyarrow.
+
+The first eight are those of Spark's Kafka source, in its order (``KafkaRecordToRowConverter.scala``), the last of them
+only where headers are asked for. The others tell where a record was found, and what its batch says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kfs.format.layout import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+
+class Kind(Enum):
+    """How the values of a column are kept, and so which buffers it has, in the order of Arrow's C data interface."""
+
+    BINARY = auto()  # validity, offsets (int32), bytes
+    STRING = auto()  # the same
+    INT64 = auto()  # validity, values; so are the four below
+    INT32 = auto()
+    TIMESTAMP = auto()  # microseconds, int64
+    CODEC = auto()  # int8, an index into the names of codecs
+    BOOLEAN = auto()  # bits
+    HEADERS = (
+        auto()
+    )  # validity, offsets; of the names: validity, offsets, bytes; of the values: validity, offsets, bytes
+
+
+#: How many buffers a column of each kind has.
+BUFFERS: Final = {kind: 2 for kind in Kind} | {Kind.BINARY: 3, Kind.STRING: 3, Kind.HEADERS: 8}
+
+
+class Column(Enum):
+    """A column: its name and its kind."""
+
+    KEY = ("key", Kind.BINARY)
+    VALUE = ("value", Kind.BINARY)
+    TOPIC = ("topic", Kind.STRING)
+    PARTITION = ("partition", Kind.INT32)
+    OFFSET = ("offset", Kind.INT64)
+    TIMESTAMP = ("timestamp", Kind.TIMESTAMP)
+    TIMESTAMP_TYPE = ("timestampType", Kind.INT32)
+    HEADERS = ("headers", Kind.HEADERS)
+    TIMESTAMP_MILLIS = ("timestampMillis", Kind.INT64)
+    SEGMENT = ("segment", Kind.INT64)
+    POSITION = ("position", Kind.INT64)
+    BASE_OFFSET = ("baseOffset", Kind.INT64)
+    LEADER_EPOCH = ("leaderEpoch", Kind.INT32)
+    PRODUCER_ID = ("producerId", Kind.INT64)
+    PRODUCER_EPOCH = ("producerEpoch", Kind.INT32)
+    SEQUENCE = ("sequence", Kind.INT32)
+    IS_TRANSACTIONAL = ("isTransactional", Kind.BOOLEAN)
+    CODEC = ("codec", Kind.CODEC)
+    MAGIC = ("magic", Kind.INT32)
+
+    def __init__(self, label: str, kind: Kind) -> None:
+        self.label = label
+        self.kind = kind
+
+
+_ALL: Final = tuple(Column)
+#: The columns of Spark's Kafka source, without and with ``includeHeaders``.
+SPARK_COLUMNS: Final = _ALL[:7]
+SPARK_COLUMNS_WITH_HEADERS: Final = _ALL[:8]
+_BY_LABEL: Final = {column.label: column for column in Column}
+#: Columns that need the header of a record's batch.
+_OF_BATCH: Final = frozenset(_ALL[_ALL.index(Column.POSITION) :])
+
+
+class BatchFields(NamedTuple):
+    """What is the same for all records of a batch, of which those that are asked for become columns.
+
+    ``position`` is the byte position of the batch in its file. A message of the older formats is a batch of its own.
+    """
+
+    position: int = -1
+    base_offset: int = -1
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: int = 0
+    codec: int = 0
+    magic: int = 0
+
+
+def columns_named(names: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of these names, in that order.
+
+    Raises:
+        ValueError: one is unknown or occurs twice, or there is none.
+    """
+    columns: list[Column] = []
+    for name in names:
+        column = _BY_LABEL.get(name)
+        if column is None:
+            raise ValueError(f"no column {name!r}, there are: {', '.join(_BY_LABEL)}")
+        if column in columns:
+            raise ValueError(f"column {name!r} twice")
+        columns.append(column)
+    if not columns:
+        raise ValueError(f"no columns are asked for, there are: {', '.join(_BY_LABEL)}")
+    return tuple(columns)
+
+
+def needs_batches(columns: Iterable[Column]) -> bool:
+    """Whether some of the columns are fields of a record's batch, its position included."""
+    return not _OF_BATCH.isdisjoint(columns)

@@ -1,0 +1,682 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Records gathered into Arrow's buffers, compiled: the twin of :mod:`kfs.render.arrow_gather`.
+
+A whole block is gathered with the GIL released. What the columns say is checked against their buffer before it is used.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from kfs.format.compiled_decode cimport byte, read_varint
+from kfs.render.compiled_output cimport Output, Source, open_source, put, read_character, reserve
+
+from kfs.format.java_text import java_text
+from kfs.render.arrow_columns import Column
+from kfs.render.arrow_gather import FIRST_MILLISECOND, LAST_MILLISECOND, NO_BATCH, Gathered
+
+cdef enum Status:
+    DONE
+    NO_MEMORY
+    OUTSIDE  # the columns point to where the buffer isn't
+    TOO_LARGE  # more bytes in a column than an int32 counts
+
+cdef enum:
+    MOST_COLUMNS = 32
+    SMALL = 16  # what a short field is copied by, all of it at once: an Output has as much to spare
+
+cdef enum Number:
+    NO_NUMBER
+    OFFSET
+    TIMESTAMP
+    TIMESTAMP_MILLIS
+    SEQUENCE
+    CONSTANT_64
+    CONSTANT_32
+    CONSTANT_8
+    CONSTANT_BIT
+
+cdef long long FIRST_TIME = FIRST_MILLISECOND
+cdef long long LAST_TIME = LAST_MILLISECOND
+cdef long long MOST_BYTES = 0x7FFFFFFF
+
+cdef dict NUMBERS = {
+    Column.OFFSET: OFFSET,
+    Column.TIMESTAMP: TIMESTAMP,
+    Column.TIMESTAMP_TYPE: CONSTANT_32,
+    Column.TIMESTAMP_MILLIS: TIMESTAMP_MILLIS,
+    Column.POSITION: CONSTANT_64,
+    Column.BASE_OFFSET: CONSTANT_64,
+    Column.LEADER_EPOCH: CONSTANT_32,
+    Column.PRODUCER_ID: CONSTANT_64,
+    Column.PRODUCER_EPOCH: CONSTANT_32,
+    Column.SEQUENCE: SEQUENCE,
+    Column.IS_TRANSACTIONAL: CONSTANT_BIT,
+    Column.CODEC: CONSTANT_8,
+    Column.MAGIC: CONSTANT_32,
+}
+#: Of the columns that come from a batch: where in its fields.
+cdef dict FIELDS = {
+    Column.POSITION: 0,
+    Column.BASE_OFFSET: 1,
+    Column.LEADER_EPOCH: 2,
+    Column.PRODUCER_ID: 3,
+    Column.PRODUCER_EPOCH: 4,
+    Column.SEQUENCE: 5,
+    Column.IS_TRANSACTIONAL: 6,
+    Column.CODEC: 7,
+    Column.MAGIC: 8,
+}
+cdef int BASE_OFFSET_FIELD = 1
+
+
+cdef class Buffer:
+    """Memory that is freed when nobody looks at it any more."""
+
+    cdef byte* data
+    cdef Py_ssize_t size
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
+
+
+cdef object handed_over(Output* output):
+    """Return what was written as a buffer, and forget it."""
+    cdef Buffer buffer = Buffer.__new__(Buffer)
+    cdef byte* data = output.data
+    cdef byte* less
+    if data == NULL:
+        data = <byte*>malloc(1)
+        if data == NULL:
+            raise MemoryError
+    elif output.room - output.size > output.room // 4:
+        less = <byte*>realloc(data, output.size + 1)
+        if less != NULL:
+            data = less
+    buffer.data = data
+    buffer.size = output.size
+    output.data = NULL
+    output.size = output.room = 0
+    return memoryview(buffer)
+
+
+cdef struct Bits:
+    Output bytes
+    Py_ssize_t count
+    Py_ssize_t unset
+
+
+cdef struct Variable:
+    # Fields of any length, one after the other: where each ends, and which are null.
+    Output ends
+    Output data
+    Bits validity
+
+
+cdef struct Rows:
+    # Which records are meant: ``count`` of them from ``first`` on or, unless that is NULL, those in ``picked``.
+    Py_ssize_t count
+    Py_ssize_t first
+    const long long* picked
+
+
+cdef struct NumberColumn:
+    Number number
+    int field  # of a batch, -1: none
+    long long constant
+    Output values
+    Bits validity
+
+
+cdef inline Py_ssize_t row_at(const Rows* rows, Py_ssize_t at) noexcept nogil:
+    return rows.first + at if rows.picked == NULL else <Py_ssize_t>rows.picked[at]
+
+
+cdef bint put_bits(Bits* bits, Py_ssize_t count, bint value) noexcept nogil:
+    """Append ``count`` equal bits; False where there is no memory."""
+    cdef Py_ssize_t at = bits.count
+    cdef Py_ssize_t stop = at + count
+    cdef Py_ssize_t needed = (stop + 7) // 8
+    cdef byte* data
+    if not value:
+        bits.unset += count
+    if needed > bits.bytes.size:
+        if not reserve(&bits.bytes, needed - bits.bytes.size):
+            return False
+        memset(bits.bytes.data + bits.bytes.size, 0, needed - bits.bytes.size)
+        bits.bytes.size = needed
+    data = bits.bytes.data
+    bits.count = stop
+    if value:
+        while at < stop and at & 7:
+            data[at >> 3] |= 1 << (at & 7)
+            at += 1
+        if stop - at >= 8:
+            memset(data + (at >> 3), 0xFF, (stop - at) >> 3)
+            at += (stop - at) & ~7
+        while at < stop:
+            data[at >> 3] |= 1 << (at & 7)
+            at += 1
+    return True
+
+
+cdef inline void put_bit(Bits* bits, bint value) noexcept nogil:
+    """Append a bit to those that there is room for."""
+    if not bits.count & 7:
+        bits.bytes.data[bits.count >> 3] = 0
+        bits.bytes.size += 1
+    bits.bytes.data[bits.count >> 3] |= <int>value << (bits.count & 7)
+    bits.count += 1
+    bits.unset += not value
+
+
+cdef inline bint reserve_bits(Bits* bits, Py_ssize_t count) noexcept nogil:
+    return reserve(&bits.bytes, (bits.count + count + 7) // 8 - bits.bytes.size)
+
+
+cdef inline bint lies_inside(const Source* source, Py_ssize_t start, Py_ssize_t length) noexcept nogil:
+    return 0 <= start <= source.size and length <= source.size - start
+
+
+cdef inline void copy_field(Output* output, const Source* source, Py_ssize_t start, Py_ssize_t length) noexcept nogil:
+    if length <= SMALL and source.size - start >= SMALL:
+        memcpy(output.data + output.size, source.data + start, SMALL)
+        output.size += length
+    else:
+        put(output, source.data + start, length)
+
+
+cdef inline void put_int32(Output* output, int value) noexcept nogil:
+    (<int*>(output.data + output.size))[0] = value
+    output.size += 4
+
+
+cdef Status put_fields(
+    Variable* column, const Source* source, const int* starts, const int* lengths, const Rows* rows
+) noexcept nogil:
+    """Append keys or values of records."""
+    cdef Py_ssize_t at, index, length
+    cdef Py_ssize_t nulls = 0
+    cdef long long total = column.data.size
+    for at in range(rows.count):
+        index = row_at(rows, at)
+        length = lengths[index]
+        if length < 0:
+            nulls += 1
+            continue
+        if not lies_inside(source, starts[index], length):
+            return OUTSIDE
+        total += length
+    if total > MOST_BYTES:
+        return TOO_LARGE
+    if not reserve(&column.data, total - column.data.size) or not reserve(&column.ends, 4 * rows.count):
+        return NO_MEMORY
+    if not reserve_bits(&column.validity, rows.count):
+        return NO_MEMORY
+    for at in range(rows.count):
+        index = row_at(rows, at)
+        if lengths[index] > 0:
+            copy_field(&column.data, source, starts[index], lengths[index])
+        put_int32(&column.ends, <int>column.data.size)
+    if not nulls:
+        return DONE if put_bits(&column.validity, rows.count, True) else NO_MEMORY
+    for at in range(rows.count):
+        put_bit(&column.validity, lengths[row_at(rows, at)] >= 0)
+    return DONE
+
+
+cdef struct Headers:
+    Output ends
+    Bits validity
+    Variable names
+    Variable values
+
+
+cdef Status put_headers(Headers* headers, const Source* source, const Rows* rows) noexcept nogil:
+    """Append the headers of records; one without any has null, as in Spark's source."""
+    cdef Py_ssize_t at, index
+    cdef int count
+    cdef int total = <int>(headers.names.ends.size // 4) - 1
+    cdef Py_ssize_t position
+    cdef Status status
+    if not reserve(&headers.ends, 4 * rows.count) or not reserve_bits(&headers.validity, rows.count):
+        return NO_MEMORY
+    for at in range(rows.count):
+        position = source.header_starts[row_at(rows, at)]
+        count = 0
+        if position >= 0:
+            if not read_varint(source.data, &position, source.size, &count) or count < 0:
+                return OUTSIDE
+            status = put_headers_of_record(headers, source, position, count)
+            if status != DONE:
+                return status
+            total += count
+        put_int32(&headers.ends, total)
+        put_bit(&headers.validity, count > 0)
+    return DONE
+
+
+cdef Status put_headers_of_record(
+    Headers* headers, const Source* source, Py_ssize_t position, int count
+) noexcept nogil:
+    cdef int length
+    if 2 * <long long>count > source.size - position:
+        return OUTSIDE
+    if not reserve(&headers.names.ends, 4 * <Py_ssize_t>count) or not reserve(&headers.values.ends, 4 * <Py_ssize_t>count):
+        return NO_MEMORY
+    if not reserve_bits(&headers.values.validity, count):
+        return NO_MEMORY
+    while count > 0:
+        count -= 1
+        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+            return OUTSIDE
+        if not lies_inside(source, position, length):
+            return OUTSIDE
+        if is_text(source.data + position, length):
+            if not reserve(&headers.names.data, length):
+                return NO_MEMORY
+            copy_field(&headers.names.data, source, position, length)
+        elif not put_replaced(&headers.names.data, source.data + position, length):
+            return NO_MEMORY
+        if headers.names.data.size > MOST_BYTES:
+            return TOO_LARGE
+        put_int32(&headers.names.ends, <int>headers.names.data.size)
+        position += length
+        if not read_varint(source.data, &position, source.size, &length):
+            return OUTSIDE
+        if length > 0:
+            if not lies_inside(source, position, length):
+                return OUTSIDE
+            if not reserve(&headers.values.data, length):
+                return NO_MEMORY
+            copy_field(&headers.values.data, source, position, length)
+            position += length
+        if headers.values.data.size > MOST_BYTES:
+            return TOO_LARGE
+        put_int32(&headers.values.ends, <int>headers.values.data.size)
+        put_bit(&headers.values.validity, length >= 0)
+    return DONE
+
+
+cdef inline bint is_text(const byte* text, Py_ssize_t size) noexcept nogil:
+    """Whether this is UTF-8."""
+    cdef Py_ssize_t at = 0
+    cdef int length
+    cdef unsigned int character
+    while at < size:
+        if text[at] < 0x80:
+            at += 1
+            continue
+        length = read_character(text + at, size - at, &character)
+        if length == 0:
+            return False
+        at += length
+    return True
+
+
+cdef bint put_replaced(Output* output, const byte* text, Py_ssize_t size) noexcept with gil:
+    """Append what isn't UTF-8 as Java would read it; False where there is no memory."""
+    cdef bytes replaced
+    try:
+        replaced = java_text(text[:size]).encode()
+    except MemoryError:
+        return False
+    if not reserve(output, len(replaced)):
+        return False
+    put(output, <const byte*>replaced, len(replaced))
+    return True
+
+
+cdef Status put_numbers(
+    NumberColumn* column, const Source* source, const Rows* rows, long long constant, long long base_offset
+) noexcept nogil:
+    cdef Py_ssize_t at
+    cdef long long* longs
+    cdef int* ints
+    if column.number == CONSTANT_BIT:
+        return DONE if put_bits(&column.validity, rows.count, constant != 0) else NO_MEMORY
+    if not reserve(&column.values, 8 * rows.count):
+        return NO_MEMORY
+    longs = <long long*>(column.values.data + column.values.size)
+    ints = <int*>longs
+    if column.number == CONSTANT_8:
+        memset(longs, <int>constant, rows.count)
+        column.values.size += rows.count
+        return DONE
+    if column.number == CONSTANT_32 or column.number == SEQUENCE:
+        column.values.size += 4 * rows.count
+    else:
+        column.values.size += 8 * rows.count
+    if column.number == CONSTANT_32:
+        for at in range(rows.count):
+            ints[at] = <int>constant
+    elif column.number == SEQUENCE:
+        for at in range(rows.count):
+            ints[at] = later_sequence(<int>constant, source.offsets[row_at(rows, at)] - base_offset)
+    elif column.number == CONSTANT_64:
+        for at in range(rows.count):
+            longs[at] = constant
+    elif column.number == OFFSET:
+        copy_int64s(longs, source.offsets, rows)
+    elif column.number == TIMESTAMP_MILLIS:
+        copy_int64s(longs, source.timestamps, rows)
+    elif column.number == TIMESTAMP:
+        return put_timestamps(column, longs, source.timestamps, rows)
+    return DONE
+
+
+cdef inline void copy_int64s(long long* out, const long long* values, const Rows* rows) noexcept nogil:
+    cdef Py_ssize_t at
+    if rows.picked == NULL:
+        memcpy(out, values + rows.first, 8 * rows.count)
+    else:
+        for at in range(rows.count):
+            out[at] = values[rows.picked[at]]
+
+
+cdef Status put_timestamps(
+    NumberColumn* column, long long* out, const long long* milliseconds, const Rows* rows
+) noexcept nogil:
+    """Turn milliseconds to microseconds, what is too many of them to null."""
+    cdef Py_ssize_t at
+    cdef bint is_each_small = True
+    copy_int64s(out, milliseconds, rows)
+    for at in range(rows.count):
+        is_each_small &= FIRST_TIME <= out[at] <= LAST_TIME
+    if is_each_small:
+        for at in range(rows.count):
+            out[at] *= 1000
+        return DONE if put_bits(&column.validity, rows.count, True) else NO_MEMORY
+    if not reserve_bits(&column.validity, rows.count):
+        return NO_MEMORY
+    for at in range(rows.count):
+        is_each_small = FIRST_TIME <= out[at] <= LAST_TIME
+        out[at] = out[at] * 1000 if is_each_small else 0
+        put_bit(&column.validity, is_each_small)
+    return DONE
+
+
+cdef inline int later_sequence(int base_sequence, long long delta) noexcept nogil:
+    """See :func:`kfs.format.batch_header.later_sequence`."""
+    cdef long long sequence = base_sequence + delta
+    if base_sequence == -1:
+        return -1
+    return <int>(sequence if sequence <= MOST_BYTES else sequence - MOST_BYTES - 1)
+
+
+cdef bint begin_ends(Output* ends, Py_ssize_t rows) noexcept nogil:
+    """Write where the first field begins, unless that was done, and make room for so many."""
+    if not reserve(ends, 4 * (rows + 1)):
+        return False
+    if not ends.size:
+        put_int32(ends, 0)
+    return True
+
+
+cdef bint begin(Variable* column, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
+    return begin_ends(&column.ends, rows) and reserve(&column.data, size)
+
+
+cdef object taken_ends(Output* ends):
+    if not begin_ends(ends, 0):
+        raise MemoryError
+    return handed_over(ends)
+
+
+cdef object taken_bits(Bits* bits):
+    return handed_over(&bits.bytes) if bits.unset else None
+
+
+cdef list taken(Variable* column):
+    return [taken_bits(&column.validity), taken_ends(&column.ends), handed_over(&column.data)]
+
+
+cdef object repeated(Number number, long long value, Py_ssize_t rows):
+    """Return a column of nothing but one number."""
+    cdef NumberColumn column
+    cdef Rows all_rows
+    memset(&column, 0, sizeof(NumberColumn))
+    column.number = number
+    all_rows.count = rows
+    all_rows.first = 0
+    all_rows.picked = NULL
+    if put_numbers(&column, NULL, &all_rows, value, 0) != DONE:
+        raise MemoryError
+    return handed_over(&column.values)
+
+
+cdef list repeated_text(bytes text, Py_ssize_t rows):
+    """Return a column of nothing but one string."""
+    cdef Variable column
+    cdef const byte* data = text
+    cdef Py_ssize_t size = len(text)
+    cdef Py_ssize_t at
+    if <long long>size * rows > MOST_BYTES:
+        raise OverflowError(f"{rows} rows of a topic of {size} bytes")
+    memset(&column, 0, sizeof(Variable))
+    try:
+        if not begin(&column, rows, size * rows):
+            raise MemoryError
+        with nogil:
+            for at in range(rows):
+                put(&column.data, data, size)
+                put_int32(&column.ends, <int>column.data.size)
+        return taken(&column)
+    finally:
+        clear_variable(&column)
+
+
+cdef int check_index(Py_ssize_t index, Py_ssize_t count) except -1:
+    if not 0 <= index < count:
+        raise IndexError("no such record")
+    return 0
+
+
+cdef long long* picked_from(indexes, Py_ssize_t count) except NULL:
+    """Return the indexes in C terms, each checked; the caller frees them."""
+    cdef long long* picked = <long long*>malloc(len(indexes) * sizeof(long long))
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t index
+    if picked == NULL:
+        raise MemoryError
+    try:
+        for index in indexes:
+            check_index(index, count)
+            picked[at] = index
+            at += 1
+    except:
+        free(picked)
+        raise
+    return picked
+
+
+cdef int refuse(Status status) except -1:
+    if status == NO_MEMORY:
+        raise MemoryError
+    if status == TOO_LARGE:
+        raise OverflowError("more than 2^31 - 1 bytes in a column")
+    raise ValueError("columns that point outside of their buffer")
+
+
+cdef void clear_bits(Bits* bits) noexcept:
+    free(bits.bytes.data)
+    memset(bits, 0, sizeof(Bits))
+
+
+cdef void clear_variable(Variable* column) noexcept:
+    free(column.ends.data)
+    free(column.data.data)
+    clear_bits(&column.validity)
+    memset(column, 0, sizeof(Variable))
+
+
+cdef class CompiledArrowGather:
+    """Gathers records of one segment."""
+
+    cdef readonly Py_ssize_t rows
+    cdef tuple columns
+    cdef bytes topic
+    cdef int partition
+    cdef long long segment
+    cdef bint has_key, has_value, has_headers
+    cdef int count
+    cdef Variable key, value
+    cdef Headers headers
+    cdef NumberColumn numbers[MOST_COLUMNS]
+    cdef Py_ssize_t expected_rows, expected_keys, expected_values, expected_names, expected_header_values
+
+    def __cinit__(self, columns, bytes topic not None, int partition, long long segment):
+        cdef int at
+        memset(&self.key, 0, sizeof(Variable))
+        memset(&self.value, 0, sizeof(Variable))
+        memset(&self.headers, 0, sizeof(Headers))
+        memset(self.numbers, 0, sizeof(self.numbers))
+        self.columns = tuple(columns)
+        if len(self.columns) > MOST_COLUMNS:
+            raise ValueError("more columns than there are")
+        self.topic = topic
+        self.partition = partition
+        self.segment = segment
+        self.has_key = Column.KEY in self.columns
+        self.has_value = Column.VALUE in self.columns
+        self.has_headers = Column.HEADERS in self.columns
+        for at, column in enumerate(self.columns):
+            self.numbers[at].number = NUMBERS.get(column, NO_NUMBER)
+            self.numbers[at].field = FIELDS.get(column, -1)
+        self.rows = 0
+
+    def __dealloc__(self):
+        self.clear()
+
+    cdef void clear(self) noexcept:
+        cdef int at
+        clear_variable(&self.key)
+        clear_variable(&self.value)
+        free(self.headers.ends.data)
+        clear_bits(&self.headers.validity)
+        self.headers.ends.data = NULL
+        self.headers.ends.size = self.headers.ends.room = 0
+        clear_variable(&self.headers.names)
+        clear_variable(&self.headers.values)
+        for at in range(MOST_COLUMNS):
+            free(self.numbers[at].values.data)
+            self.numbers[at].values.data = NULL
+            self.numbers[at].values.size = self.numbers[at].values.room = 0
+            clear_bits(&self.numbers[at].validity)
+        self.rows = 0
+
+    @property
+    def nbytes(self):
+        """See :attr:`kfs.render.arrow_gather.ArrowGather.nbytes`."""
+        headers = self.headers.names.data.size + self.headers.values.data.size
+        return self.key.data.size + self.value.data.size + headers
+
+    def add(self, columns, indexes, fields=NO_BATCH):
+        """See :meth:`kfs.render.arrow_gather.ArrowGather.add`."""
+        cdef Source source
+        cdef Rows rows
+        cdef Status status
+        cdef long long* picked = NULL
+        cdef long long constants[MOST_COLUMNS]
+        cdef long long base_offset = fields[BASE_OFFSET_FIELD]
+        cdef int at
+        open_source(columns, &source)
+        rows.count = len(indexes)
+        rows.first = 0
+        rows.picked = NULL
+        if not rows.count:
+            return
+        for at, column in enumerate(self.columns):
+            constants[at] = columns.timestamp_type if column is Column.TIMESTAMP_TYPE else 0
+            if self.numbers[at].field >= 0:
+                constants[at] = fields[self.numbers[at].field]
+        try:
+            if type(indexes) is range and (<object>indexes).step == 1:
+                rows.first = indexes[0]
+                check_index(rows.first, source.count)
+                check_index(rows.first + rows.count - 1, source.count)
+            else:
+                picked = picked_from(indexes, source.count)
+                rows.picked = picked
+            with nogil:
+                status = self.add_rows(&source, &rows, constants, base_offset)
+        finally:
+            free(picked)
+        if status != DONE:
+            self.clear()
+            refuse(status)
+        self.rows += rows.count
+
+    cdef Status add_rows(
+        self, const Source* source, const Rows* rows, const long long* constants, long long base_offset
+    ) noexcept nogil:
+        cdef Status status = DONE
+        cdef int at
+        if not self.rows and not self.expect(rows.count):
+            return NO_MEMORY
+        if self.has_key:
+            status = put_fields(&self.key, source, source.key_starts, source.key_lengths, rows)
+        if status == DONE and self.has_value:
+            status = put_fields(&self.value, source, source.value_starts, source.value_lengths, rows)
+        if status == DONE and self.has_headers:
+            status = put_headers(&self.headers, source, rows)
+        for at in range(MOST_COLUMNS):
+            if status == DONE and self.numbers[at].number != NO_NUMBER:
+                status = put_numbers(&self.numbers[at], source, rows, constants[at], base_offset)
+        return status
+
+    cdef bint expect(self, Py_ssize_t rows) noexcept nogil:
+        """Begin with an offset of 0 wherever there are offsets, and with room for as much as there was the last time."""
+        cdef int at
+        rows = max(rows, self.expected_rows)
+        if self.has_key and not begin(&self.key, rows, self.expected_keys):
+            return False
+        if self.has_value and not begin(&self.value, rows, self.expected_values):
+            return False
+        if self.has_headers:
+            if not begin(&self.headers.names, rows, self.expected_names):
+                return False
+            if not begin(&self.headers.values, rows, self.expected_header_values):
+                return False
+            if not begin_ends(&self.headers.ends, rows):
+                return False
+        for at in range(MOST_COLUMNS):
+            if self.numbers[at].number != NO_NUMBER and not reserve(&self.numbers[at].values, 8 * rows):
+                return False
+        return True
+
+    def take(self):
+        """See :meth:`kfs.render.arrow_gather.ArrowGather.take`."""
+        cdef list buffers = []
+        self.expected_rows = self.rows
+        self.expected_keys = self.key.data.size
+        self.expected_values = self.value.data.size
+        self.expected_names = self.headers.names.data.size
+        self.expected_header_values = self.headers.values.data.size
+        rows = self.rows
+        for at, column in enumerate(self.columns):
+            if column is Column.KEY:
+                buffers += taken(&self.key)
+            elif column is Column.VALUE:
+                buffers += taken(&self.value)
+            elif column is Column.TOPIC:
+                buffers += repeated_text(self.topic, rows)
+            elif column is Column.PARTITION:
+                buffers += [None, repeated(CONSTANT_32, self.partition, rows)]
+            elif column is Column.SEGMENT:
+                buffers += [None, repeated(CONSTANT_64, self.segment, rows)]
+            elif column is Column.HEADERS:
+                buffers.append(taken_bits(&self.headers.validity))
+                buffers.append(taken_ends(&self.headers.ends))
+                buffers += taken(&self.headers.names)
+                buffers += taken(&self.headers.values)
+            elif column is Column.IS_TRANSACTIONAL:
+                buffers += [None, handed_over(&self.numbers[at].validity.bytes)]
+            else:
+                buffers.append(taken_bits(&self.numbers[at].validity))
+                buffers.append(handed_over(&self.numbers[at].values))
+        self.clear()
+        return Gathered(rows, buffers)

@@ -1,0 +1,56 @@
+"""Which of the records that were decoded together are of which batch."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2
+from kfs.log.bulk import Records
+from kfs.render.arrow_columns import BatchFields
+
+#: Where in an uncompressed message (v0, v1) the key is: behind the offset, size, CRC, magic, attributes, in v1 the
+#: timestamp, and its own length.
+_KEY_START = {MAGIC_V0: 22, 1: 30}
+
+
+def by_batch(records: Records, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
+    """Yield those of the indexes, which ascend, that are of one batch, and what there is to know of it.
+
+    A message of the older formats is a batch, compressed ones with all that are inside.
+    """
+    table, offsets = records.table, records.columns.offsets
+    at = 0
+    for row in range(records.first, records.stop):
+        header = table.header(row)
+        if header.magic < MAGIC_V2:
+            yield from _of_messages(records, row, indexes)
+            return
+        stop = bisect_right(indexes, table.last_offsets[row], at, key=offsets.__getitem__)
+        if stop > at:
+            fields = BatchFields(
+                header.position,
+                header.base_offset,
+                header.leader_epoch,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.is_transactional,
+                header.codec_id,
+                header.magic,
+            )
+            yield indexes[at:stop], fields
+        at = stop
+
+
+def _of_messages(records: Records, row: int, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
+    """A compressed message, or a run of uncompressed ones, which share no batch."""
+    position, columns = records.table.positions[row], records.columns
+    header = records.table.header(row)
+    codec = header.attributes & CODEC_MASK
+    if codec:
+        yield indexes, BatchFields(position, columns.offsets[0], codec=codec, magic=header.magic)
+        return
+    for at, index in enumerate(indexes):
+        start = position + columns.key_starts[index] - _KEY_START[header.magic]
+        yield indexes[at : at + 1], BatchFields(start, columns.offsets[index], magic=header.magic)

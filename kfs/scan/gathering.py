@@ -1,0 +1,75 @@
+"""A piece of work gathered into batches of rows, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.export.piece import Left, PieceReader
+from kfs.export.plan import Work
+from kfs.format.layout import MAX_INT32
+from kfs.log.bulk import Records
+from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import Problem
+from kfs.render.arrow_columns import BatchFields, needs_batches
+from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
+from kfs.scan.batches import by_batch
+from kfs.scan.request import Request
+
+#: How many times its size text can become that isn't UTF-8: a byte is replaced by three.
+_MOST_GROWTH: Final = 3
+
+
+class Gatherer:
+    """Does pieces of work of one request, in any order; of each what was gathered, and problems between it."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._reader = PieceReader(request.selection, request.isolation)
+        self._needs_batches = needs_batches(request.columns)
+
+    @property
+    def left(self) -> Left | None:
+        """See :attr:`~kfs.export.piece.PieceReader.left`."""
+        return self._reader.left
+
+    def gather(self, log: Log | None, work: Work, offsets: OffsetRange) -> Iterator[Gathered | Problem]:
+        """Yield the rows of a piece, and each problem behind what lies before it.
+
+        That the segment is gone, or was cut, is a problem, too.
+        """
+        gather = arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
+        try:
+            for chosen in self._reader.choose(log, work, offsets):
+                if chosen.problems:
+                    if gather.rows:
+                        yield gather.take()
+                    yield from chosen.problems
+                if chosen.records is not None:
+                    yield from self._add(gather, chosen.records, chosen.indexes)
+        except CorruptData as error:
+            if gather.rows:
+                yield gather.take()
+            yield Problem(error.file or "", error.position, 0, error.reason)
+        else:
+            if gather.rows:
+                yield gather.take()
+
+    def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
+        parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))
+        if self._needs_batches:
+            parts = by_batch(records, indexes)
+        for part, fields in parts:
+            while part:
+                if self._is_full(gather, records):
+                    yield gather.take()
+                room = self._request.batch_rows - gather.rows
+                gather.add(records.columns, part[:room], fields)
+                part = part[room:]
+
+    def _is_full(self, gather: ArrowGather, records: Records) -> bool:
+        rows, size = gather.rows, gather.nbytes
+        if rows >= self._request.batch_rows or size >= self._request.batch_bytes:
+            return True
+        return bool(rows) and size + _MOST_GROWTH * len(records.columns.buffer) > MAX_INT32

@@ -1,0 +1,70 @@
+"""What is wanted of records, and the pieces of work it is split into: small, and ready to be sent to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kfs.export.plan import Work
+from kfs.export.selection import Selection
+from kfs.log.directory_name import DirectoryName
+from kfs.log.isolation import IsolationLevel
+from kfs.log.log import Log, OffsetRange
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.storage import Storage
+from kfs.render.arrow_columns import SPARK_COLUMNS, Column
+
+DEFAULT_BATCH_ROWS: Final = 32 * 1024
+#: A batch that has as many bytes of keys, values and headers gets no more.
+DEFAULT_BATCH_BYTES: Final = 32 * 1024 * 1024
+#: More rows than that are never in a batch: int32 then counts the bytes of the longest topic's name, too.
+_MOST_ROWS: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which columns of which records, and how many rows and bytes make a batch, at most or so.
+
+    ``batch_rows`` is never exceeded; a batch has more bytes than ``batch_bytes`` by what one block has, at most.
+    """
+
+    columns: tuple[Column, ...] = SPARK_COLUMNS
+    selection: Selection = field(default_factory=Selection)
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    batch_rows: int = DEFAULT_BATCH_ROWS
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+
+    def __post_init__(self) -> None:
+        if self.batch_rows < 1 or self.batch_bytes < 1:
+            raise ValueError(f"a batch of {self.batch_rows} rows and {self.batch_bytes} bytes")
+        object.__setattr__(self, "batch_rows", min(self.batch_rows, _MOST_ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """Where a log is, so that another process can open it: its segments, not what checkpoints say of them."""
+
+    path: str
+    name: DirectoryName
+    loose: tuple[str, ...]
+    max_batch_bytes: int
+
+    @classmethod
+    def of(cls, log: Log) -> LogSource:
+        """Return the source of a log that is open here."""
+        directory = log.directory
+        return cls(directory.path, directory.name, directory.loose, log.storage.max_batch_bytes)
+
+    def open(self) -> Log:
+        """Open the log; nothing is read yet."""
+        directory = PartitionDirectory(self.path, self.name, None, self.loose)
+        return Log(directory, Storage(max_batch_bytes=self.max_batch_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A piece of work: where, and which offsets of it are wanted."""
+
+    source: LogSource
+    work: Work
+    offsets: OffsetRange

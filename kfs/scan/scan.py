@@ -1,0 +1,209 @@
+"""The records of logs as a stream of Arrow's record batches, for any engine that takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from kfs.cores import cores
+from kfs.export.plan import pieces_of, wanted_offsets
+from kfs.export.selection import Selection
+from kfs.format.layout import MAX_INT64
+from kfs.log.isolation import IsolationLevel
+from kfs.log.log import Log
+from kfs.log.problem import Problem
+from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
+from kfs.render.arrow_gather import Gathered
+from kfs.render.timestamps import parse_time
+from kfs.scan.ahead import portions
+from kfs.scan.request import DEFAULT_BATCH_ROWS, LogSource, Request, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Problems that are remembered; others are only told.
+_MOST_PROBLEMS: Final = 10_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+Bounds = tuple[int | None, int | None]
+#: Offsets from, up to and not including; or these by partition, or by topic and partition.
+Offsets = Bounds | Mapping[int, Bounds] | Mapping[tuple[str, int], Bounds]
+Moment = int | str | datetime
+
+
+class OnDamage(StrEnum):
+    """What becomes of a scan that meets what can't be read."""
+
+    FAIL = "fail"  # it raises the problem, when all before it was given out
+    SKIP = "skip"  # it goes on behind
+
+
+class Scan:
+    """The records of logs, in the order of the logs and of their offsets; it may be iterated any number of times.
+
+    Each iteration reads anew, and takes in what was appended since. A batch is of one partition, and of one piece of
+    a segment: it may have fewer rows than ``batch_size``, never more. Several processes decode ahead, in order; what
+    they have ready is bounded, and so is memory.
+
+    ``columns`` are names (:class:`~kfs.render.arrow_columns.Column`). A timestamp is as in Spark's source: what has
+    none (-1) is the last millisecond of 1969; a time that int64 can't count in microseconds is null
+    (``timestampMillis`` has it). A record without headers has null for them, as there.
+
+    ``offsets`` that name partitions leave all others whole. ``times`` are as those of ``kfs cat --since --before``:
+    from the first on, up to and not including the second. A ``selection`` stands for offsets, times and keys in one.
+
+    With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
+    With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once.
+
+    It is an Arrow stream to whoever knows the PyCapsule protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
+
+    Raises:
+        ValueError: an argument that can't be.
+    """
+
+    def __init__(
+        self,
+        logs: Iterable[Log] | Callable[[], Iterable[Log]],
+        *,
+        columns: Iterable[str] | None = None,
+        include_headers: bool = False,
+        offsets: Offsets | None = None,
+        times: tuple[Moment | None, Moment | None] | None = None,
+        keys: Iterable[bytes | str] | None = None,
+        isolation: str = IsolationLevel.READ_UNCOMMITTED,
+        on_damage: str = OnDamage.FAIL,
+        on_problem: Callable[[Problem], None] | None = None,
+        batch_size: int = DEFAULT_BATCH_ROWS,
+        jobs: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        if columns is not None and isinstance(columns, str):
+            raise ValueError(f"columns {columns!r}, expected several names")
+        if jobs is not None and jobs < 1:
+            raise ValueError(f"jobs {jobs}, expected at least 1")
+        self._logs = logs if callable(logs) else tuple(logs)
+        if columns is not None:
+            wanted = columns_named([*columns, *(["headers"] if include_headers else [])])
+        else:
+            wanted = SPARK_COLUMNS_WITH_HEADERS if include_headers else SPARK_COLUMNS
+        self._offsets = offsets
+        self._request = Request(
+            wanted,
+            selection or _selection(offsets, times, keys),
+            IsolationLevel(isolation),
+            batch_size,
+        )
+        self._on_damage = OnDamage(on_damage)
+        self._on_problem = on_problem
+        self._jobs = jobs or cores()
+        self._problems: dict[tuple[str, int], Problem] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        from kfs.render.arrow_batches import schema_of
+
+        return schema_of(self._request.columns)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was left out so far, by all iterations; at most 10,000 places are remembered."""
+        return tuple(self._problems.values())
+
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches. Close the iterator, or drop it, where not all are wanted."""
+        from kfs.render.arrow_batches import record_batch, schema_of
+
+        columns = self._request.columns
+        schema = schema_of(columns)
+        for portion in portions(self._request, self._tasks(), self._jobs):
+            if isinstance(portion, Gathered):
+                yield record_batch(schema, columns, portion)
+            else:
+                self._meet(portion)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of one iteration."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """Return all records at once, in memory."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(iter(self), self.schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as a capsule (Arrow PyCapsule protocol)."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to the ``requested_schema`` if there is one."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _meet(self, problem: Problem) -> None:
+        if self._on_damage is OnDamage.FAIL:
+            raise problem.error()
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.setdefault((problem.file, problem.position), problem)
+        if self._on_problem is not None:
+            self._on_problem(problem)
+
+    def _tasks(self) -> Iterator[Task]:
+        for log in self._logs() if callable(self._logs) else self._logs:
+            source = LogSource.of(log)
+            offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
+            if offsets.start < offsets.end:
+                for work in pieces_of(log, offsets):
+                    yield Task(source, work, offsets)
+
+    def _selection_of(self, log: Log) -> Selection:
+        if not isinstance(self._offsets, Mapping):
+            return self._request.selection
+        by_partition: Mapping[object, Bounds] = {**self._offsets}
+        bounds = by_partition.get((log.topic, log.partition), by_partition.get(log.partition))
+        return self._request.selection if bounds is None else _bounded(self._request.selection, bounds)
+
+
+def _selection(
+    offsets: Offsets | None, times: tuple[Moment | None, Moment | None] | None, keys: Iterable[bytes | str] | None
+) -> Selection:
+    if isinstance(keys, (str, bytes)):
+        raise ValueError(f"keys {keys!r}, expected several")
+    wanted = None if keys is None else frozenset(key.encode() if isinstance(key, str) else key for key in keys)
+    since, before = map(_milliseconds, times or (None, None))
+    selection = Selection(since=since, before=before, keys=wanted)
+    if offsets is None:
+        return selection
+    if not isinstance(offsets, Mapping):
+        return _bounded(selection, offsets)
+    for bounds in offsets.values():
+        _bounded(selection, bounds)  # raises now, not in the middle of it all
+    return selection
+
+
+def _bounded(selection: Selection, bounds: Sequence[int | None]) -> Selection:
+    try:
+        start, end = bounds
+    except (TypeError, ValueError):
+        raise ValueError(f"offsets {bounds!r}, expected a pair (start, end)") from None
+    for bound in (start, end):
+        if bound is not None and type(bound) is not int:
+            raise ValueError(f"offset {bound!r}, expected an integer or None")
+    return replace(selection, start=max(start or 0, 0), end=MAX_INT64 if end is None else end)
+
+
+def _milliseconds(moment: Moment | None) -> int | None:
+    """Return milliseconds since 1970, rounded up; a time without a zone is UTC."""
+    if moment is None or isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        return parse_time(moment)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return -((_EPOCH - moment) // _MILLISECOND)
