@@ -18,6 +18,9 @@
     │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
     ├── RecoveryRefused      a log that no broker would start on, so that --mode kafka doesn't either
     ├── WorkerDied           a process of ours ended early: the output is not complete
+    ├── InvalidOption        an option of a source that can't be meant as it is given
+    ├── DataLoss             records that were asked for, or planned to be read, are not there (any more)
+    ├── UnusableSession      a machine or a Spark session that what was asked for can't run on
     └── MountFailed          the kernel, libfuse or the mount point said no
 
 The edges (FUSE, the command line) translate them in one place each, by :attr:`KfsError.errno`.
@@ -138,6 +141,20 @@ class RecoveryRefused(KfsError):
 
 class WorkerDied(KfsError):
     """A process of ours ended without having done its work; the output is not complete."""
+
+
+class InvalidOption(KfsError):
+    """An option that is missing, unknown, contradicts another one, or has a value that it can't have."""
+
+    errno = _errno.EINVAL
+
+
+class DataLoss(KfsError):
+    """Offsets that were asked for, or planned to be read, and that the log doesn't reach (any more)."""
+
+
+class UnusableSession(KfsError):
+    """Java, pyarrow or kfs itself is missing where Spark needs it, or is not the one that it has to be."""
 
 
 class MountFailed(KfsError):

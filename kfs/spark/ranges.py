@@ -1,0 +1,139 @@
+"""Which offsets of each partition a batch reads: the options applied to the logs (``KafkaOffsetReader.scala``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kfs.errors import DataLoss, InvalidOption, NotFound
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel, visible_at
+from kfs.log.log import Log, OffsetRange
+from kfs.spark.offset_limits import (
+    EARLIEST,
+    LATEST,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    OffsetLimit,
+    SpecificOffsets,
+    SpecificTimestamps,
+    names_of,
+)
+from kfs.spark.options import BatchOptions
+
+_LOG = logging.getLogger("kfs.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """A log that is read, and the offsets of it that are."""
+
+    log: Log
+    offsets: OffsetRange
+
+
+def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
+    """Return the logs that are read, by topic and partition, each with the offsets that are to be read of it.
+
+    Records that are appended later aren't read. A log of which nothing
+    is to be read is left out.
+
+    Raises:
+        NotFound: a topic isn't there.
+        InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
+            time that no record reaches is where reading should start.
+        DataLoss: offsets that are to be read are not in a log, and that isn't to be accepted.
+    """
+    partitions = options.strategy.partitions(data_dir)
+    _check_partitions(options.starting, partitions, "starting")
+    _check_partitions(options.ending, partitions, "ending")
+    found = []
+    for partition in sorted(partitions):
+        log = data_dir.log(partition.topic, partition.partition)
+        if log is None:
+            raise NotFound(f"partition {partition} is gone from {', '.join(data_dir.paths)}")
+        ends = _Ends(log, partition, options.read.isolation)
+        offsets = OffsetRange(ends.start(options.starting), ends.end(options.ending))
+        if offsets.start < offsets.end:
+            offsets = _there(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
+        if offsets.start < offsets.end:
+            found.append(LogRange(log, offsets))
+    return found
+
+
+def _check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
+    numbers: Mapping[TopicPartition, int]
+    if isinstance(limit, SpecificOffsets):
+        numbers, what, hint = limit.offsets, "offsets", "; -1 stands for latest, -2 for earliest"
+    elif isinstance(limit, SpecificTimestamps):
+        numbers, what, hint = limit.timestamps, "timestamps", ""
+    else:
+        return
+    if numbers.keys() != partitions:
+        raise InvalidOption(
+            f"the {which} {what} have to name all partitions that are read and no others{hint}: "
+            f"they name {names_of(numbers)}, read are {names_of(partitions)}"
+        )
+
+
+class _Ends:
+    """Where a log starts and ends, and the offsets that a limit stands for in it."""
+
+    def __init__(self, log: Log, partition: TopicPartition, isolation: IsolationLevel) -> None:
+        self._log = log
+        self._partition = partition
+        self.visible = visible_at(log, isolation)
+
+    def start(self, limit: OffsetLimit) -> int:
+        return self._offset(limit, is_start=True)
+
+    def end(self, limit: OffsetLimit) -> int:
+        return self._offset(limit, is_start=False)
+
+    def _offset(self, limit: OffsetLimit, *, is_start: bool) -> int:
+        match limit:
+            case Earliest():
+                return self.visible.start
+            case Latest():
+                return self.visible.end
+            case SpecificOffsets():
+                offset = limit.offsets[self._partition]
+                return {EARLIEST: self.visible.start, LATEST: self.visible.end}.get(offset, offset)
+            case SpecificTimestamps():
+                timestamp = limit.timestamps[self._partition]
+            case GlobalTimestamp():
+                timestamp = limit.timestamp
+        found = self._log.offset_for_time(timestamp, self.visible)
+        if found is None and is_start and not limit.latest_where_none:
+            raise InvalidOption(
+                f"no record of {self._partition} has timestamp {timestamp} or a later one to start at; "
+                "startingOffsetsByTimestampStrategy=latest takes none of its records then"
+            )
+        return self.visible.end if found is None else found
+
+
+def _there(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange, *, fail: bool) -> OffsetRange:
+    """Return what of the wanted offsets a log reaches; the rest is data loss."""
+    there = OffsetRange(max(wanted.start, visible.start), min(wanted.end, visible.end))
+    if there == wanted:
+        return there
+    lose(
+        f"offsets {wanted.start} to {wanted.end - 1} of {partition} are to be read, "
+        f"and the log has {_range_text(visible)}",
+        fail=fail,
+    )
+    return there
+
+
+def _range_text(offsets: OffsetRange) -> str:
+    return f"{offsets.start} to {offsets.end - 1}" if offsets.start < offsets.end else "none"
+
+
+def lose(reason: str, *, fail: bool) -> None:
+    """Say that data was lost: raise :class:`DataLoss`, or only log it where option ``failOnDataLoss`` is false."""
+    if fail:
+        raise DataLoss(f"{reason}; option failOnDataLoss=false reads what there is")
+    _LOG.warning("%s; reading what there is", reason)
