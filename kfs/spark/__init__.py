@@ -2,3 +2,40 @@
 
 Importing this imports neither Spark nor pyarrow.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["from_json_lines", "json_schema", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``kfs`` known to a session, whatever else of that kind is installed.
+
+    Raises:
+        UnusableSession: Spark's Python workers on this machine could not run it.
+    """
+    from kfs.spark.session import check_workers
+    from kfs.spark.source import KfsDataSource
+
+    check_workers(spark)
+    spark.dataSource.register(KfsDataSource)
+
+
+def from_json_lines(lines: DataFrame, *, include_headers: bool = False) -> DataFrame:
+    """Return lines that were read with ``json_schema`` with the columns and types of the data source."""
+    from kfs.spark import json_lines
+
+    return json_lines.from_json_lines(lines, include_headers=include_headers)
+
+
+def __getattr__(name: str) -> str:
+    if name == "json_schema":
+        from kfs.spark.json_lines import JSON_SCHEMA
+
+        return JSON_SCHEMA
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,12 +13,10 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.export.plan import Work
-from kfs.format.batch_header import UNKNOWN_COUNT
-from kfs.log.block import Block, Damage
-from kfs.log.bulk import Ordinary
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
+from kfs.spark.cutting import UNCUT, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 
@@ -31,17 +29,46 @@ _OPEN_COST_BYTES: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class FileVersion:
+    """How a segment's file can be known again; of one that may grow only the inode and the size, which it then exceeds.
+
+    An inode alone is given to another file as soon as it is free.
+    """
+
+    inode: int
+    size: int
+    mtime_ns: int | None
+
+    @classmethod
+    def of(cls, segment: Segment) -> FileVersion:
+        """Return what a segment's file is now."""
+        inode = segment.files.log.inode
+        try:
+            status = segment.file().status()
+        except CorruptData:  # it vanished: nothing is this version
+            return cls(inode, -1, -1)
+        return cls(inode, status.st_size, None if segment.is_last else status.st_mtime_ns)
+
+    def is_of(self, segment: Segment) -> bool:
+        """Whether a segment's file still is what it was, or has only grown."""
+        now = FileVersion.of(segment)
+        if self.mtime_ns is None:
+            return now.inode == self.inode and now.size >= self.size >= 0
+        return now == self or (now.inode, now.size, now.mtime_ns) == (self.inode, self.size, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A range of bytes of one segment, and the offsets that are wanted of it.
 
-    Position and end hold as long as the segment's file is the one with this ``inode``; offsets hold always.
+    Position and end hold as long as the segment's file is this ``version`` of it; offsets hold always.
     ``size`` is about what is read, in bytes.
     """
 
     source: LogSource
     work: Work
     offsets: OffsetRange
-    inode: int
+    version: FileVersion
     size: int
 
 
@@ -101,94 +128,24 @@ def _pieces_of(log: Log, offsets: OffsetRange, target: int) -> Iterator[Piece]:
             return
         if not _holds_some_of(segment, offsets):
             continue
-        cuts, stop = [_Cut(0, None)], 0
+        cuts = UNCUT
         with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
-            cuts, stop = _cuts(segment, offsets, target)
-        yield from _pieces_between(source, segment, cuts, stop, offsets)
+            cuts = cuts_of(segment, offsets, target)
+        yield from _pieces_between(source, segment, cuts, offsets)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """A batch boundary, and the highest offset before it where that is known."""
-
-    position: int
-    seen: int | None
-
-
-def _pieces_between(
-    source: LogSource, segment: Segment, cuts: Sequence[_Cut], stop: int, offsets: OffsetRange
-) -> Iterator[Piece]:
+def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: OffsetRange) -> Iterator[Piece]:
     end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
-    for cut, following in zip(cuts, [*cuts[1:], None], strict=True):
+    version = FileVersion.of(segment)
+    for cut, following in zip(cuts.cuts, [*cuts.cuts[1:], None], strict=True):
         start = offsets.start if cut.seen is None else max(offsets.start, cut.seen + 1)
         end = end_of_all if following is None or following.seen is None else min(end_of_all, following.seen + 1)
         if start >= end:
             continue
-        to = None if following is None else following.position
+        to = cuts.end if following is None else following.position
         work = Work(source.name.topic, source.name.partition, segment.base_offset, cut.position, to, cut.seen)
-        length = (stop if to is None else to) - cut.position
-        yield Piece(source, work, OffsetRange(start, end), segment.files.log.inode, max(length, 0))
-
-
-def _cuts(segment: Segment, offsets: OffsetRange, target: int) -> tuple[list[_Cut], int]:
-    """Return where a segment is cut for even pieces of about ``target`` bytes, and about where what is wanted ends.
-
-    The first cut is where reading begins.
-    """
-    first = _Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
-    stop = segment.size()
-    if segment.next_base_offset is None or offsets.end < segment.next_base_offset:
-        stop = max(segment.position_before(offsets.end)[0], first.position)
-    length = stop - first.position
-    parts = -(-length // target)
-    if parts <= 1:
-        return [first], stop
-    step = -(-length // parts)
-    cuts = [first]
-    for position, seen in segment.boundaries(first.position + step, step):
-        if seen + 1 >= offsets.end:
-            break
-        cuts.append(_Cut(position, seen))
-    return list(_refined(segment, cuts, stop, step)), stop
-
-
-def _refined(segment: Segment, cuts: Sequence[_Cut], stop: int, step: int) -> Iterator[_Cut]:
-    """Yield the cuts, and others between those that lie too far apart."""
-    for cut, following in zip(cuts, [*cuts[1:], None], strict=True):
-        yield cut
-        end = stop if following is None else following.position
-        if end - cut.position > 2 * step:
-            yield from _walked(segment, cut, end, step)
-
-
-def _walked(segment: Segment, begin: _Cut, end: int, step: int) -> Iterator[_Cut]:
-    """Yield the batch boundaries between ``begin`` and ``end`` that are at least ``step`` bytes apart."""
-    reader = segment.bulk_reader(report=lambda problem: None)
-    due, seen = begin.position + step, begin.seen
-    for piece in reader.pieces(begin.position, begin.seen, end):
-        if isinstance(piece, Ordinary):
-            table, rows = piece
-            for row in range(rows):
-                position = table.positions[row]
-                if position >= due and seen is not None:
-                    yield _Cut(position, seen)
-                    due = position + step
-                seen = table.last_offsets[row]
-        elif isinstance(piece, Block):
-            if piece.position >= due and seen is not None:
-                yield _Cut(piece.position, seen)
-                due = piece.position + step
-            seen = _last_of(piece, seen)
-        else:
-            assert isinstance(piece, Damage)
-
-
-def _last_of(block: Block, seen: int | None) -> int | None:
-    """Return the highest offset behind a block, None where only decoding it would tell."""
-    header = block.header
-    if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
-        return None
-    return max(-1 if seen is None else seen, min(header.last_offset, block.before - 1))
+        size = (cuts.stop if to is None else to) - cut.position
+        yield Piece(source, work, OffsetRange(start, end), version, max(size, 0))
 
 
 def _packed(pieces: Iterable[Piece], target: int, max_records: int | None) -> Iterator[Task]:

@@ -11,8 +11,10 @@ from kfs.errors import UnusableSource
 from kfs.export.plan import Work
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
+from kfs.render.arrow_batches import record_batch, schema_of
+from kfs.render.arrow_gather import Gathered
+from kfs.scan.gathering import Gatherer
 from kfs.scan.request import LogSource, Request
-from kfs.scan.segment_range import read_range
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.planning import Piece, Task
 from kfs.spark.ranges import lose
@@ -50,6 +52,8 @@ class _TaskReader:
         self._skipped = skipped
         self._source: LogSource | None = None
         self._log: Log | None = None
+        self._gatherer = Gatherer(request)
+        self._schema = schema_of(request.columns)
 
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Yield the records of a piece."""
@@ -57,20 +61,12 @@ class _TaskReader:
         if log is None:
             return
 
-        def meet(problem: Problem) -> None:
-            self._meet(problem, piece)
-
         for work in self._works(log, piece):
-            yield from read_range(
-                log,
-                work.base_offset,
-                work.position,
-                work.end,
-                self._request,
-                offsets=piece.offsets,
-                seen=work.seen,
-                on_problem=meet,
-            )
+            for portion in self._gatherer.gather(log, work, piece.offsets):
+                if isinstance(portion, Gathered):
+                    yield record_batch(self._schema, self._request.columns, portion)
+                else:
+                    self._meet(portion, piece)
 
     def _open(self, source: LogSource) -> Log | None:
         """Return the log, None where it is gone and that is accepted."""
@@ -99,11 +95,9 @@ class _TaskReader:
     def _works(self, log: Log, piece: Piece) -> Iterator[Work]:
         """Yield the piece as planned, or, where the segment is another file by now, where its offsets lie now."""
         segment = log.segment_for(piece.work.base_offset)
-        if segment is not None and segment.base_offset == piece.work.base_offset:
-            least = piece.work.position if piece.work.end is None else piece.work.end
-            if segment.files.log.inode == piece.inode and segment.size() >= least:
-                yield piece.work
-                return
+        if segment is not None and segment.base_offset == piece.work.base_offset and piece.version.is_of(segment):
+            yield piece.work
+            return
         self._check_for_loss(log, piece)
         offsets = piece.offsets
         for segment in log.segments:

@@ -30,7 +30,8 @@ def options_for(path: Path, **options: object) -> BatchOptions:
 
 def planned(options: BatchOptions) -> list[Task]:
     """Return the tasks, as they arrive on another machine."""
-    with closing(DataDir(expand_paths(options.paths), Storage())) as data_dir:
+    storage = Storage(max_batch_bytes=options.read.max_batch_bytes)
+    with closing(DataDir(expand_paths(options.paths), storage)) as data_dir:
         tasks: list[Task] = pickle.loads(pickle.dumps(plan(ranges_of(data_dir, options), options.split)))
     return tasks
 

@@ -1,0 +1,46 @@
+"""What a session needs before kfs runs in it, said before Spark fails at it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import UnusableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SECONDS: Final = 60
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Raise :class:`UnusableSession` where the Python that Spark starts here for its workers has not what it needs.
+
+    What other machines have they say themselves, when a task runs there.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UnusableSession(f"there is no pyarrow in {sys.prefix}: pip install 'kfs[spark]'")
+    context = getattr(spark, "_sc", None)  # Spark Connect has none: its workers are the server's affair
+    if context is not None:
+        check_python(context.pythonExec)
+
+
+def check_python(python: str) -> None:
+    """Raise :class:`UnusableSession` where a Python isn't there, lacks kfs or pyarrow, or is of another version."""
+    path = shutil.which(python)
+    advice = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
+    if path is None:
+        raise UnusableSession(f"Spark's workers run {python}, which isn't there: {advice}")
+    if path == shutil.which(sys.executable):
+        return
+    program = "import sys, kfs.spark, pyarrow; print('%d.%d' % sys.version_info[:2])"
+    run = subprocess.run([path, "-c", program], capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    if run.returncode:
+        reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+        raise UnusableSession(f"Spark's workers run {path}, which can't run kfs ({reason}): {advice}")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if run.stdout.strip() != own:
+        raise UnusableSession(f"Spark's workers run {path}, Python {run.stdout.strip()}, the driver {own}: {advice}")
