@@ -1,15 +1,81 @@
-"""Apache Kafka's log directories as a filesystem: no broker needed, nothing ever written."""
+"""Apache Kafka's log directories as a filesystem: no broker needed, nothing ever written.
+
+>>> import kfs
+>>> with kfs.open("data") as data:
+...     print(data["launch_info"][0][368776].value)
+b'4567890'
+
+``docs/PYTHON.md`` shows the rest. Everything here is imported when it is first used.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-def __getattr__(name: str) -> str:
+if TYPE_CHECKING:
+    from kfs.api import Data, OnDamage, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
+    from kfs.errors import CorruptData, KfsError, NotFound, UnusableSource
+    from kfs.format.record import TimestampType
+    from kfs.log.isolation import IsolationLevel
+
+    __version__: str
+
+__all__ = [
+    "CorruptData",
+    "Data",
+    "IsolationLevel",
+    "KfsError",
+    "NotFound",
+    "OnDamage",
+    "PartitionLog",
+    "Record",
+    "SegmentFile",
+    "TimestampType",
+    "Topic",
+    "UnusableSource",
+    "__version__",
+    "open",
+]
+
+#: The module that each name is in.
+_MODULES: Final = {
+    "CorruptData": "kfs.errors",
+    "Data": "kfs.api",
+    "IsolationLevel": "kfs.log.isolation",
+    "KfsError": "kfs.errors",
+    "NotFound": "kfs.errors",
+    "OnDamage": "kfs.api",
+    "PartitionLog": "kfs.api",
+    "Record": "kfs.api",
+    "SegmentFile": "kfs.api",
+    "TimestampType": "kfs.format.record",
+    "Topic": "kfs.api",
+    "UnusableSource": "kfs.errors",
+    "open": "kfs.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        value: object = getattr(import_module(_MODULES[name]), name)
+    elif name == "__version__":
+        value = _version()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value  # next time it is found without asking here
+    return value
+
+
+def _version() -> str:
     # Looking it up takes longer than some commands; hence only when somebody asks.
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import PackageNotFoundError, version
 
-        try:
-            return version("kfs")
-        except PackageNotFoundError:  # a checkout that was never installed
-            return "0+unknown"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return version("kfs")
+    except PackageNotFoundError:  # a checkout that was never installed
+        return "0+unknown"
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@
     KfsError
     ├── CorruptData          bytes that break their format: file, byte position, reason
     │   └── LimitExceeded    intact perhaps, but larger than a limit of ours, which it names
-    ├── NotFound             no such topic, partition, offset or name
+    ├── NotFound             no such topic, partition, offset or name (a KeyError, too)
     ├── NotADirectory        a file where a directory was needed
     ├── IsADirectory         a directory where a file was needed
     ├── ReadOnly             any attempt to write
@@ -68,10 +68,11 @@ class LimitExceeded(CorruptData):
     """Data that would need more memory than the limit that the reason names."""
 
 
-class NotFound(KfsError):
-    """There is nothing of that name, or at that offset."""
+class NotFound(KfsError, KeyError):
+    """There is nothing of that name, or at that offset: what a mapping without the key raises."""
 
     errno = _errno.ENOENT
+    __str__ = Exception.__str__  # KeyError's own puts a sentence in quotes
 
 
 class NotADirectory(KfsError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from crc32c import crc32c
 
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint
-from kfs.format.codecs import Codec
+from kfs.format.codecs import Codec, compress
 from kfs.format.layout import MAGIC_V0, MAGIC_V2, MAX_INT64, NO_TIMESTAMP
 from kfs.format.legacy_writer import encode_message_set
 from kfs.format.record import Record, TimestampType
@@ -123,6 +124,18 @@ def resealed(data: bytes, **fields: int) -> bytes:
     return bytes(changed)
 
 
+def wrapper_with_broken_message(magic: int) -> bytes:
+    """Return a gzip wrapper of the offsets 0 to 4 in which a byte of message 2 was changed before it was compressed."""
+    inner = bytearray(joined(one for at in range(5) for one in batches([record(at)], magic=magic)))
+    size = len(inner) // 5
+    inner[3 * size - 1] ^= 1
+    value = compress(Codec.GZIP, bytes(inner), magic=magic)
+    body = struct.pack(">bb", magic, Codec.GZIP) + (struct.pack(">q", 0) if magic else b"")
+    body += struct.pack(">ii", -1, len(value)) + value
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", 4, len(message)) + message
+
+
 def positions(content: Iterable[Batch]) -> list[int]:
     """Return where each batch begins in a segment of nothing else."""
     result, position = [], 0
@@ -202,6 +215,7 @@ def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every question about the disk answered anew, instead of at most a few times a second."""
     monkeypatch.setattr("kfs.log.log.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.data_dir.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("kfs.internal.groups.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.partition_view._RANGE_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.context.LIVE", 0.0)

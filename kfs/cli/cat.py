@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import click
 from kfs.cli.messages import messages
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
-from kfs.errors import CorruptData, IsADirectory, NotFound
+from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export
 from kfs.export.selection import Selection
@@ -23,11 +22,10 @@ from kfs.log.problem import Problem
 from kfs.memory import keep_freed_memory
 from kfs.render.timestamps import parse_time
 from kfs.tree.names import ABOUT, topic_name
-from kfs.tree.node import Directory, File, Node, Symlink, Tree
+from kfs.tree.node import Directory, File, Node
 
 _CHUNK: Final = 1024 * 1024
 _PAGE: Final = 4096
-_MOST_LINKS: Final = 8
 _FAILED: Final = 1
 
 
@@ -97,13 +95,6 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.option(
     "--length-prefix", is_flag=True, help="Raw bytes follow their length instead: int32, big-endian, -1: null."
 )
-@click.option(
-    "--isolation",
-    type=click.Choice([level.value for level in IsolationLevel]),
-    default=IsolationLevel.READ_UNCOMMITTED.value,
-    show_default=True,
-    help="All records, or only what a read_committed consumer gets: no aborted transactions, none still open.",
-)
 @click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
 @source_options
 def cat(
@@ -120,7 +111,6 @@ def cat(
     output: str,
     delimiter: str,
     length_prefix: bool,
-    isolation: str,
     jobs: int | None,
     source: SourceOptions,
 ) -> None:
@@ -138,22 +128,18 @@ def cat(
     """
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
-    for path in paths:
-        if isolation == IsolationLevel.READ_COMMITTED and _records_at(path) is None:
-            raise click.UsageError(f"{path}: --isolation {isolation} is for topics and partitions")
     selection = _selection(offsets, since, before, key, grep, headers)
     output_format = OutputFormat(Field(output), None if length_prefix else _unescaped(delimiter))
     failed = False
     with source.opened(log_dir) as tree:
         keep_freed_memory()
-        export = Export(
-            tree.data_dir, selection, output_format, first, last, jobs or cores(), IsolationLevel(isolation)
-        )
+        isolation = IsolationLevel(source.isolation)
+        export = Export(tree.data_dir, selection, output_format, first, last, jobs or cores(), isolation)
         try:
             for path in paths:
                 records = _records_at(path)
                 if records is None:
-                    _print(_followed(tree, path), path)
+                    _print(tree.follow(path), path)
                 else:
                     failed |= _print_records(export.write(sys.stdout.fileno(), *records))
         except BrokenPipeError:
@@ -219,16 +205,6 @@ def _print_records(problems: Iterator[Problem]) -> bool:
         damaged = True
         messages.say(str(problem.error()))
     return damaged
-
-
-def _followed(tree: Tree, path: str) -> Node:
-    """Return the node at ``path``, symlinks at its end followed."""
-    for _ in range(_MOST_LINKS):
-        node = tree.resolve(path)
-        if not isinstance(node, Symlink):
-            return node
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), node.target()))
-    raise NotFound(f"{path}: too many links")
 
 
 def _print(node: Node, path: str) -> None:

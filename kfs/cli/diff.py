@@ -8,7 +8,7 @@ import click
 
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, say_what_is_logged, shown
-from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cores import cores
 from kfs.errors import CorruptData
@@ -16,6 +16,7 @@ from kfs.forked import forked
 from kfs.log.compare import Place
 from kfs.log.copies import CopyReport, Offsets, PartitionReport, State, report_on
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
 from kfs.log.storage import Storage
 

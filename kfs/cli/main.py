@@ -18,16 +18,19 @@ _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
 _COMMANDS: Final = (
     "cat",
+    "cluster",
     "completion",
     "demo",
     "diff",
     "dump",
+    "groups",
     "import",
     "index",
     "ls",
     "mount",
     "recover",
     "stat",
+    "txn",
     "umount",
     "verify",
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 
+from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -30,20 +29,19 @@ class ByteSize(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
-    if not patterns:
-        return None
-    matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]
-    return lambda topic: any(match(topic) for match in matches)
-
-
 topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="PATTERN",
     help="Only topics that match, such as 'orders*'. Repeatable.",
+)
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice([level.value for level in IsolationLevel]),
+    default=IsolationLevel.READ_UNCOMMITTED.value,
+    show_default=True,
+    help="All records, or only what a read_committed consumer gets: no aborted transactions, none still open.",
 )
 max_batch_bytes_option = click.option(
     "--max-batch-bytes",

@@ -10,12 +10,13 @@ import click
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
 from kfs.cli.options import ByteSize, max_batch_bytes_option
+from kfs.cli.progress import progress_bar
 from kfs.errors import RecoveryRefused
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.log_config import LogConfig
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
-from kfs.log.recover.log_dir_recovery import recover_copy
+from kfs.log.recover.log_dir_recovery import Recoverable, recover_copy
 from kfs.log.recover.report import RecoveryReport
 from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
@@ -80,11 +81,11 @@ def recover(
 ) -> None:
     """Make a copy of LOG_DIR that a broker starts on, and say exactly what was lost.
 
-    LOG_DIR is one of a broker's log.dirs, and is only read. Every batch that is intact is kept, at its
-    offset, behind damage too; intact batches whose offsets can't be where they are go to extra/ in
-    their partition's directory. Indexes, producer snapshots, leader epochs and checkpoints are made
-    again. What was lost is said by byte and offset range, and what that means, here and in
-    kfs-recovery-report.jsonl in the output.
+    LOG_DIR is one of a broker's log.dirs, or one partition's directory in it, and is only read. Every
+    batch that is intact is kept, at its offset, behind damage too; intact batches whose offsets can't
+    be where they are go to extra/ in their partition's directory. Indexes, producer snapshots, leader
+    epochs and checkpoints are made again. What was lost is said by byte and offset range, and what
+    that means, here and in kfs-recovery-report.jsonl in the output.
 
     With --mode kafka the copy is what Kafka 4.3 leaves when it recovers LOG_DIR and is then stopped:
     cut off at the first bad batch of a partition, later segments deleted. Where a broker would not
@@ -111,13 +112,15 @@ def recover(
     if in_place and not yes:
         click.confirm(f"{log_dir} is changed, and what Kafka's recovery loses is gone for good. Go on?", abort=True)
     try:
-        if output is None:
-            report = recover_in_place(log_dir, as_kafka)
-        elif mode == "kafka":
-            report = recover_copy(log_dir, output, as_kafka)
-        else:
-            storage = Storage(max_batch_bytes=max_batch_bytes)
-            report = recover_copy(log_dir, output, SalvageMode(config=config, storage=storage, undelete=undelete))
+        with progress_bar(Recoverable.at(log_dir).log_bytes(), "recovering") as advance:
+            if output is None:
+                report = recover_in_place(log_dir, as_kafka, advance)
+            elif mode == "kafka":
+                report = recover_copy(log_dir, output, as_kafka, advance)
+            else:
+                storage = Storage(max_batch_bytes=max_batch_bytes)
+                salvage = SalvageMode(config=config, storage=storage, undelete=undelete)
+                report = recover_copy(log_dir, output, salvage, advance)
     except RecoveryRefused as refusal:
         messages.say(f"a broker would not start on this, so nothing is recovered:\n{refusal}")
         raise click.exceptions.Exit(1) from None

@@ -11,8 +11,10 @@ from typing import Any, TypeVar, cast
 import click
 
 from kfs.cli.messages import say_what_is_logged
-from kfs.cli.options import ByteSize, max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
+from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -29,6 +31,7 @@ class SourceOptions:
     views: bool = False
     on_damage: str = OnDamage.ERROR.value
     until: str = "end"
+    isolation: str = IsolationLevel.READ_UNCOMMITTED.value
     topics: tuple[str, ...] = ()
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
@@ -36,7 +39,11 @@ class SourceOptions:
     def open(self, paths: Sequence[str]) -> KafkaTree:
         """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
         options = TreeOptions(
-            self.views, OnDamage(self.on_damage), self._rendered_bytes, TableStore(default_directory())
+            self.views,
+            OnDamage(self.on_damage),
+            self._rendered_bytes,
+            TableStore(default_directory()),
+            IsolationLevel(self.isolation),
         )
         return KafkaTree(self.data_dir(paths), options)
 
@@ -100,6 +107,7 @@ _OPTIONS = (
         show_default=True,
         help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
     ),
+    isolation_option,
     click.option(
         "--on-damage",
         type=click.Choice([choice.value for choice in OnDamage]),

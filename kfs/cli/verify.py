@@ -11,9 +11,10 @@ from typing import Any, Final
 import click
 
 from kfs.cli.messages import shown
-from kfs.cli.options import max_batch_bytes_option, topic_filter, topic_option
+from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cores import cores
+from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Severity
 from kfs.log.verify.segment import SegmentReport

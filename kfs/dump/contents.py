@@ -11,15 +11,18 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kfs.errors import CorruptData
-from kfs.format.flexible import FlexibleReader
 from kfs.format.java_text import java_double, java_text
-from kfs.internal.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
+from kfs.internal.consumer_protocol import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+    PROTOCOL_TYPE,
+    decode_protocol,
+)
 from kfs.internal.coordinator import CoordinatorRecord, RecordKinds, UnknownRecordType
 from kfs.internal.message_json import Json, json_text, message_json
 from kfs.internal.metadata import MetadataRecord
 from kfs.internal.remote_log import remote_log_text
-from kfs.internal.schema import Decoded, Malformed, Message
+from kfs.internal.schema import Malformed
 from kfs.internal.topics import (
     CLUSTER_METADATA_KINDS,
     GROUP_KINDS,
@@ -164,7 +167,7 @@ def _value_json(record: CoordinatorRecord) -> Mapping[str, Json] | None:
     if value is None:
         return None
     data = message_json(value)
-    if value.schema.name == "GroupMetadataValue" and value["protocolType"] == "consumer":
+    if value.schema.name == "GroupMetadataValue" and value["protocolType"] == PROTOCOL_TYPE:
         _expand_members(data)
     return {"version": str(value.version), "data": data}
 
@@ -179,16 +182,8 @@ def _expand_members(group: dict[str, Json]) -> None:
             ("assignment", CONSUMER_PROTOCOL_ASSIGNMENT),
         ):
             if field in member:
-                expanded = _expanded(schema, member[field])
+                expanded = decode_protocol(schema, b64decode(member[field]))
                 member[field] = member[field] if expanded is None else message_json(expanded)
-
-
-def _expanded(schema: Message, base64: str) -> Decoded | None:
-    reader = FlexibleReader(b64decode(base64))
-    try:
-        return schema.decode(reader, reader.read_int16())
-    except CorruptData:  # the bytes stay
-        return None
 
 
 class ClusterMetadataContents:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kfs.errors import CorruptData
 from kfs.export.output import OutputFormat, Writer
-from kfs.export.plan import Work
+from kfs.export.plan import Work, pieces_of
 from kfs.export.selection import Selection
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
+from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import AbortedTransactions, IsolationLevel
+from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem, faulty_records
 
@@ -66,16 +68,16 @@ class Worker:
     selection: Selection
     output: OutputFormat
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    _reader: PieceReader = field(init=False)
+    reader: PieceReader = field(init=False)
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = PieceReader(self.selection, self.isolation)
+        self.reader = PieceReader(self.selection, self.isolation)
 
     @property
     def left(self) -> Left | None:
         """See :attr:`PieceReader.left`."""
-        return self._reader.left
+        return self.reader.left
 
     def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
         """Yield the output of a piece, block by block; errors as :meth:`choose`."""
@@ -94,7 +96,7 @@ class Worker:
 
     def choose(self, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
         """See :meth:`PieceReader.choose`."""
-        return self._reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
+        return self.reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
 
 
 @dataclass(slots=True)
@@ -139,7 +141,9 @@ class PieceReader:
 
     def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
         if isinstance(item, Damage):
-            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, offsets.end) else None
+            # What is damaged behind the log's last offset hides some; what is behind the last one asked for, none.
+            end = min(offsets.end, self.selection.end - 1)
+            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, end) else None
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
             if last < offsets.start or first >= offsets.end or self._is_aborted(item.block.header):
@@ -169,6 +173,51 @@ class PieceReader:
         if self._aborted is None or not header.is_transactional:
             return False
         return self._aborted.is_aborted(header.producer_id, header.base_offset, header.last_offset)
+
+
+def chosen_in(
+    reader: PieceReader, log: Log, offsets: OffsetRange, gone: Callable[[CorruptData], None] | None = None
+) -> Iterator[tuple[Work, Chosen]]:
+    """Yield the records of a log that are wanted, block by block, with the work they belong to.
+
+    ``gone`` is told of segments that vanished meanwhile, and reading goes on behind them.
+
+    Raises:
+        CorruptData: a segment vanished, and nobody is to be told.
+    """
+    left: Left | None = None
+    for piece in pieces_of(log, offsets):
+        work = left.next(piece) if left else piece
+        try:
+            for chosen in reader.choose(log, work, offsets):
+                yield work, chosen
+        except CorruptData as error:
+            if gone is None:
+                raise
+            gone(error)
+        left = reader.left
+
+
+def last_in(
+    reader: PieceReader, log: Log, offsets: OffsetRange, count: int, gone: Callable[[CorruptData], None] | None = None
+) -> Iterator[tuple[Work, Chosen]]:
+    """Yield the last ``count`` of the records that :func:`chosen_in` yields; no more of the log is read than it takes.
+
+    That is looked for further and further back: compaction, markers and filters leave out what they will.
+    """
+    span, end, missing = max(count, 1), offsets.end, count
+    found: deque[tuple[Work, Chosen]] = deque()
+    while missing > 0 and offsets.start < end:
+        start = max(offsets.start, end - span)
+        earlier = list(chosen_in(reader, log, OffsetRange(start, end), gone))
+        for work, chosen in reversed(earlier):
+            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
+            missing -= len(kept.indexes)
+            found.appendleft((work, kept))
+            if missing <= 0:
+                break
+        end, span = start, span * 2
+    yield from found
 
 
 def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:

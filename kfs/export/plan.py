@@ -51,10 +51,11 @@ def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:
     """Yield the work that holds all of ``offsets``, in log order.
 
     Segments are cut where their offset index says, at boundaries that were looked at; one whose index is
-    of no use is a single piece.
+    of no use is a single piece. An active segment that begins where the offsets end is a piece, too: the log may
+    end there because of damage.
     """
     for segment in log.segments:
-        if segment.base_offset >= offsets.end:
+        if segment.base_offset > offsets.end or (segment.base_offset == offsets.end and not segment.is_last):
             return
         if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
             continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kfs.errors import NotFound
+from kfs.errors import CorruptData, NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Chosen, Done, Left, Worker
+from kfs.export.piece import Chosen, Done, PieceReader, Worker, chosen_in, last_in
 from kfs.export.plan import Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
@@ -58,50 +57,34 @@ class Export:
 
     def _work(self, log: Log) -> Iterator[tuple[Work, OffsetRange]]:
         offsets = self._offsets(log)
-        if offsets.start < offsets.end:
-            for piece in pieces_of(log, offsets):
-                yield piece, offsets
+        for piece in pieces_of(log, offsets):
+            yield piece, offsets
 
     def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
         """Only the first or last records: in this process, and no further into the log than it takes."""
-        offsets = self._offsets(log)
-        if self.first is not None:
-            yield from _first_of(worker, log, offsets, self.first)
-        elif self.last is not None:
-            yield from _last_of(worker, log, offsets, self.last)
+        for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
+            yield worker.render(work, chosen)
 
 
-def _chosen_in(worker: Worker, log: Log, offsets: OffsetRange) -> Iterator[tuple[Work, Chosen]]:
-    left: Left | None = None
-    for piece in pieces_of(log, offsets):
-        work = left.next(piece) if left else piece
-        for chosen in worker.choose(work, offsets):
-            yield work, chosen
-        left = worker.left
+def some_of(
+    reader: PieceReader,
+    log: Log,
+    offsets: OffsetRange,
+    first: int | None,
+    last: int | None,
+    gone: Callable[[CorruptData], None] | None = None,
+) -> Iterator[tuple[Work, Chosen]]:
+    """Yield the ``first`` records that are wanted, or the ``last``, one of which is given.
 
-
-def _first_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    for work, chosen in _chosen_in(worker, log, offsets):
-        if count <= 0:
+    No more of the log is read than it takes. ``gone``, and what is raised, is as in
+    :func:`~kfs.export.piece.chosen_in`.
+    """
+    if first is None:
+        yield from last_in(reader, log, offsets, last or 0, gone)
+        return
+    for work, chosen in chosen_in(reader, log, offsets, gone):
+        if first <= 0:
             return
-        chosen = replace(chosen, indexes=chosen.indexes[:count])
-        count -= len(chosen.indexes)
-        yield worker.render(work, chosen)
-
-
-def _last_of(worker: Worker, log: Log, offsets: OffsetRange, count: int) -> Iterator[Done]:
-    """Look further and further back: compaction, markers and filters leave out what they will."""
-    span, end, missing = max(count, 1), offsets.end, count
-    found: deque[tuple[Work, Chosen]] = deque()
-    while missing > 0 and offsets.start < end:
-        start = max(offsets.start, end - span)
-        earlier = list(_chosen_in(worker, log, OffsetRange(start, end)))
-        for work, chosen in reversed(earlier):
-            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
-            missing -= len(kept.indexes)
-            found.appendleft((work, kept))
-            if missing <= 0:
-                break
-        end, span = start, span * 2
-    for work, chosen in found:
-        yield worker.render(work, chosen)
+        kept = replace(chosen, indexes=chosen.indexes[:first])
+        first -= len(kept.indexes)
+        yield work, kept

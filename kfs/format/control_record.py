@@ -277,13 +277,9 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
         CorruptData: the key is too short or has a negative version, or the value is null, too short, or does not hold
             the fields of its type; ``position`` is in the key or in the value.
     """
-    if key is None or len(key) < _KEY.size:
-        found = "null" if key is None else f"{len(key)} bytes"
-        raise CorruptData(f"the key of a control record is {found}, expected at least {_KEY.size} bytes")
-    key_version, type_id = _KEY.unpack_from(key)
-    if key_version < 0:
-        raise CorruptData(f"the key of a control record has version {key_version}")
+    type_id = control_record_type(key)
     if type_id not in _CLASSES:
+        assert key is not None
         return UnknownControlRecord(type_id, key, value)
     if value is None:
         raise CorruptData(f"a control record {ControlRecordType(type_id).name} without a value")
@@ -292,6 +288,21 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
     if version < 0:
         raise CorruptData(f"version {version} of a control record {ControlRecordType(type_id).name}")
     return _CLASSES[type_id].read(reader, version)
+
+
+def control_record_type(key: bytes | None) -> int:
+    """Return the type that the key of a control record says, a :class:`ControlRecordType` or one unknown to us.
+
+    Raises:
+        CorruptData: the key is too short or has a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        found = "null" if key is None else f"{len(key)} bytes"
+        raise CorruptData(f"the key of a control record is {found}, expected at least {_KEY.size} bytes")
+    key_version, type_id = _KEY.unpack_from(key)
+    if key_version < 0:
+        raise CorruptData(f"the key of a control record has version {key_version}")
+    return int(type_id)
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes | None]:

@@ -40,3 +40,14 @@ def java_double(value: float) -> str:
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
     return f"{sign}{text[0]}.{text[1:] or '0'}E{exponent + len(digits) - 1}"
+
+
+def java_hash(text: str) -> int:
+    """Return ``Utils.abs(text.hashCode())``: which partition groups and transactional ids are kept in."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    if value >> 31:
+        value = (1 << 32) - value
+    return value & 0x7FFFFFFF  # what has no positive twin becomes 0

@@ -54,6 +54,8 @@ def decode_unsigned_varint(buffer: Buffer, position: int, end: int) -> tuple[int
 
 def decode_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """Return the zigzag int32 at ``position`` and the position after it; errors as above."""
+    if position < end and (byte := buffer[position]) < 0x80:  # nearly every one
+        return byte >> 1 ^ -(byte & 1), position + 1
     value, position = _decode(buffer, position, end, MAX_VARINT_LENGTH, _INT32_BITS)
     return value >> 1 ^ -(value & 1), position
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kfs.internal.schema import BYTES, INT32, STRING, Array, Field, Message, Struct
+from kfs.errors import CorruptData
+from kfs.format.flexible import FlexibleReader
+from kfs.internal.schema import BYTES, INT32, STRING, Array, Decoded, Field, Message, Struct
+
+#: The protocol type of the groups whose members speak this.
+PROTOCOL_TYPE: Final = "consumer"
 
 _TOPIC_PARTITION: Final = Struct(Field("topic", STRING, "1+"), Field("partitions", Array(INT32), "1+"))
 CONSUMER_PROTOCOL_SUBSCRIPTION: Final = Message(
@@ -25,3 +30,12 @@ CONSUMER_PROTOCOL_ASSIGNMENT: Final = Message(
     Field("assignedPartitions", Array(_ASSIGNED_TOPIC_PARTITION)),
     Field("userData", BYTES, nullable="0+", default=None),
 )
+
+
+def decode_protocol(schema: Message, data: bytes) -> Decoded | None:
+    """Decode a subscription or an assignment, its version before it; None where the bytes are none."""
+    reader = FlexibleReader(data)
+    try:
+        return schema.decode(reader, reader.read_int16())
+    except CorruptData:
+        return None

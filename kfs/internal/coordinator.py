@@ -15,6 +15,7 @@ from kfs.format.flexible import FlexibleReader
 from kfs.internal.schema import Decoded, Malformed, Message
 
 _KEY_VERSION: Final = 0  # the type is in its place, and no key has ever changed
+_TYPE_SIZE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +68,36 @@ class RecordKinds(Mapping[int, RecordKind]):
             UnknownRecordType: the key is of none of these kinds.
             Malformed: key or value are not what their type and version promise.
         """
-        reader = FlexibleReader(key)
-        type_id = _read_version(reader, "key")
+        decoded_key = self.decode_key(key)
+        kind = self.kind_of(key)
+        return CoordinatorRecord(kind, decoded_key, None if value is None else self.decode_value(kind, value))
+
+    def kind_of(self, key: bytes) -> RecordKind:
+        """Return what a record is, by its key.
+
+        Raises:
+            UnknownRecordType: none of these kinds.
+            Malformed: the key is too short to say.
+        """
+        type_id = _read_version(FlexibleReader(key), "key")
         kind = self._by_id.get(type_id)
         if kind is None:
             raise UnknownRecordType(type_id)
-        decoded_key = _decode(kind.key, reader, _KEY_VERSION, type_id, "key")
-        if value is None:
-            return CoordinatorRecord(kind, decoded_key, None)
+        return kind
+
+    def decode_key(self, key: bytes) -> Decoded:
+        """Decode the key of a record of the topic; raises as :meth:`decode`."""
+        kind = self.kind_of(key)
+        return _decode(kind.key, FlexibleReader(key, _TYPE_SIZE), _KEY_VERSION, kind.id, "key")
+
+    def decode_value(self, kind: RecordKind, value: bytes) -> Decoded:
+        """Decode the value of a record of that kind; raises as :meth:`decode`."""
         reader = FlexibleReader(value)
         version = _read_version(reader, "value")
         if version not in kind.value.versions:
-            reason = f"Found an unknown record version {version} for {type_id} type"
+            reason = f"Found an unknown record version {version} for {kind.id} type"
             raise Malformed(reason, 0, None, reason)
-        return CoordinatorRecord(kind, decoded_key, _decode(kind.value, reader, version, version, "value"))
+        return _decode(kind.value, reader, version, version, "value")
 
 
 def _read_version(reader: FlexibleReader, what: str) -> int:

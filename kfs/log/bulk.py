@@ -40,6 +40,15 @@ class Records:
         self.first = first
         self.stop = stop
 
+    def of_rows(self, first: int, stop: int) -> Records:
+        """Return the records of some of the rows, over the same buffer."""
+        if (first, stop) == (self.first, self.stop):
+            return self
+        offsets, bases = self.columns.offsets, self.table.base_offsets
+        begin = 0 if first == self.first else bisect_left(offsets, bases[first])
+        end = len(offsets) if stop == self.stop else bisect_left(offsets, bases[stop])
+        return Records(self.columns.slice(begin, end), self.file, self.table, first, stop)
+
     @property
     def is_control(self) -> bool:
         """Whether these are control records."""

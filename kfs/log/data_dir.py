@@ -9,23 +9,31 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kfs.errors import UnusableSource
-from kfs.log.directory_name import LEGAL_TOPIC, DirectoryName, parse_directory_name
+from kfs.errors import CorruptData, UnusableSource
+from kfs.format.partition_metadata import parse_partition_metadata
+from kfs.format.uuid import Uuid
+from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, MARKERS, LogDir
-from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
+from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
+from kfs.log.topic_ids import TopicIds
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
 
 
 @dataclass(slots=True)
 class _Partitions:
-    """What is found on disk at one moment: copies by partition, sorted partitions by sorted topic, deleted ones."""
+    """What is found on disk at one moment: copies by partition, sorted partitions by sorted topic, deleted ones.
 
+    ``directories`` are all of them.
+    """
+
+    directories: list[PartitionDirectory] = field(default_factory=list)
     copies: dict[tuple[str, int], list[PartitionDirectory]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, list[int]] = field(default_factory=dict)
     deleted: dict[tuple[str, str], PartitionDirectory] = field(default_factory=dict)
@@ -36,7 +44,11 @@ class DataDir:
 
     Opening it lists directories and reads no log data. A partition that lies in several places is
     served from the copy with the highest last leader epoch, then the highest end; the others are
-    :meth:`replicas`. Copies are never merged.
+    :meth:`replicas`. Copies are never merged. A directory whose topic id is another than that of the topic is no
+    copy: it is what is left of an older topic of that name.
+
+    ``topic_ids``, which may be given later, makes what knows more than the directories' names do; it is called when
+    there is a directory that needs it.
     """
 
     def __init__(
@@ -56,6 +68,7 @@ class DataDir:
         self.storage = storage
         self.until_high_watermark = until_high_watermark
         self._topic_filter = topic_filter
+        self.topic_ids: Callable[[], TopicIds] | None = None
         self.problems = Problems()
         self.log_dirs: list[LogDir] = []
         self._single: list[PartitionDirectory] = []
@@ -129,6 +142,10 @@ class DataDir:
             return f"{name.partition}@{self.log_dirs.index(directory.log_dir)}"
         return f"{name.partition}@{len(self.log_dirs) + self._single.index(directory)}"
 
+    def directories(self) -> list[PartitionDirectory]:
+        """Return the directories of all partitions, deleted ones too, under the topics that they are shown as."""
+        return list(self._partitions().directories)
+
     def deleted(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
         """Yield the partitions of deleted topics, all or one, each by the rest of its name: ``0.<hex>-delete``."""
         for (of_topic, name), directory in sorted(self._partitions().deleted.items()):
@@ -160,9 +177,11 @@ class DataDir:
     def _served(self, copies: list[PartitionDirectory]) -> PartitionDirectory:
         if len(copies) == 1:
             return copies[0]
-        logs = [self._log_of(directory) for directory in copies]
+        older = self._of_older_topics(copies)
+        candidates = [directory for directory in copies if directory not in older] or copies
+        logs = [self._log_of(directory) for directory in candidates]
         best = max(logs, key=Log.standing)
-        others = ", ".join(log.directory.path for log in logs if log is not best)
+        others = ", ".join(directory.path for directory in copies if directory is not best.directory)
         reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason))
         return best.directory
@@ -170,7 +189,7 @@ class DataDir:
     def _log_of(self, directory: PartitionDirectory) -> Log:
         key = directory.path if not directory.loose else directory.loose[0]
         log = self._logs.get(key)
-        if log is None or log.directory.loose != directory.loose:
+        if log is None or (log.directory.loose, log.directory.name) != (directory.loose, directory.name):
             self._logs.pop(key, None)
             made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
             log = self._logs.setdefault(key, made)
@@ -214,11 +233,12 @@ class DataDir:
     def _collect(self) -> _Partitions:
         found = _Partitions()
         directories = [
-            PartitionDirectory(path, name, log_dir)
+            self._named(PartitionDirectory(path, name, log_dir))
             for log_dir in self.log_dirs
             for path, name in self._names[log_dir][1]
         ]
-        for directory in directories + self._single:
+        found.directories = directories + self._single
+        for directory in found.directories:
             name = directory.name
             if self._topic_filter is not None and not self._topic_filter(name.topic):
                 continue
@@ -226,11 +246,74 @@ class DataDir:
                 found.deleted[name.topic, f"{name.partition}.{name.unique_id}-{name.kind}"] = directory
             else:
                 found.copies[name.topic, name.partition].append(directory)
+        self._set_strays_aside(found)
         for topic, partition in sorted(found.copies):
             found.topics.setdefault(topic, []).append(partition)
         alive = {directory.path for directory in directories} | {directory.path for directory in self._single}
         self._logs = {key: log for key, log in self._logs.items() if log.directory.path in alive}
         return found
+
+    # -- topics that had the same name, or a longer one
+
+    def _named(self, directory: PartitionDirectory) -> PartitionDirectory:
+        """Return the directory under its topic's full name, if that was cut off to fit, and somebody knows it."""
+        if self.topic_ids is None or not directory.name.may_be_truncated:
+            return directory
+        topic_id = self._topic_id_of(directory)
+        topic = None if topic_id is None else self.topic_ids().topic_name(topic_id)
+        if topic is None or not topic.startswith(directory.name.topic):
+            return directory
+        return replace(directory, name=replace(directory.name, topic=topic))
+
+    def _set_strays_aside(self, found: _Partitions) -> None:
+        """Move what brokers set aside because its topic is another than today's from the copies to the deleted."""
+        for (topic, partition), copies in list(found.copies.items()):
+            if any(directory.name.kind is DirectoryKind.STRAY for directory in copies):
+                older = self._of_older_topics(copies)
+                for directory in older:
+                    name = directory.name
+                    if name.unique_id:
+                        copies.remove(directory)
+                        found.deleted[topic, f"{partition}.{name.unique_id}-{name.kind}"] = directory
+                if not copies:
+                    del found.copies[topic, partition]
+
+    def _of_older_topics(self, copies: list[PartitionDirectory]) -> list[PartitionDirectory]:
+        """Return those whose topic id isn't the one that the topic has; empty where that can't be told."""
+        ids = [self._topic_id_of(directory) for directory in copies]
+        is_stray = any(directory.name.kind is DirectoryKind.STRAY for directory in copies)
+        wanted = self._topic_id(copies, ids) if is_stray or len({*ids} - {None}) > 1 else None
+        if wanted is None:
+            return []
+        older = [(directory, has) for directory, has in zip(copies, ids, strict=True) if has not in (None, wanted)]
+        for directory, has in older:
+            reason = f"of an older topic {directory.name.topic}, whose id was {has}; that of the topic is {wanted}"
+            self.problems.add(Problem(os.path.join(directory.path, PARTITION_METADATA), 0, 0, reason))
+        return [directory for directory, _ in older]
+
+    def _topic_id(self, copies: list[PartitionDirectory], ids: list[Uuid | None]) -> Uuid | None:
+        """Return the id of the topic: what the metadata says, else the one that all directories in use agree on."""
+        if self.topic_ids is not None:
+            known = self.topic_ids()
+            for directory in copies:
+                topic_id = known.topic_id(directory.name.topic, directory.log_dir)
+                if topic_id is not None:
+                    return topic_id
+        in_use = {
+            has
+            for directory, has in zip(copies, ids, strict=True)
+            if directory.name.kind is not DirectoryKind.STRAY and has is not None
+        }
+        return in_use.pop() if len(in_use) == 1 else None
+
+    def _topic_id_of(self, directory: PartitionDirectory) -> Uuid | None:
+        try:
+            path = os.path.join(directory.path, PARTITION_METADATA)
+            metadata = read_side_file(path, parse_partition_metadata)
+        except CorruptData as error:
+            self.problems.add_error(error)
+            return None
+        return None if metadata is None else metadata.topic_id
 
     def close(self) -> None:
         """Give back descriptors and maps."""

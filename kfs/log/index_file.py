@@ -96,7 +96,7 @@ def _load(file: OpenFile, layout: EntryLayout, *, closed: bool) -> IndexBytes:
         raise CorruptData(f"index of {size} bytes", 0, file.path)
     entries = _entry_count(file, size, layout)
     if closed and size:
-        return IndexBytes(mmap.mmap(file.fd, size, mmap.MAP_SHARED, mmap.PROT_READ), entries, size, identity)
+        return IndexBytes(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ), entries, size, identity)
     return IndexBytes(file.read(0, entries * layout.size), entries, size, identity)
 
 

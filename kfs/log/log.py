@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.batch_header import BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
@@ -256,6 +257,47 @@ class Log:
         except FileChanged:
             self.look_again()
             raise
+
+    def locate(
+        self,
+        offset: int,
+        visible: OffsetRange,
+        *,
+        hides: Callable[[BatchHeader], bool] | None = None,
+        keep: bool = True,
+    ) -> tuple[Segment, LoadedBlock, int] | None:
+        """Return the segment, the decoded block and the index in it of the record at ``offset``.
+
+        None where there is no such record among those that are ``visible``, it is a control record, or in a batch
+        that a level of isolation ``hides``. Whoever has no more use for the block has the cache not ``keep`` it.
+
+        Raises:
+            CorruptData: it lies in damaged bytes.
+        """
+        if offset >= visible.end == self.log_end_offset and not self.until_high_watermark:
+            self.find(offset)  # raises if damage at the log's end claims to hold it
+        if offset not in visible:
+            return None
+        segment, loaded = self._found(offset, keep)
+        if segment is None or loaded is None or loaded.header.is_control:
+            return None
+        if hides is not None and hides(loaded.header):
+            return None
+        columns = loaded.columns
+        index = bisect_left(columns.offsets, offset)
+        if index == len(columns) or columns.offsets[index] != offset:
+            return None
+        if index in columns.faults:
+            raise columns.faults[index].located(loaded.file, loaded.header.position)
+        return segment, loaded, index
+
+    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
+        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
+        while True:
+            segment = self.segment_for(offset)
+            loaded = self.find(offset, keep=keep)
+            if self.segment_for(offset) is segment:
+                return segment, loaded
 
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:
         """Yield, segment by segment, every block and damage that may hold some of ``offsets``.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import stat
 import threading
 from contextlib import suppress
+from functools import reduce
 from typing import Final
 
 from cachetools import LRUCache
 
 from kfs.errors import CorruptData
+from kfs.log.positioned import read_at
 
 _CAPACITY: Final = 256
 _PAGE: Final = 4096
-# O_NONBLOCK: a FIFO that calls itself a segment must not hang the open.
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
+_WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
+_FLAGS: Final = reduce(operator.or_, (getattr(os, name, 0) for name in _WANTED), os.O_RDONLY)
 
 
 class FileChanged(CorruptData):
@@ -59,7 +63,7 @@ class OpenFile:
         ``unreadable`` with the reason: a bad sector then costs the batches on it and no others.
         """
         try:
-            data = os.pread(self.fd, length, position)
+            data = read_at(self.fd, length, position)
         except OSError:
             return self._read_around(position, length)
         if len(data) == length or not data:
@@ -72,7 +76,7 @@ class OpenFile:
         while position < end:
             stop = min(end, (position // _PAGE + 1) * _PAGE)
             try:
-                parts.append(os.pread(self.fd, stop - position, position))
+                parts.append(read_at(self.fd, stop - position, position))
             except OSError as error:
                 self.unreadable[position // _PAGE] = error.strerror or str(error)
                 parts.append(b"\xff" * (stop - position))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
@@ -12,6 +13,13 @@ from kfs.format.columns import RecordColumns
 _LOG = logging.getLogger("kfs")
 _LOG.addHandler(logging.NullHandler())  # who uses the library decides what is shown
 _MOST_KEPT = 10_000
+
+
+class OnDamage(StrEnum):
+    """What becomes of a read that meets bytes which can't be read as records."""
+
+    FAIL = "fail"  # it raises CorruptData there, when all that is before was given out
+    SKIP = "skip"  # it goes on behind them; they stand among the problems
 
 
 @dataclass(frozen=True, slots=True)

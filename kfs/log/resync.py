@@ -76,7 +76,12 @@ def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
 
 
 def next_data(file: OpenFile, position: int, size: int) -> int:
-    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none."""
+    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none.
+
+    Where the system doesn't tell, nothing is in a hole.
+    """
+    if not hasattr(os, "SEEK_DATA"):
+        return min(position, size)
     try:
         return max(position, os.lseek(file.fd, position, os.SEEK_DATA))
     except OSError:  # ENXIO: a hole to the end

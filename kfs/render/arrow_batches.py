@@ -1,4 +1,4 @@
-"""Gathered buffers as Arrow's record batches: nothing is copied. The one module below the commands that needs pyarrow."""
+"""Gathered buffers as Arrow's record batches, not copied. The one module below the commands that needs pyarrow."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Kind(Enum):
 
 
 #: How many buffers a column of each kind has.
-BUFFERS: Final = {kind: 2 for kind in Kind} | {Kind.BINARY: 3, Kind.STRING: 3, Kind.HEADERS: 8}
+BUFFERS: Final = dict.fromkeys(Kind, 2) | {Kind.BINARY: 3, Kind.STRING: 3, Kind.HEADERS: 8}
 
 
 class Column(Enum):

@@ -5,8 +5,10 @@ A whole block is gathered with the GIL released. What the columns say is checked
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
 
 from kfs.format.compiled_decode cimport byte, read_varint
 from kfs.render.compiled_output cimport Output, Source, open_source, put, read_character, reserve
@@ -81,6 +83,49 @@ cdef class Buffer:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
+
+
+cdef class Mapping:
+    """Memory shared with another process, which is let go when nobody needs it any more; the descriptor isn't needed.
+
+    The file must not be cut meanwhile. Raises OSError where it can't be mapped.
+    """
+
+    cdef void* data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, int descriptor, Py_ssize_t size):
+        self.size = size
+        self.data = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
+        if self.data == MAP_FAILED:
+            PyErr_SetFromErrno(OSError)
+
+    def __dealloc__(self):
+        if self.data != MAP_FAILED:
+            munmap(self.data, self.size)
+
+
+cdef class Lease:
+    """The first ``size`` bytes of a mapping; ``number`` is appended to ``returned`` when nobody looks at them any more."""
+
+    cdef Mapping mapping
+    cdef Py_ssize_t size
+    cdef object returned, number
+
+    def __init__(self, Mapping mapping not None, Py_ssize_t size, returned, number):
+        if not 0 <= size <= mapping.size:
+            raise ValueError(f"{size} bytes of {mapping.size}")
+        self.mapping = mapping
+        self.size = size
+        self.returned = returned
+        self.number = number
+
+    def __del__(self):
+        if self.returned is not None:
+            self.returned.append(self.number)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.mapping.data, self.size, True, flags)
 
 
 cdef object handed_over(Output* output):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -121,20 +121,34 @@ def record_fields(columns: RecordColumns, index: int, *, has_contents: bool) -> 
     return times + _contents(columns, index) if has_contents else times
 
 
+def record_line(topic: str, partition: int, record: Record) -> str:
+    """Return the line of a record that is no part of a block, without its newline."""
+    times = f'"timestamp":{record.timestamp}{_kind(record.timestamp_type)}{_when(record.timestamp)}'
+    contents = _contents_of(record.key, record.value, record.headers)
+    return f"{line_start(topic, partition)}{record.offset},{times}{contents}}}"
+
+
 def _when(timestamp: int) -> str:
     time = iso_time(timestamp)
     return "null" if time is None else f'"{time}"'
 
 
 def _contents(columns: RecordColumns, index: int) -> str:
-    key = _field("key", columns.key(index))
-    value = _field("value", columns.value(index))
-    headers = ",".join(map(_header, columns.headers(index))) if columns.header_starts[index] >= 0 else ""
-    return f',{key},{value},"headers":[{headers}]'
+    headers = columns.headers(index) if columns.header_starts[index] >= 0 else ()
+    return _contents_of(columns.key(index), columns.value(index), headers)
+
+
+def _contents_of(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> str:
+    listed = ",".join(map(_header, headers))
+    return f',{_field("key", key)},{_field("value", value)},"headers":[{listed}]'
 
 
 def _kind_of(columns: RecordColumns) -> str:
-    return f',"timestampType":"{columns.timestamp_type.label}","time":'
+    return _kind(columns.timestamp_type)
+
+
+def _kind(timestamp_type: TimestampType) -> str:
+    return f',"timestampType":"{timestamp_type.label}","time":'
 
 
 def _starts_of(lines: list[bytes]) -> array[int]:

@@ -9,6 +9,9 @@ from typing import Final
 
 from kfs.format.layout import NO_TIMESTAMP
 
+#: A ``datetime`` (UTC unless it says otherwise), ISO 8601 text that may be cut short, or milliseconds since 1970.
+Moment = datetime | str | int
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 FIRST_MILLISECOND: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
@@ -31,6 +34,11 @@ def iso_time(timestamp: int) -> str | None:
     return f"{_second(second)}.{millisecond:03d}Z"
 
 
+def time_of(timestamp: int) -> datetime | None:
+    """Return milliseconds as a time in UTC, None where there is no such time."""
+    return _EPOCH + timestamp * _MILLISECOND if has_time(timestamp) else None
+
+
 @lru_cache(maxsize=4096)
 def _second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
@@ -47,7 +55,21 @@ def parse_time(text: str) -> int:
     """
     if _MILLISECONDS.match(text):
         return int(text)
-    moment = datetime.fromisoformat(text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.match(text) else text)
+    return milliseconds_of(
+        datetime.fromisoformat(text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.match(text) else text)
+    )
+
+
+def milliseconds_of(moment: Moment) -> int:
+    """Return a time, UTC unless it says otherwise, in milliseconds since 1970, rounded up; text as :func:`parse_time`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        return parse_time(moment)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return -((_EPOCH - moment) // _MILLISECOND)  # rounded up: at or after

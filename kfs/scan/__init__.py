@@ -14,7 +14,7 @@
         isolation="read_uncommitted",
         on_damage="fail",            # or "skip"
         on_problem=None,             # told of each problem that is skipped
-        batch_size=32768,            # rows in a batch, at most
+        batch_size=16384,            # rows in a batch, at most
         jobs=None,                   # processes; None: one a core, 1: all in this one
     )
     scan.schema; scan.to_reader(); scan.to_table(); scan.problems; iter(scan); scan.__arrow_c_stream__()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.export.piece import Left, PieceReader
+from kfs.export.piece import Chosen, Left, PieceReader
 from kfs.export.plan import Work
+from kfs.export.records import some_of
 from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
 from kfs.log.log import Log, OffsetRange
@@ -39,9 +42,23 @@ class Gatherer:
 
         That the segment is gone, or was cut, is a problem, too.
         """
+        return self._gathered(work, self._reader.choose(log, work, offsets))
+
+    def gather_some(
+        self, log: Log, offsets: OffsetRange, first: int | None, last: int | None
+    ) -> Iterator[Gathered | Problem]:
+        """Yield only the first rows, or the last; see :func:`~kfs.export.records.some_of`."""
+        gone: list[CorruptData] = []
+        found = some_of(self._reader, log, offsets, first, last, gone.append)
+        for work, of_work in groupby(found, key=itemgetter(0)):
+            yield from self._gathered(work, map(itemgetter(1), of_work))
+        yield from map(_vanished, gone)
+
+    def _gathered(self, work: Work, found: Iterable[Chosen]) -> Iterator[Gathered | Problem]:
         gather = arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
+        vanished: Problem | None = None
         try:
-            for chosen in self._reader.choose(log, work, offsets):
+            for chosen in found:
                 if chosen.problems:
                     if gather.rows:
                         yield gather.take()
@@ -49,12 +66,11 @@ class Gatherer:
                 if chosen.records is not None:
                     yield from self._add(gather, chosen.records, chosen.indexes)
         except CorruptData as error:
-            if gather.rows:
-                yield gather.take()
-            yield Problem(error.file or "", error.position, 0, error.reason)
-        else:
-            if gather.rows:
-                yield gather.take()
+            vanished = _vanished(error)
+        if gather.rows:
+            yield gather.take()
+        if vanished is not None:
+            yield vanished
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))
@@ -73,3 +89,7 @@ class Gatherer:
         if rows >= self._request.batch_rows or size >= self._request.batch_bytes:
             return True
         return bool(rows) and size + _MOST_GROWTH * len(records.columns.buffer) > MAX_INT32
+
+
+def _vanished(error: CorruptData) -> Problem:
+    return Problem(error.file or "", error.position, 0, error.reason)

@@ -1,4 +1,4 @@
-"""What is wanted of records, and the pieces of work it is split into: small, and ready to be sent to other processes."""
+"""What is wanted of records, and the pieces of work it is split into: small, ready to be sent to other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.storage import Storage
 from kfs.render.arrow_columns import SPARK_COLUMNS, Column
 
-DEFAULT_BATCH_ROWS: Final = 32 * 1024
+DEFAULT_BATCH_ROWS: Final = 16 * 1024
 #: A batch that has as many bytes of keys, values and headers gets no more.
 DEFAULT_BATCH_BYTES: Final = 32 * 1024 * 1024
 #: More rows than that are never in a batch: int32 then counts the bytes of the longest topic's name, too.
@@ -68,3 +68,11 @@ class Task:
     source: LogSource
     work: Work
     offsets: OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A task, and its log as it is open here."""
+
+    task: Task
+    log: Log

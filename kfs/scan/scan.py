@@ -4,42 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
 from kfs.export.plan import pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log
-from kfs.log.problem import Problem
+from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import OnDamage, Problem
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
-from kfs.render.timestamps import parse_time
+from kfs.render.timestamps import Moment, milliseconds_of
 from kfs.scan.ahead import portions
-from kfs.scan.request import DEFAULT_BATCH_ROWS, LogSource, Request, Task
+from kfs.scan.gathering import Gatherer
+from kfs.scan.request import DEFAULT_BATCH_ROWS, Assignment, LogSource, Request, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Problems that are remembered; others are only told.
 _MOST_PROBLEMS: Final = 10_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 Bounds = tuple[int | None, int | None]
 #: Offsets from, up to and not including; or these by partition, or by topic and partition.
 Offsets = Bounds | Mapping[int, Bounds] | Mapping[tuple[str, int], Bounds]
-Moment = int | str | datetime
-
-
-class OnDamage(StrEnum):
-    """What becomes of a scan that meets what can't be read."""
-
-    FAIL = "fail"  # it raises the problem, when all before it was given out
-    SKIP = "skip"  # it goes on behind
 
 
 class Scan:
@@ -55,6 +45,7 @@ class Scan:
 
     ``offsets`` that name partitions leave all others whole. ``times`` are as those of ``kfs cat --since --before``:
     from the first on, up to and not including the second. A ``selection`` stands for offsets, times and keys in one.
+    Only the ``first`` or the ``last`` records of each log are wanted where that is given; this process reads them.
 
     With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
     With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once.
@@ -80,6 +71,8 @@ class Scan:
         batch_size: int = DEFAULT_BATCH_ROWS,
         jobs: int | None = None,
         selection: Selection | None = None,
+        first: int | None = None,
+        last: int | None = None,
     ) -> None:
         if columns is not None and isinstance(columns, str):
             raise ValueError(f"columns {columns!r}, expected several names")
@@ -100,6 +93,7 @@ class Scan:
         self._on_damage = OnDamage(on_damage)
         self._on_problem = on_problem
         self._jobs = jobs or cores()
+        self._first, self._last = first, last
         self._problems: dict[tuple[str, int], Problem] = {}
 
     @property
@@ -120,7 +114,7 @@ class Scan:
 
         columns = self._request.columns
         schema = schema_of(columns)
-        for portion in portions(self._request, self._tasks(), self._jobs):
+        for portion in self._portions():
             if isinstance(portion, Gathered):
                 yield record_batch(schema, columns, portion)
             else:
@@ -143,7 +137,7 @@ class Scan:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to the ``requested_schema`` if there is one."""
+        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to a ``requested_schema``."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _meet(self, problem: Problem) -> None:
@@ -154,18 +148,29 @@ class Scan:
         if self._on_problem is not None:
             self._on_problem(problem)
 
-    def _tasks(self) -> Iterator[Task]:
+    def _portions(self) -> Iterator[Gathered | Problem]:
+        if self._first is None and self._last is None:
+            return portions(self._request, self._tasks(), self._jobs)
+        gatherer = Gatherer(self._request)
+        return chain.from_iterable(
+            gatherer.gather_some(log, offsets, self._first, self._last) for log, offsets in self._wanted()
+        )
+
+    def _wanted(self) -> Iterator[tuple[Log, OffsetRange]]:
         for log in self._logs() if callable(self._logs) else self._logs:
-            source = LogSource.of(log)
             offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
-            if offsets.start < offsets.end:
-                for work in pieces_of(log, offsets):
-                    yield Task(source, work, offsets)
+            yield log, offsets
+
+    def _tasks(self) -> Iterator[Assignment]:
+        for log, offsets in self._wanted():
+            source = LogSource.of(log)
+            for work in pieces_of(log, offsets):
+                yield Assignment(Task(source, work, offsets), log)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):
             return self._request.selection
-        by_partition: Mapping[object, Bounds] = {**self._offsets}
+        by_partition: Mapping[object, Bounds] = cast(Mapping[object, Bounds], self._offsets)
         bounds = by_partition.get((log.topic, log.partition), by_partition.get(log.partition))
         return self._request.selection if bounds is None else _bounded(self._request.selection, bounds)
 
@@ -176,7 +181,7 @@ def _selection(
     if isinstance(keys, (str, bytes)):
         raise ValueError(f"keys {keys!r}, expected several")
     wanted = None if keys is None else frozenset(key.encode() if isinstance(key, str) else key for key in keys)
-    since, before = map(_milliseconds, times or (None, None))
+    since, before = (None if time is None else milliseconds_of(time) for time in times or (None, None))
     selection = Selection(since=since, before=before, keys=wanted)
     if offsets is None:
         return selection
@@ -196,14 +201,3 @@ def _bounded(selection: Selection, bounds: Sequence[int | None]) -> Selection:
         if bound is not None and type(bound) is not int:
             raise ValueError(f"offset {bound!r}, expected an integer or None")
     return replace(selection, start=max(start or 0, 0), end=MAX_INT64 if end is None else end)
-
-
-def _milliseconds(moment: Moment | None) -> int | None:
-    """Return milliseconds since 1970, rounded up; a time without a zone is UTC."""
-    if moment is None or isinstance(moment, int):
-        return moment
-    if isinstance(moment, str):
-        return parse_time(moment)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return -((_EPOCH - moment) // _MILLISECOND)

@@ -15,10 +15,12 @@ from kfs.log.log import Log, OffsetRange
 from kfs.log.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN
 from kfs.tree.context import NOBODY, TreeContext, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
+from kfs.tree.groups_dir import groups_directory
 from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
+from kfs.tree.transactions_dir import transactions_directory
 
 README = """\
 This directory is about the mount itself. It is read-only, as everything here is.
@@ -29,9 +31,12 @@ In every <topic>/<partition>/ these are listed:
   segment/<base>.jsonl        every record of a segment, one line each
   first.json  last.json       links to the first and the last record
   meta/                       log.json, segments, batches, leader epochs, producers,
-                              aborted transactions, problems
+                              aborted transactions, transactions.json, problems
 
-and these resolve by name though ls doesn't show them (mount with --views to list them):
+With --isolation read_committed no view of a partition has records of aborted transactions,
+or any at or above the last stable offset (meta/log.json has it); stats.json says the level.
+
+These resolve by name though ls doesn't show them (mount with --views to list them):
 
   value/<offset>  key/<offset>     the raw bytes of a record's value or key; none where null
   records.jsonl                    every record of the partition
@@ -45,10 +50,20 @@ Here, in .kfs/:
   log-dirs.jsonl              the LOG_DIRs and their meta.properties
   problems.jsonl              what is wrong with the LOG_DIRs themselves
   checkpoints/<n>/            the checkpoint files of LOG_DIR number n, as JSON
+  cluster/                    what the cluster's metadata log says: cluster.json, brokers, topics,
+                              topics/<topic>.json, configs, users, ACLs, quotas, whose
+                              directories these are, snapshots; no secrets
   deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
   deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
+  deleted/<topic>/<partition>.<id>-stray/     what is left of an older topic of that name
   replicas/<topic>/<partition>...             copies of a partition that are not the one served
+  groups/<group>.json         a consumer group: state, members, committed offsets, lag
+  groups/<group>/<topic>/<partition>.json        one of its offsets
+  groups/<group>/<topic>/<partition>.next.json   link to the record that it reads next
+  groups/problems.jsonl       records of groups that can't be read, and damage to where they are kept
+  transactions/<transactional id>.json        its state, as its coordinator has it in __transaction_state
+  transactions/problems.jsonl                 records there that can't be read, and damage
 """
 
 
@@ -65,10 +80,19 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "log-dirs.jsonl": partial(generated, "log-dirs.jsonl", _log_dirs),
         "problems.jsonl": partial(generated, "problems.jsonl", lambda c: problem_lines(c.data_dir.problems)),
         "checkpoints": partial(_checkpoints, context),
+        "cluster": partial(_cluster, context),
         "deleted": partial(_deleted, context),
         "replicas": partial(_replicas, context),
+        "groups": partial(groups_directory, context, f"{ABOUT}/groups"),
+        "transactions": partial(transactions_directory, context, f"{ABOUT}/transactions"),
     }
     return FixedDirectory(context, ABOUT, source_of(context), listed)
+
+
+def _cluster(context: TreeContext) -> FixedDirectory:
+    from kfs.tree.cluster_dir import cluster_directory  # only here: few commands have a use for it
+
+    return cluster_directory(context, context.cluster)
 
 
 def source_of(context: TreeContext) -> str:
@@ -89,6 +113,7 @@ def _stats(context: TreeContext) -> bytes:
         "maxBatchBytes": data_dir.storage.max_batch_bytes,
         "onDamage": context.options.on_damage.value,
         "untilHighWatermark": data_dir.until_high_watermark,
+        "isolation": context.options.isolation.value,
     }
     return json.dumps(fields, indent=2).encode() + b"\n"
 

@@ -27,14 +27,15 @@ class ClosedSegment:
 
 
 def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
-    """Yield the segments of all partitions that ``segment/`` shows, without the active ones."""
+    """Yield the segments of all partitions that ``segment/`` shows, without those of which more may be shown yet."""
     for log in context.data_dir.logs():
-        for segment in _view(context, log).shown_segments():
+        view = _view(context, log)
+        for segment in view.shown_segments():
             try:
                 size = segment.file().size()
             except CorruptData:
                 continue  # gone
-            if not segment.is_last and size >= WORTH_KEEPING:
+            if not view.grows(segment) and size >= WORTH_KEEPING:
                 yield ClosedSegment(log.topic, log.partition, segment.base_offset, size)
 
 

@@ -8,11 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
 
+from kfs.internal.groups import Groups
+from kfs.internal.transaction_state import TransactionalIds
 from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
@@ -23,6 +27,7 @@ from kfs.tree.text import TextCache, TextKey
 from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
+    from kfs.internal.cluster.cluster import Cluster
     from kfs.tree.partition_view import PartitionView
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
@@ -37,13 +42,15 @@ _VERSIONS_KEPT: Final = 16 * 1024
 class TreeOptions:
     """How the tree is shown: ``views`` lists what otherwise only resolves by name.
 
-    ``table_store`` keeps the tables of closed segments from one mount to the next.
+    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
+    all that there is: the whole tree has one level.
     """
 
     views: bool = False
     on_damage: OnDamage = OnDamage.ERROR
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
     table_store: TableStore | None = None
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class TreeContext:
 
     def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
         self.data_dir = data_dir
+        data_dir.topic_ids = lambda: self.cluster
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
@@ -78,6 +86,10 @@ class TreeContext:
         self.reading = WorkAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        #: Consumer groups; nothing is read until somebody asks for them.
+        self.groups = Groups(data_dir)
+        #: Transactional ids; nothing is read until somebody asks for them.
+        self.transactional_ids = TransactionalIds(data_dir)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.
@@ -86,6 +98,13 @@ class TreeContext:
         self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; made, and its code imported, when somebody asks."""
+        from kfs.internal.cluster.cluster import Cluster
+
+        return Cluster(self.data_dir)
 
     def generated(self, node_id: int, produce: Callable[[], bytes], mtime_ns: int) -> tuple[bytes, int]:
         """Return what ``produce`` made, kept a moment so that a size and the bytes belong together, and its time.

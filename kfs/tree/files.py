@@ -106,6 +106,14 @@ class CostlyFile(File):
         """Return the node id and the mode, without a pass."""
 
 
+@dataclass(frozen=True, slots=True)
+class CostlyGeneratedFile(GeneratedFile, CostlyFile):
+    """A generated file for which logs may have to be read."""
+
+    def identity(self) -> tuple[int, int]:
+        return self.node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
+
+
 def list_nodes(names: Iterable[tuple[str, Maker]], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:
     """Yield entries of a few names, in their order, from a cookie that counts them; what isn't there is left out."""
     for number, (name, make) in enumerate(names, 1):

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
-from kfs.tree.files import CostlyFile, FixedDirectory, GeneratedFile
-from kfs.tree.node import Attributes
+from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText
 
+#: What records may have to be read for: where transactions are open, and all that is wrong.
+_COSTLY: Final = ("log.json", "problems.jsonl")
 
-def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
-    """Return the directory at ``path``."""
+
+def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker]) -> FixedDirectory:
+    """Return the directory at ``path``; there is ``more`` in it than is made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
         node_id = context.ids.of_path(f"{path}/{name}")
         owner, _ = status_of(partition.log.directory.path)
-        return GeneratedFile(context, node_id, owner, partition.mtime_ns, partial(produce, partition))
+        kind = CostlyGeneratedFile if name in _COSTLY else GeneratedFile
+        return kind(context, node_id, owner, partition.mtime_ns, partial(produce, partition))
 
     context = partition.context
     names: dict[str, Callable[[PartitionView], bytes]] = {
@@ -42,13 +44,14 @@ def meta_directory(partition: PartitionView, path: str) -> FixedDirectory:
         partition.log.directory.path,
         {
             **listed,
+            **more,
             "batches.jsonl": partial(_batches, partition, f"{path}/batches.jsonl"),
-            "problems.jsonl": partial(ProblemsFile, partition, f"{path}/problems.jsonl"),
+            "problems.jsonl": partial(generated, "problems.jsonl", _problems),
         },
     )
 
 
-def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return one JSON object a line."""
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
 
@@ -83,6 +86,7 @@ def _log(partition: PartitionView) -> bytes:
         "logStartOffset": log.log_start_offset,
         "logStartOffsetCheckpoint": checkpoint,
         "highWatermarkCheckpoint": log.high_watermark,
+        "lastStableOffset": partition.transactions.last_stable_offset(),
         "logEndOffset": log.log_end_offset,
         "lastLeaderEpoch": log.last_leader_epoch(),
         "missing": missing,
@@ -155,32 +159,11 @@ def _batches(partition: PartitionView, path: str) -> LogFile:
     return LogFile(partition, partition.context.ids.of_path(path), text)
 
 
-class ProblemsFile(CostlyFile):
-    """``meta/problems.jsonl``: complete, so asking for it reads every segment that wasn't read yet."""
-
-    __slots__ = ("_file",)
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        context = partition.context
-        owner, _ = status_of(partition.log.directory.path)
-        self._file = GeneratedFile(
-            context, context.ids.of_path(path), owner, partition.mtime_ns, partial(_problems, partition)
-        )
-
-    def identity(self) -> tuple[int, int]:
-        return self._file.node_id, stat.S_IFREG | (self._file.owner.permissions & 0o444)
-
-    def attributes(self) -> Attributes:
-        return self._file.attributes()
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self._file.read(offset, size)
-
-
 def _problems(partition: PartitionView) -> bytes:
     """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition.
 
-    A torn tail is left out: to a reader it is where the log ends, and it may be on its way to the disk.
+    It is complete, so every segment is read that wasn't yet. A torn tail is left out: to a reader it is where the log
+    ends, and it may be on its way to the disk.
     """
     # Only here: who never asks for it needn't wait for it.
     from kfs.log.verify.finding import Kind, Severity

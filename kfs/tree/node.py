@@ -7,6 +7,7 @@ by id, its attributes, the entries of a directory from a resume point on, and by
 from __future__ import annotations
 
 import math
+import posixpath
 import stat
 from abc import ABC, abstractmethod
 from array import array
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 from weakref import ref
 
+from kfs.errors import NotFound
+
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
 #: A lifetime, in seconds, for what holds until the tree tells its own name (:meth:`Tree.outdated`): a year. Whoever
@@ -22,6 +25,7 @@ FOREVER: Final = math.inf
 UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
+_MOST_LINKS: Final = 8
 #: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
 _FIRST_NS: Final = -(2**63)
 _LAST_NS: Final = 2**63 - 1
@@ -212,6 +216,15 @@ class Tree(ABC):
 
         Raises :class:`~kfs.errors.NotFound` or :class:`~kfs.errors.NotADirectory`.
         """
+
+    def follow(self, path: str) -> Node:
+        """Return the node at ``path``, symlinks at its end followed; raises as :meth:`resolve`."""
+        for _ in range(_MOST_LINKS):
+            node = self.resolve(path)
+            if not isinstance(node, Symlink):
+                return node
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), node.target()))
+        raise NotFound(f"{path}: too many links")
 
     @abstractmethod
     def totals(self) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from kfs.tree.raw_dir import RawDirectory
 from kfs.tree.record_files import FieldDirectory, RecordDirectory
 from kfs.tree.segment_files import LogFile, SegmentDirectory
 from kfs.tree.time_dirs import AtDirectory, TimeDirectory
+from kfs.tree.transactions_dir import partition_transactions
 
 
 def partition_directory(partition: PartitionView) -> FixedDirectory:
@@ -24,7 +25,7 @@ def partition_directory(partition: PartitionView) -> FixedDirectory:
         "segment": partial(SegmentDirectory, partition, f"{path}/segment"),
         "first.json": partial(_end_link, partition, "first.json"),
         "last.json": partial(_end_link, partition, "last.json"),
-        "meta": partial(meta_directory, partition, f"{path}/meta"),
+        "meta": partial(_meta, partition, f"{path}/meta"),
     }
     unlisted: dict[str, Maker] = {
         "value": partial(FieldDirectory, partition, f"{path}/value", View.VALUE),
@@ -37,6 +38,11 @@ def partition_directory(partition: PartitionView) -> FixedDirectory:
     if partition.context.options.views:
         listed, unlisted = listed | unlisted, {}
     return FixedDirectory(partition.context, path, partition.log.directory.path, listed, unlisted)
+
+
+def _meta(partition: PartitionView, path: str) -> FixedDirectory:
+    transactions = partial(partition_transactions, partition, f"{path}/transactions.json")
+    return meta_directory(partition, path, {"transactions.json": transactions})
 
 
 def _records_file(partition: PartitionView) -> LogFile:

@@ -6,14 +6,16 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeGuard
 
 from kfs.errors import CorruptData, NotFound
-from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block
+from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
+from kfs.log.block import Block, Damage
+from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
+from kfs.log.transactions import TransactionHistory
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
@@ -23,9 +25,6 @@ from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
-
-if TYPE_CHECKING:
-    from kfs.format.columns import RecordColumns
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
@@ -37,7 +36,8 @@ class PartitionView:
     """A log, seen through a range of offsets that may move.
 
     ``path`` is where in the tree it stands, without a leading slash; ``choose_range`` picks the
-    range: what is visible, or what lies below the log start offset.
+    range: what is visible, or what lies below the log start offset. ``committed`` leaves out of that what a
+    ``read_committed`` consumer doesn't get; it is None where everything is shown.
     """
 
     def __init__(
@@ -51,21 +51,34 @@ class PartitionView:
         self.promised = state_of(log)
         #: The ids under which the files of lines of segments were promised until told, by base offset.
         self.promised_files: dict[int, int] = {}
+        #: Knows the transactions of the log, and has read nothing before it is asked.
+        self.transactions = CommittedReader(log)
+        #: Knows more of them, and reads the whole log for that, once somebody asks.
+        self.history = TransactionHistory(log)
+        is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
+        self.committed = self.transactions if is_committed else None
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
         self._owners: dict[int, tuple[Owner, int]] = {}
         #: What the attributes of the records of closed segments have in common, by slot and view.
         self.stamps: dict[tuple[int, View], Stamp] = {}
+        self._cache_slots: tuple[int, dict[int, int]] = (-1, {})  # by slot, for one incarnation of the log
 
     @property
     def offsets(self) -> OffsetRange:
         """The offsets that are shown."""
         now = time.monotonic()
         if now >= self._range_until:
-            self._range = self._choose_range(self.log)
+            chosen = self._choose_range(self.log)
+            self._range = chosen if self.committed is None else self.committed.stable(chosen)
             self._range_until = now + _RANGE_SECONDS
         return self._range
+
+    @property
+    def _ends_with_log(self) -> bool:
+        """Whether all that is in the log is in the range, from its start on."""
+        return self._choose_range is Log.visible and not self.log.until_high_watermark
 
     @property
     def state(self) -> Hashable:
@@ -73,6 +86,29 @@ class PartitionView:
         offsets, segments = self.offsets, self.log.segments
         closed_end = segments[-1].base_offset if segments else 0
         return self.log, self.log.incarnation, offsets.start, min(offsets.end, closed_end)
+
+    def cache_slot(self, segment: Segment) -> int:
+        """Return the number under which is cached what is shown of a segment.
+
+        What is committed in it may be for a later segment to say: where one of those became another file, what was
+        cached is looked at no more.
+        """
+        if self.committed is None:
+            return segment.slot
+        incarnation = self.log.incarnation
+        with self.context.lock:
+            if self._cache_slots[0] != incarnation:
+                self._cache_slots = incarnation, {}
+            slots = self._cache_slots[1]
+            if segment.slot not in slots:
+                slots[segment.slot] = segment.storage.new_slot()
+            return slots[segment.slot]
+
+    def is_shown(self, item: Block | Damage) -> TypeGuard[Block]:
+        """Whether the records of a block below the end of what is shown are shown: it is no marker, nor aborted."""
+        if not isinstance(item, Block) or item.header.is_control:
+            return False
+        return self.committed is None or not self.committed.hides(item.header)
 
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
@@ -109,32 +145,17 @@ class PartitionView:
             NotFound: there is no such record, or it is a control record.
             CorruptData: it lies in damaged bytes.
         """
-        offsets = self.offsets
-        if offset >= offsets.end and not self.log.until_high_watermark:
-            self.log.find(offset)  # raises if damage at the log's end claims to hold it
-        if offset in offsets:
-            segment, loaded = self._found(offset, keep)
-            if loaded is not None and segment is not None and not loaded.header.is_control:
-                index = _index_of(loaded.columns, offset)
-                if index is not None:
-                    if index in loaded.columns.faults:
-                        raise loaded.columns.faults[index].located(loaded.file, loaded.header.position)
-                    return segment, loaded, index
-        raise NotFound(f"{self.path}: no record at offset {offset}")
-
-    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
-        while True:
-            segment = self.log.segment_for(offset)
-            loaded = self.log.find(offset, keep=keep)
-            if self.log.segment_for(offset) is segment:
-                return segment, loaded
+        hides = None if self.committed is None else self.committed.hides
+        found = self.log.locate(offset, self.offsets, hides=hides, keep=keep)
+        if found is None:
+            raise NotFound(f"{self.path}: no record at offset {offset}")
+        return found
 
     def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:
         """Like :meth:`loaded`, with the block's lines instead of its columns."""
         segment = self.log.segment_for(offset)
         if segment is not None and offset in self.offsets:
-            lines = self.context.rendered.find(segment.slot, offset)
+            lines = self.context.rendered.find(self.cache_slot(segment), offset)
             if lines is not None:
                 index = bisect_left(lines.offsets, offset)
                 if index == len(lines) or lines.offsets[index] != offset:
@@ -147,7 +168,7 @@ class PartitionView:
     def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         """Return the lines of a decoded block, through the cache."""
         covers = (loaded.first_offset, loaded.last_offset)
-        lines = self.context.rendered.find(segment.slot, loaded.last_offset)
+        lines = self.context.rendered.find(self.cache_slot(segment), loaded.last_offset)
         if (
             lines is None
             or (lines.first_offset, lines.last_offset) != covers
@@ -158,14 +179,17 @@ class PartitionView:
 
     def _render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
-        self.context.rendered.put(segment.slot, lines)
+        slot = self.cache_slot(segment)
+        # Asked once more: what was found may be of a time before that of the slot.
+        if self.committed is None or not self.committed.hides(loaded.header):
+            self.context.rendered.put(slot, lines)
         return lines
 
     def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
         """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over."""
         offsets = self.offsets
         for segment, item in self.log.walk(OffsetRange(max(start, offsets.start), offsets.end)):
-            if isinstance(item, Block) and not item.header.is_control:
+            if self.is_shown(item):
                 yield segment, item
 
     def records(self, start: int) -> Iterator[tuple[Segment, LoadedBlock, range]]:
@@ -186,11 +210,23 @@ class PartitionView:
         for item in segment.walk(position, seen):
             if item.position >= end:
                 return
-            if isinstance(item, Block) and not item.header.is_control:
+            if self.is_shown(item):
                 with suppress(CorruptData):
                     loaded = segment.load(item)
                     first = bisect_left(loaded.columns.offsets, offsets.start)
                     yield loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
+
+    def first_at_or_after(self, timestamp: int) -> int | None:
+        """Return the lowest offset of a record with that timestamp (milliseconds) or a later one, None without any."""
+        offset = self.log.offset_for_time(timestamp, self.offsets)
+        if offset is None or self.committed is None:
+            return offset
+        for _, loaded, indexes in self.records(offset):  # that one may not be shown
+            timestamps = loaded.columns.timestamps
+            found = next((index for index in indexes if timestamps[index] >= timestamp), None)
+            if found is not None and timestamps[found] != NO_TIMESTAMP:
+                return loaded.columns.offsets[found]
+        return None
 
     def first_offset(self) -> int | None:
         """The lowest offset with a record, None in an empty partition."""
@@ -232,9 +268,22 @@ class PartitionView:
         It stays what it is when the range moves on: who has the file open reads it to its end.
         """
         context = self.context
-        shown = self._shown_of(segment, start)
-        lines = SegmentLines(self.json, shown, context.options.on_damage, context.readers)
-        return self._text(segment, "records", lines, shown)
+        shown, stable_end = self._shown_of(segment, start), None
+        if self.is_undecided(segment):  # the table is that of a text without an end, as far as it goes by now
+            shown, stable_end = OffsetRange(shown.start, MAX_INT64), shown.end
+        how = (context.options.on_damage, context.readers, self.committed)
+        lines = SegmentLines(self.json, shown, *how, MAX_INT64 if stable_end is None else stable_end)
+        return self._text(segment, "records", lines, shown, stable_end)
+
+    def is_undecided(self, segment: Segment) -> bool:
+        """Whether more of a segment will be shown without its being written to: transactions in it are open."""
+        if self.committed is None or not self._ends_with_log:
+            return False
+        return segment.is_last or (segment.next_base_offset or 0) > self.offsets.end
+
+    def grows(self, segment: Segment) -> bool:
+        """Whether more of a segment may be shown than now."""
+        return segment.is_last or self.is_undecided(segment)
 
     def first_shown(self, segment: Segment) -> int:
         """Return from which offset on a segment is shown now."""
@@ -259,17 +308,21 @@ class PartitionView:
         end = MAX_INT64
         if segment.next_base_offset is not None:
             end = min(offsets.end, segment.next_base_offset)
-        elif self.log.until_high_watermark:
+        elif self.committed is not None or not self._ends_with_log:
             end = offsets.end
         return OffsetRange(self.first_shown(segment) if start is None else start, end)
 
     def text_of(self, segment: Segment, kind: str, source: TextSource) -> SegmentText:
-        """Return what ``source`` makes of a segment; ``kind`` names it."""
-        return self._text(segment, kind, source, self._shown_of(segment))
+        """Return what ``source`` makes of all of a segment; ``kind`` names it."""
+        end = MAX_INT64 if segment.next_base_offset is None else segment.next_base_offset
+        return self._text(segment, kind, source, OffsetRange(segment.base_offset, end))
 
-    def _text(self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange) -> SegmentText:
+    def _text(
+        self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange, stable_end: int | None = None
+    ) -> SegmentText:
+        key = (self.path, kind, self.cache_slot(segment), shown)
         lasting_key = self._lasting_key(segment, kind, shown)
-        return SegmentText(segment, (self.path, kind, segment.slot, shown), source, self.context.text, lasting_key)
+        return SegmentText(segment, key, source, self.context.text, lasting_key, stable_end)
 
     def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:
         """Everything that the table of a segment's text depends on, its version aside."""
@@ -279,7 +332,8 @@ class PartitionView:
             return ""
         log = self.log
         file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        how = (kind, self.context.options.on_damage.value, log.storage.max_batch_bytes)
+        options = self.context.options
+        how = (kind, options.on_damage.value, log.storage.max_batch_bytes, options.isolation.value)
         return repr((log.topic, log.partition, segment.base_offset, file, shown, how))
 
     def log_text(self) -> LogText:
@@ -305,8 +359,9 @@ class PartitionView:
         segments, at = self.log.segments, self.log.index_of(segment)
         if at is None or (at and self.shows(segments[at - 1]) and not self.segment_text(segments[at - 1]).is_measured):
             return
-        following = (each for each in segments[at + 1 : at + 1 + sizing.reach] if not each.is_last and self.shows(each))
-        texts = [text for text in map(self.segment_text, following) if not text.is_measured]
+        following = (each for each in segments[at + 1 : at + 1 + sizing.reach] if self.shows(each))
+        texts = [self.segment_text(each) for each in following if not self.grows(each)]
+        texts = [text for text in texts if not text.is_measured]
         if texts:
             sizing.ask(Job(text.key, text.table) for text in texts)
 
@@ -326,8 +381,3 @@ def view_of(
                 context.replaced.add(view)
             view = context.views[path] = made
         return view
-
-
-def _index_of(columns: RecordColumns, offset: int) -> int | None:
-    index = bisect_left(columns.offsets, offset)
-    return index if index < len(columns) and columns.offsets[index] == offset else None

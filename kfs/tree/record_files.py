@@ -167,7 +167,7 @@ class RecordDirectory(OffsetDirectory):
         segment = self.partition.log.segment_for(offset) if offset is not None else None
         if offset is None or segment is None or segment.is_last:
             return None
-        lines = self.partition.context.rendered.find(segment.slot, offset)
+        lines = self.partition.context.rendered.find(self.partition.cache_slot(segment), offset)
         if lines is None or lines.faults or not lines.offsets:
             return None
         shown = self.partition.offsets

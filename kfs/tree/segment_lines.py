@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cachetools import LRUCache
 
 from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64, TRANSACTIONAL_MASK
+from kfs.log.aborted_transactions import AbortedTransactions
+from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.isolation import CommittedReader
 from kfs.log.log import OffsetRange
 from kfs.tree.text import CHUNK_BYTES, Extent, Piece
-from kfs.tree.text_table import NO_EARLIEST, NO_LATEST
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker
 
 if TYPE_CHECKING:
-    from kfs.log.block import Damage
     from kfs.log.segment import Segment
     from kfs.render.renderers import LineRenderer
 
@@ -54,19 +57,40 @@ class ReaderPool:
                 self._readers[segment.slot] = reader
 
 
-class SegmentLines:
-    """The lines of those records of a segment whose offsets are in a range."""
+class Hidden(NamedTuple):
+    """Aborted batches: where they end in the file, and the last of their offsets."""
 
-    def __init__(self, renderer: LineRenderer, offsets: OffsetRange, on_damage: OnDamage, readers: ReaderPool) -> None:
+    end: int
+    last_offset: int
+
+
+class SegmentLines:
+    """The lines of those records of a segment whose offsets are in a range; with ``committed`` of those it shows."""
+
+    def __init__(
+        self,
+        renderer: LineRenderer,
+        offsets: OffsetRange,
+        on_damage: OnDamage,
+        readers: ReaderPool,
+        committed: CommittedReader | None = None,
+        stable_end: int = MAX_INT64,
+    ) -> None:
+        """What is measured ends before ``stable_end``, for now; what was measured is shown, whatever it was then."""
         self._renderer = renderer
         self._offsets = offsets
         self._on_damage = on_damage
         self._readers = readers
+        self._committed = committed
+        self._stable_end = stable_end
+        self._grounds: dict[int, Marker | None] = {}  # by producer
 
     def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
         """See :class:`~kfs.tree.text.TextSource`."""
-        for item in segment.bulk(position, seen):
-            if isinstance(item, Records) and not item.columns.faults and not item.is_control:
+        for item in self._measurable(segment, position, seen):
+            if isinstance(item, Hidden):
+                yield Extent(0, item.end, item.last_offset)
+            elif isinstance(item, Records) and not item.columns.faults and not item.is_control:
                 yield from self._measured(item)
             else:
                 yield self._extent_of(item)
@@ -74,8 +98,59 @@ class SegmentLines:
     def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
         """See :class:`~kfs.tree.text.TextSource`."""
         with self._readers.reader(segment) as reader:
-            for item in reader.items(position, seen, end):
-                yield self._piece_of(item)
+            for item in self._committed_of(reader.items(position, seen, end), self._is_aborted, MAX_INT64):
+                if not isinstance(item, Hidden):
+                    yield self._piece_of(item)
+
+    def grounds(self) -> list[Marker] | None:
+        """See :class:`~kfs.tree.text.TextSource`."""
+        known = [marker for marker in self._grounds.values() if marker is not None]
+        return known if len(known) == len(self._grounds) else None
+
+    def holds(self, grounds: Sequence[Marker]) -> bool:
+        """See :class:`~kfs.tree.text.TextSource`."""
+        return not grounds or (self._committed is not None and all(map(self._committed.has_marker, grounds)))
+
+    def _measurable(
+        self, segment: Segment, position: int, seen: int
+    ) -> Iterator[Records | Undecodable | Damage | Hidden]:
+        """Go through a segment in order, and note what decides about it from beyond its end."""
+        items = segment.bulk(position, seen)
+        if self._committed is None:
+            return items
+        transactions = AbortedTransactions(self._committed.log)  # no one else moves it about
+
+        def is_aborted(producer_id: int, base_offset: int, last_offset: int) -> bool:
+            fate = transactions.fate(producer_id, base_offset, last_offset)
+            if not fate.has_marker:
+                self._grounds[producer_id] = None
+            elif fate.last >= (segment.next_base_offset or MAX_INT64):
+                self._grounds[producer_id] = Marker(producer_id, fate.last, fate.is_aborted)
+            return fate.is_aborted
+
+        return self._committed_of(items, is_aborted, self._stable_end)
+
+    def _is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        return self._committed is not None and self._committed.is_aborted(producer_id, base_offset, last_offset)
+
+    def _committed_of(
+        self, items: Iterator[Records | Undecodable | Damage], is_aborted: Callable[[int, int, int], bool], end: int
+    ) -> Iterator[Records | Undecodable | Damage | Hidden]:
+        """Have something hidden stand in place of aborted batches, and nothing of those from offset ``end`` on."""
+        for item in items:
+            if self._committed is None or isinstance(item, Damage):
+                yield item
+            elif isinstance(item, Undecodable):
+                header = item.block.header
+                if header.base_offset >= end:
+                    return
+                hides = header.is_transactional and not header.is_control
+                hides = hides and is_aborted(header.producer_id, header.base_offset, header.last_offset)
+                yield Hidden(item.end, header.last_offset) if hides else item
+            else:
+                yield from _divided(item, end, is_aborted)
+                if item.last_offset >= end:
+                    return
 
     def _measured(self, item: Records) -> Iterator[Extent]:
         """Measure the lines of batches that were decoded together, a chunk of text at a time."""
@@ -142,6 +217,30 @@ class SegmentLines:
         if self._on_damage is OnDamage.SKIP:
             return Piece(b"")
         return Piece(b"\n", [(0, 1, error)])
+
+
+def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool]) -> Iterator[Records | Hidden]:
+    """Yield the batches of an item below offset ``end``, the aborted ones as hidden."""
+    table = item.table
+    start, was_hidden = item.first, False
+    for row in range(item.first, item.stop):
+        base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
+        is_beyond = base_offset >= end
+        hides = not is_beyond and not item.is_control and bool(table.attributes[row] & TRANSACTIONAL_MASK)
+        hides = hides and is_aborted(table.producer_ids[row], base_offset, last_offset)
+        if (is_beyond or hides != was_hidden) and start < row:
+            yield _part(item, start, row, was_hidden)
+            start = row
+        if is_beyond:
+            return
+        was_hidden = hides
+    yield _part(item, start, item.stop, was_hidden)
+
+
+def _part(item: Records, first: int, stop: int, hides: bool) -> Records | Hidden:
+    if hides:
+        return Hidden(item.table.end(stop - 1), item.table.last_offsets[stop - 1])
+    return item.of_rows(first, stop)
 
 
 def _times(item: Records, first: int, stop: int) -> tuple[int, int]:

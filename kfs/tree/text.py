@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from kfs.errors import CorruptData
 from kfs.log.block import Block, Damage
 from kfs.log.log import OffsetRange
 from kfs.tree.table_store import TableStore
-from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, TextTable
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker, TextTable
 from kfs.tree.work_ahead import Job, WorkAhead
 
 if TYPE_CHECKING:
@@ -86,6 +86,14 @@ class TextSource(Protocol):
         """Make the text, piece by piece, up to another boundary."""
         ...
 
+    def grounds(self) -> Sequence[Marker] | None:
+        """Return what decided elsewhere what the measured text is; None where that can't be named."""
+        ...
+
+    def holds(self, grounds: Sequence[Marker]) -> bool:
+        """Whether that is still so."""
+        ...
+
 
 class BlockText:
     """Text that ``render`` makes of each block."""
@@ -105,6 +113,14 @@ class BlockText:
             if item.position >= end:
                 return
             yield self._render(segment, item)
+
+    def grounds(self) -> Sequence[Marker]:
+        """See :class:`TextSource`."""
+        return ()
+
+    def holds(self, grounds: Sequence[Marker]) -> bool:
+        """See :class:`TextSource`."""
+        return not grounds
 
 
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
@@ -195,14 +211,30 @@ def _each(chunk: Callable[[int], Piece], indexes: Iterable[int]) -> None:
 
 
 class SegmentText:
-    """What ``source`` makes of a segment; texts of the same ``key`` are the same."""
+    """What ``source`` makes of a segment; texts of the same ``key`` are the same.
 
-    def __init__(self, segment: Segment, key: TextKey, source: TextSource, cache: TextCache, lasting_key: str) -> None:
+    One with a ``stable_end`` ends before that offset, and that offset moves on.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        key: TextKey,
+        source: TextSource,
+        cache: TextCache,
+        lasting_key: str,
+        stable_end: int | None = None,
+    ) -> None:
         self.segment = segment
         self.key = key
         self._source = source
         self._cache = cache
         self._lasting_key = lasting_key
+        self._stable_end = stable_end
+
+    @property
+    def _grows(self) -> bool:
+        return self._stable_end is not None or self.segment.is_last
 
     @property
     def is_known(self) -> bool:
@@ -228,6 +260,12 @@ class SegmentText:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock_of(self.key):
             table = self._found() or TextTable(self.segment.base_offset)
+            if self._stable_end is not None:
+                if table.stable_end < self._stable_end:
+                    self._extend(table)
+                    table.stable_end = self._stable_end
+                    self._cache.keep_table(self.key, table)
+                return table
             log_end = self.segment.tail()[0] if self.segment.is_last else None
             if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
                 return table
@@ -241,9 +279,11 @@ class SegmentText:
     def _found(self) -> TextTable | None:
         """Return the table from memory or, to be kept there from now on, from the store."""
         table = self._cache.table(self.key)
-        if table is not None or self._cache.store is None or self.segment.is_last:
+        if table is not None or self._cache.store is None or self._grows:
             return table
         table = self._cache.store.load(self._lasting_key)
+        if table is not None and not self._source.holds(table.grounds):
+            return None
         if table is not None:
             self._cache.keep_table(self.key, table)
             for problem in table.problems:
@@ -251,8 +291,10 @@ class SegmentText:
         return table
 
     def _store(self, table: TextTable) -> None:
-        if self._cache.store is None or self.segment.is_last or table.log_end < WORTH_KEEPING:
+        grounds = self._source.grounds()
+        if self._cache.store is None or self._grows or table.log_end < WORTH_KEEPING or grounds is None:
             return
+        table.grounds = list(grounds)
         path = self.segment.files.log.path
         table.problems = [problem for problem in self.segment.problems if problem.file == path]
         self._cache.store.save(self._lasting_key, table)
@@ -274,7 +316,7 @@ class SegmentText:
         Raises:
             CorruptData: the range touches what stands for damage.
         """
-        if not self.segment.is_last:
+        if not self._grows:
             return self._read(self.table(), offset, size)
         with self._cache.lock_of(self.key):  # its table grows
             return self._read(self.table(), offset, size)
@@ -287,7 +329,7 @@ class SegmentText:
             start = table.text_starts[index]
             stop = min(end, table.text_starts[index + 1] if index + 1 < len(table) else table.size)
             chunk = self._chunk(table, index)
-            if not self.segment.is_last:
+            if not self._grows:
                 self._cache.read_on(self.key, index, len(table), partial(self._chunk, table))
             for fault_start, fault_end, error in chunk.faults:
                 if fault_start < stop - start and fault_end > offset - start:
@@ -300,7 +342,7 @@ class SegmentText:
         return b"".join(parts)
 
     def _chunk(self, table: TextTable, index: int) -> Piece:
-        is_open = index + 1 == len(table) and self.segment.is_last
+        is_open = index + 1 == len(table) and self._grows
         if is_open:  # still growing: what is rendered now is not the whole of it later
             return self._rendered(table, index)
         return self._cache.chunk(self.key, index, lambda: self._rendered(table, index))

@@ -7,24 +7,33 @@ import struct
 import sys
 from array import array
 from dataclasses import asdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.log.problem import Problem
 
 #: Changes with the bytes that rendering gives, and with the layout below.
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _COLUMNS: Final = ("text_starts", "positions", "seen", "earliest", "latest")
-_TOTALS: Final = struct.Struct("<qqqqq")  # chunks, size, log end, last seen, bytes of problems
+_TOTALS: Final = struct.Struct("<qqqqq")  # chunks, size, log end, last seen, bytes of problems and grounds
 #: Timestamps of a chunk that has no records.
 NO_EARLIEST: Final = 2**63 - 1
 NO_LATEST: Final = -(2**63)
+
+
+class Marker(NamedTuple):
+    """A marker beyond the end of a segment that decided about records in it."""
+
+    producer_id: int
+    offset: int
+    is_aborted: bool
 
 
 class TextTable:
     """Where chunks begin: in the text, in the log, and the highest offset before them.
 
     ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
-    ``problems`` are those that the pass met.
+    ``problems`` are those that the pass met, and ``grounds`` what the text depends on that isn't in the segment.
+    ``stable_end`` is the offset before which a table ends whose text has such an end for now.
     """
 
     def __init__(self, base_offset: int) -> None:
@@ -37,6 +46,8 @@ class TextTable:
         self.log_end = 0
         self.last_seen = base_offset - 1
         self.problems: list[Problem] = []
+        self.grounds: list[Marker] = []
+        self.stable_end = -1
 
     def __len__(self) -> int:
         return len(self.text_starts)
@@ -56,10 +67,10 @@ class TextTable:
 
     def encode(self) -> bytes:
         """Return the table as bytes; :meth:`decode` reads them back."""
-        problems = json.dumps([asdict(problem) for problem in self.problems]).encode()
-        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, len(problems))
+        others = json.dumps([[asdict(problem) for problem in self.problems], self.grounds]).encode()
+        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, len(others))
         columns = [getattr(self, name) for name in _COLUMNS]
-        return b"".join([totals, problems, *(_little_endian(column).tobytes() for column in columns)])
+        return b"".join([totals, others, *(_little_endian(column).tobytes() for column in columns)])
 
     @classmethod
     def decode(cls, data: bytes) -> TextTable:
@@ -74,7 +85,9 @@ class TextTable:
             if chunks < 1 or length < 0 or len(data) != at + chunks * 8 * len(_COLUMNS):
                 raise ValueError("lengths that don't add up")
             table = cls(0)
-            table.problems = [Problem(**fields) for fields in json.loads(data[_TOTALS.size : at])]
+            problems, grounds = json.loads(data[_TOTALS.size : at])
+            table.problems = [Problem(**fields) for fields in problems]
+            table.grounds = [Marker(*fields) for fields in grounds]
         except (struct.error, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"not a table: {error}") from None
         for name in _COLUMNS:

@@ -178,7 +178,7 @@ class AtDirectory(Directory):
             timestamp = None
         if timestamp is None:
             raise NotFound(f"{name!r} is not <ISO time>.json")
-        offset = self.partition.log.offset_for_time(timestamp, self.partition.offsets)
+        offset = self.partition.first_at_or_after(timestamp)
         if offset is None:
             raise NotFound(f"no record at or after {stem}")
         segment, loaded, index = self.partition.loaded(offset)

@@ -84,6 +84,10 @@ class RealBroker:
         options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", logging]
         return [self.java, *options, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
 
+    def tool(self, main_class: str, *arguments: str) -> list[str]:
+        """Return the command that asks the running broker with one of Kafka's tools."""
+        return self._command(main_class, "--bootstrap-server", f"127.0.0.1:{self.port}", *arguments)
+
     @contextmanager
     def running(self) -> Iterator[Path]:
         """Run the broker for the length of a block and stop it cleanly; yield the file that it logs to."""

@@ -126,10 +126,14 @@ def test_at_read_committed_aborted_and_open_transactions_are_left_out(
     )
 
 
-def test_a_file_of_the_tree_has_no_isolation_level(shop: Shop) -> None:
-    done = kfs("cat", shop.root, "orders/1", "orders/0/first.json", "--isolation", "read_committed")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"is for topics and partitions" in done.stderr
+def test_a_file_of_the_tree_is_at_the_isolation_level(corpus: Callable[[str], Path]) -> None:
+    root = corpus("b_txn") / "data"
+    consumed = json.loads((corpus("b_txn") / "consumed.json").read_text())
+    for level in ("read_uncommitted", "read_committed"):
+        ranges = consumed[level]["payments-0"]
+        lines = printed("cat", root, "payments/0/records.jsonl", "--isolation", level).splitlines()
+        expected = [offset for first, last in ranges for offset in range(first, last + 1)]
+        assert [json.loads(line)["offset"] for line in lines] == expected
 
 
 @pytest.fixture(scope="module")

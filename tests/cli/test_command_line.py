@@ -19,7 +19,7 @@ from tests.system.toy_broker import ToyPartition
 
 COMMANDS: Final = (
     *("mount", "umount", "ls", "cat", "stat"),
-    *("dump", "verify", "diff", "recover"),
+    *("dump", "verify", "diff", "recover", "groups", "txn", "cluster"),
     *("import", "index", "demo", "completion"),
 )
 #: Turns a terminal red, and is a legal part of a file name.

@@ -14,6 +14,7 @@ OTHERS = SourceOptions(
     views=True,
     on_damage="skip",
     until="hw",
+    isolation="read_committed",
     topics=("orders*", "--views", "%2Ekfs"),
     max_batch_bytes=4711,
     cache_bytes=47,

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_every_example_is_tested_here() -> None:
-    tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh"}
+    tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh", "from_python.sh"}
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
 
@@ -104,3 +104,13 @@ def test_dead_broker(run: Callable[[str], str]) -> None:
     assert f"$ cat saved/*/*/records.jsonl | wc -l\n{20862 - 12 - 6 - 250}\n" in output
     assert "\n347 to 358\n" in output
     assert output.endswith("nothing on it has changed\n")
+
+
+def test_from_python(run: Callable[[str], str]) -> None:
+    output = run("from_python.sh")
+    assert "\n368601 369105 b'4567890'\n" in output
+    assert "\n368776 2020-11-27T03:12:51.205000+00:00 b'4567890' {'trace': b'a1'}\n" in output
+    assert "\ndelivered 531\ncreated 528\n" in output
+    assert "\n452 records, 397 of them committed\n" in output
+    assert re.search(r"^2020-11-24 +0 +632 +633$", output, re.M)
+    assert output.endswith("created 528 98398.25\ndelivered 531 98667.25\npaid 525 95089.8\nshipped 516 87454.05\n")

@@ -125,6 +125,19 @@ def test_until_the_high_watermark_if_asked_for(root: Path, jobs: int) -> None:
     data_dir.close()
 
 
+@JOBS
+@pytest.mark.parametrize("before", [0, 5])
+def test_damage_that_the_log_ends_with_is_a_problem_even_where_a_segment_begins_with_it(
+    tmp_path: Path, jobs: int, before: int
+) -> None:
+    write_partition(tmp_path / "t-0", {0: dense(0, before - 1)} if before else {})
+    write_log(tmp_path / "t-0", before, bytes(12) + b"\x07" * 300)
+    lines, problems = exported(tmp_path, "t", jobs=jobs)
+    assert offsets_in(lines) == list(range(before))
+    assert [problem.file for problem in problems] == [str(tmp_path / "t-0" / log_name(before))]
+    assert not exported(tmp_path, "t", jobs=jobs, selection=Selection(end=before))[1]
+
+
 # --- where it is cut ------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from kfs.format.aborted_transaction import ABORTED_TRANSACTION_SIZE, AbortedTran
 from kfs.format.batch_header import computed_crc, read_header
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot
 from kfs.format.writer import encode_batch
-from kfs.log import isolation
+from kfs.log import aborted_transactions
 from kfs.log.isolation import IsolationLevel, last_stable_offset, visible_at
 from tests.export.exporting import exported, offsets_in
 from tests.log.some_transactions import (
@@ -175,7 +175,7 @@ def test_any_interleaving_reads_as_a_naive_reader_reads_it(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "PIECE_BYTES", 1)
         if far and damage is not lies:
-            patch.setattr(isolation, "_FAR_BYTES", 0)  # the index is asked at once
+            patch.setattr(aborted_transactions, "_FAR_BYTES", 0)  # the index is asked at once
         root = Path(name)
         log = write_transactions(root / "t-0", events, segment_bytes=segment_bytes)
         for path in root.glob("t-0/*.txnindex"):
@@ -250,7 +250,7 @@ def test_an_abort_that_is_damaged_is_known_from_the_index(
     tmp_path: Path, far: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if far:
-        monkeypatch.setattr(isolation, "_FAR_BYTES", 0)
+        monkeypatch.setattr(aborted_transactions, "_FAR_BYTES", 0)
     log = write_transactions(tmp_path / "t-0", [Data(1), abort(), Data(None), Data(1), commit(), Data(2), abort(2)])
     broken(tmp_path, encoded(log[1]))
     expected = [2, 3]
@@ -318,7 +318,7 @@ def test_a_range_reads_no_further_than_its_transactions(tmp_path: Path, monkeypa
 def test_the_index_spares_reading_to_the_end_of_a_long_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "_FAR_BYTES", 50_000)
+    monkeypatch.setattr(aborted_transactions, "_FAR_BYTES", 50_000)
     log = write_transactions(tmp_path / "t-0", [*[Data(1, 3)] * 5000, abort()], segment_bytes=50_000)
     whole = sum(path.stat().st_size for path in tmp_path.glob("t-0/*.log"))
     some = {"selection": Selection(6000, 6010), "isolation": IsolationLevel.READ_COMMITTED}

@@ -10,8 +10,12 @@ import pytest
 
 from kfs.errors import UnusableSource
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
+from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kfs.format.uuid import Uuid
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import delete_directory_name
 from kfs.log.log import Log
+from kfs.log.log_dir import LogDir
 from kfs.log.storage import Storage
 from tests.logs import (
     batch,
@@ -323,3 +327,137 @@ def test_opening_many_partitions_reads_no_log_data(
     assert sum(map(len, topics.values())) == partitions
     assert sum(len(log.segments) for log in data_dir.logs()) == partitions * segments
     assert bytes_read(reads, "") == 0
+
+
+# --- topics that had the same name ----------------------------------------------------------------------------------
+
+
+class Known:
+    """Knows ids and names, and remembers what it was asked."""
+
+    def __init__(self, ids: dict[str, Uuid], names: dict[Uuid, str] | None = None) -> None:
+        self.ids = ids
+        self.names = names or {}
+        self.asked: list[object] = []
+
+    def topic_id(self, topic: str, log_dir: LogDir | None) -> Uuid | None:
+        self.asked.append(topic)
+        return self.ids.get(topic)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        self.asked.append(topic_id)
+        return self.names.get(topic_id)
+
+
+OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
+
+
+def of_topic(directory: Path, topic_id: Uuid | None, count: int) -> None:
+    replica(directory, count, 1)
+    if topic_id is not None:
+        (directory / "partition.metadata").write_bytes(encode_partition_metadata(PartitionMetadata(topic_id)))
+
+
+def known(data_dir: DataDir, ids: dict[str, Uuid], names: dict[Uuid, str] | None = None) -> Known:
+    made = Known(ids, names)
+    data_dir.topic_ids = lambda: made
+    return made
+
+
+@pytest.mark.parametrize("metadata", [{}, {"t": NEW}])
+def test_a_stray_directory_of_an_older_topic_is_no_copy(metadata: dict[str, Uuid], tmp_path: Path) -> None:
+    of_topic(tmp_path / "t-0", NEW, 4)
+    of_topic(tmp_path / f"t-0.{ID}-stray", OLD, 9)
+    data_dir = opened(tmp_path)
+    known(data_dir, metadata)
+    assert len(records_in(log_of(data_dir))) == 4
+    assert list(data_dir.replicas()) == []
+    assert [(name, len(records_in(log))) for name, log in data_dir.deleted("t")] == [(f"0.{ID}-stray", 9)]
+    (problem,) = data_dir.problems
+    assert f"of an older topic t, whose id was {OLD}; that of the topic is {NEW}" in problem.reason
+
+
+def test_a_stray_directory_of_a_topic_that_is_elsewhere_now_is_not_taken_for_it(tmp_path: Path) -> None:
+    of_topic(tmp_path / f"t-0.{ID}-stray", OLD, 9)
+    of_topic(tmp_path / "u-0", NEW, 1)
+    data_dir = opened(tmp_path)
+    known(data_dir, {"t": NEW})
+    assert partitions_of(data_dir) == {"u": [0]}
+    assert [name for name, _ in data_dir.deleted("t")] == [f"0.{ID}-stray"]
+
+
+@pytest.mark.parametrize("topic_id", [None, NEW])
+def test_a_stray_directory_of_the_same_topic_is_a_copy(topic_id: Uuid | None, tmp_path: Path) -> None:
+    of_topic(tmp_path / "t-0", NEW, 4)
+    of_topic(tmp_path / f"t-0.{ID}-stray", topic_id, 3)
+    data_dir = opened(tmp_path)
+    known(data_dir, {"t": NEW})
+    assert [name for name, _ in data_dir.replicas()] == [f"0.{ID}-stray"]
+    assert list(data_dir.deleted()) == []
+
+
+def test_a_stray_directory_that_the_metadata_knows_nothing_of_is_served(tmp_path: Path) -> None:
+    of_topic(tmp_path / f"t-0.{ID}-stray", OLD, 9)
+    data_dir = opened(tmp_path)
+    known(data_dir, {})
+    assert len(records_in(log_of(data_dir))) == 9
+
+
+def test_of_copies_with_different_ids_that_of_the_topic_is_served(tmp_path: Path) -> None:
+    of_topic(tmp_path / "a" / "t-0", OLD, 9)
+    of_topic(tmp_path / "b" / "t-0", NEW, 4)
+    data_dir = opened(tmp_path / "a", tmp_path / "b")
+    known(data_dir, {"t": NEW})
+    assert len(records_in(log_of(data_dir))) == 4
+    assert any("of an older topic t" in problem.reason for problem in data_dir.problems)
+
+
+def test_without_metadata_copies_with_different_ids_are_served_as_copies(tmp_path: Path) -> None:
+    of_topic(tmp_path / "a" / "t-0", OLD, 9)
+    of_topic(tmp_path / "b" / "t-0", NEW, 4)
+    data_dir = opened(tmp_path / "a", tmp_path / "b")
+    assert len(records_in(log_of(data_dir))) == 9
+
+
+def test_a_name_that_was_cut_off_is_made_whole(tmp_path: Path) -> None:
+    topic = "x" * 200 + "y" * 49
+    name = delete_directory_name(topic, 0, ID)
+    assert len(name) == 255
+    of_topic(tmp_path / name, OLD, 3)
+    data_dir = opened(tmp_path)
+    known(data_dir, {}, {OLD: topic})
+    assert data_dir.deleted_topics() == {topic}
+    ((shown, log),) = data_dir.deleted(topic)
+    assert (shown, log.topic, len(records_in(log))) == (f"0.{ID}-delete", topic, 3)
+
+
+@pytest.mark.parametrize("name", [None, "another topic"])
+def test_a_name_that_was_cut_off_stays_where_nobody_knows_better(name: str | None, tmp_path: Path) -> None:
+    topic = "x" * 249
+    directory = delete_directory_name(topic, 0, ID)
+    of_topic(tmp_path / directory, OLD, 3)
+    data_dir = opened(tmp_path)
+    known(data_dir, {}, {OLD: name} if name else {})
+    (shown,) = data_dir.deleted_topics()
+    assert directory.startswith(f"{shown}-0.")
+
+
+def test_nobody_is_asked_where_names_suffice(tmp_path: Path) -> None:
+    of_topic(tmp_path / "t-0", NEW, 4)
+    of_topic(tmp_path / f"t-0.{ID}-future", NEW, 3)
+    of_topic(tmp_path / f"gone-0.{ID}-delete", OLD, 3)
+    data_dir = opened(tmp_path)
+    asked = known(data_dir, {"t": NEW}).asked
+    assert partitions_of(data_dir) == {"t": [0]}
+    log_of(data_dir)
+    assert data_dir.deleted_topics() == {"gone"}
+    assert asked == []
+
+
+def test_every_directory_is_told(tmp_path: Path) -> None:
+    of_topic(tmp_path / "t-0", NEW, 4)
+    of_topic(tmp_path / f"gone-0.{ID}-delete", OLD, 3)
+    assert {directory.path for directory in opened(tmp_path).directories()} == {
+        str(tmp_path / "t-0"),
+        str(tmp_path / f"gone-0.{ID}-delete"),
+    }

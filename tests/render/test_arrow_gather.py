@@ -1,4 +1,4 @@
-"""Records gathered into Arrow: both twins make the same of any columns, what they make is valid, and says what is there."""
+"""Records gathered into Arrow: both twins make the same of any columns, it is valid, and says what is there."""
 
 from __future__ import annotations
 

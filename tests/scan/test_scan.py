@@ -1,81 +1,315 @@
-"""Every record of every recorded directory as Arrow, whatever it is cut into."""
+"""Every record of every recorded directory as Arrow, whatever it is cut into and whoever does it."""
 
 from __future__ import annotations
 
+import itertools
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow")
-
-from kfs.export import plan
-from kfs.format.java_text import java_text
+from kfs.errors import CorruptData
+from kfs.format.codecs import Codec
+from kfs.format.layout import MAGIC_V0, MAGIC_V1
 from kfs.format.record import Record
-from kfs.log.data_dir import DataDir
-from kfs.log.storage import Storage
+from kfs.render.arrow_columns import Column
 from kfs.scan import Scan
 from tests.corpus import corpus_names
-from tests.expected import expected_records
-from tests.recorded_damage import DAMAGED, CorpusPath
+from tests.expected import expected_batches, expected_records
+from tests.format.aiokafka_parser import read_by_aiokafka
+from tests.logs import START, batch, batches, dense, joined, positions, records, write_log, write_partition
+from tests.recorded_damage import DAMAGED, UNREADABLE, CorpusPath, damages, intact_records
+from tests.scan.scanning import Row, expected_rows, opened, row_of, rows_of
 
-EVERY_SOUND_CORPUS = pytest.mark.parametrize("name", [name for name in corpus_names() if name != DAMAGED])
-Row = dict[str, Any]
-
-
-@pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut wherever the offset index allows it."""
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+SOUND = [name for name in corpus_names() if name != DAMAGED]
+EVERY_SOUND_CORPUS = pytest.mark.parametrize("name", SOUND)
+JOBS = pytest.mark.parametrize("jobs", [1, 2])
 
 
-def opened(*paths: Path) -> DataDir:
-    return DataDir([str(path) for path in paths], Storage())
+def scanned(root: Path, **options: Any) -> list[Row]:
+    """Return the rows of a scan of everything below ``root``."""
+    data_dir = opened(root)
+    try:
+        scan = Scan(data_dir.logs, **{"jobs": 1, "include_headers": True, **options})
+        return rows_of(scan, scan.schema)
+    finally:
+        data_dir.close()
 
 
-def rows_of(table: Any) -> list[Row]:
-    """Return the rows of a table, timestamps as microseconds."""
-    fields = [pa.field(field.name, pa.int64()) if field.name == "timestamp" else field for field in table.schema]
-    rows: list[Row] = table.cast(pa.schema(fields)).to_pylist()
-    return rows
+def offsets_of(rows: list[Row]) -> list[int]:
+    return [row["offset"] for row in rows]
 
 
-def row_of(topic: str, partition: int, record: Record) -> Row:
-    """Return a record as Spark's Kafka source has it."""
-    return {
-        "key": record.key,
-        "value": record.value,
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp * 1000,
-        "timestampType": int(record.timestamp_type),
-        "headers": [{"key": java_text(name), "value": value} for name, value in record.headers] or None,
-    }
-
-
-def expected_rows(corpus: Path) -> list[Row]:
-    """Return every message of a corpus, by topic and partition, in log order, deleted records left out."""
-    starts: dict[tuple[str, int], int] = {}
-    checkpoint = corpus / "data" / "log-start-offset-checkpoint"
-    for line in checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []:
-        topic, partition, offset = line.rsplit(" ", 2)
-        starts[topic, int(partition)] = int(offset)
-    found = [
-        expected
-        for expected in expected_records(corpus)
-        if not expected.is_control
-        and expected.record.offset >= starts.get((expected.topic, expected.partition), 0)
-        and "-delete" not in expected.file.split("/")[0]
-    ]
-    found.sort(key=lambda expected: (expected.topic, expected.partition))
-    return [row_of(expected.topic, expected.partition, expected.record) for expected in found]
+# --- all of it ------------------------------------------------------------------------------------------------------
 
 
 @EVERY_SOUND_CORPUS
 @pytest.mark.parametrize("batch_size", [1, 3, 1000])
 def test_the_table_is_what_kafka_itself_reads(name: str, batch_size: int, corpus: CorpusPath) -> None:
     scan = Scan(opened(corpus(name) / "data").logs, include_headers=True, batch_size=batch_size, jobs=1)
-    batches = list(scan)
-    assert all(0 < batch.num_rows <= batch_size for batch in batches)
-    assert rows_of(pa.Table.from_batches(batches, scan.schema)) == expected_rows(corpus(name))
+    found = list(scan)
+    assert all(0 < one.num_rows <= batch_size for one in found)
+    for one in found:
+        one.validate(full=True)
+    assert rows_of(found, scan.schema) == expected_rows(corpus(name))
+
+
+@EVERY_SOUND_CORPUS
+@pytest.mark.usefixtures("eager_processes")
+def test_processes_give_the_same(name: str, corpus: CorpusPath) -> None:
+    assert scanned(corpus(name) / "data", jobs=2, batch_size=3) == expected_rows(corpus(name))
+
+
+@pytest.mark.parametrize("name", ["a_v2", "f_mixed", "f_0.10.2.2"])
+def test_the_table_is_what_aiokafka_reads(name: str, corpus: CorpusPath) -> None:
+    for log in opened(corpus(name) / "data").logs():
+        data = [Path(segment.files.log.path).read_bytes()[: segment.tail()[0]] for segment in log.segments]
+        try:
+            parsed = [record for one in data for record in read_by_aiokafka(one)]
+        except Exception:  # lz4 in format v0, control records and header names that aren't UTF-8 it can't read
+            continue
+        parsed = [record for record in parsed if record.offset >= log.visible().start]
+        scan = Scan([log], include_headers=True, jobs=1)
+        assert rows_of(scan, scan.schema) == [row_of(log.topic, log.partition, record) for record in parsed]
+
+
+@EVERY_SOUND_CORPUS
+def test_each_record_knows_its_batch(name: str, corpus: CorpusPath) -> None:
+    root = corpus(name)
+    found = {(one.file, one.position): one for one in expected_batches(root)}
+    expected = {
+        (one.file.split("/")[0], one.record.offset): one for one in expected_records(root) if not one.is_control
+    }
+    columns = [column.label for column in Column]
+    for row in scanned(root / "data", columns=columns, include_headers=False):
+        directory = f"{row['topic']}-{row['partition']}"
+        record = expected[directory, row["offset"]]
+        one = found[record.file, row["position"]]
+        assert one.base_offset <= row["offset"] <= one.last_offset
+        assert row["segment"] == int(Path(record.file).stem)
+        assert row["baseOffset"] == one.base_offset
+        assert (row["magic"], row["codec"]) == (record.magic, record.compression)
+        assert row["leaderEpoch"] == record.leader_epoch
+        assert (row["producerId"], row["producerEpoch"]) == (record.producer_id, record.producer_epoch)
+        assert (row["sequence"], row["isTransactional"]) == (record.sequence, record.is_transactional)
+        assert row["timestampMillis"] == record.record.timestamp
+
+
+# --- some of it -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_pieces", "quiet")
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(0, 400), max_size=6), batch_size=st.integers(1, 50), jobs=st.just(1), data=st.data())
+def test_any_split_of_the_offsets_gives_the_whole(
+    cuts: list[int], batch_size: int, jobs: int, data: st.DataObject, corpus: CorpusPath
+) -> None:
+    name = data.draw(st.sampled_from(["a_v2", "b_txn", "f_mixed", "c_clean"]))
+    data_dir = opened(corpus(name) / "data")
+    log = data.draw(st.sampled_from(list(data_dir.logs())))
+    bounds = [None, *sorted(cuts), None]
+    parts = [
+        row
+        for start, end in itertools.pairwise(bounds)
+        for row in rows_of(
+            Scan([log], include_headers=True, offsets=(start, end), batch_size=batch_size, jobs=jobs).to_table()
+        )
+    ]
+    expected = [
+        row for row in expected_rows(corpus(name)) if (row["topic"], row["partition"]) == (log.topic, log.partition)
+    ]
+    assert parts == expected
+
+
+@JOBS
+@pytest.mark.parametrize("name", ["b_txn", "b39_txn"])
+@pytest.mark.usefixtures("eager_processes")
+def test_a_committed_reader_gets_what_a_consumer_got(name: str, jobs: int, corpus: CorpusPath) -> None:
+    consumed = json.loads((corpus(name) / "consumed.json").read_text())
+    for level, partitions in consumed.items():
+        rows = scanned(corpus(name) / "data", isolation=level, jobs=jobs)
+        for partition, ranges in partitions.items():
+            expected = [offset for first, last in ranges for offset in range(first, last + 1)]
+            assert [row["offset"] for row in rows if f"{row['topic']}-{row['partition']}" == partition] == expected
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two partitions of 40 records, a second and an offset between any two, and another topic."""
+    content = [
+        Record(offset, START + offset * 1000, b"key %d" % (offset % 3), b"value %d" % offset) for offset in range(40)
+    ]
+    lz4 = [batch(content[start : start + 4], codec=Codec.LZ4) for start in range(0, 40, 4)]
+    write_partition(tmp_path / "t-0", {0: lz4[:6], 24: lz4[6:]})
+    write_partition(tmp_path / "t-1", {0: lz4})
+    write_partition(tmp_path / "u-0", {0: dense(0, 9)})
+    return tmp_path
+
+
+def in_t0(rows: list[Row]) -> list[int]:
+    return [row["offset"] for row in rows if (row["topic"], row["partition"]) == ("t", 0)]
+
+
+CREATED = datetime.fromtimestamp(START / 1000, UTC)
+SELECTIONS: dict[str, tuple[dict[str, Any], Callable[[int], bool]]] = {
+    "offsets": ({"offsets": (9, 30)}, lambda offset: 9 <= offset < 30),
+    "from an offset on": ({"offsets": (9, None)}, lambda offset: offset >= 9),
+    "offsets of a partition": ({"offsets": {0: (9, 30), 1: (0, 0)}}, lambda offset: 9 <= offset < 30),
+    "offsets of a topic": ({"offsets": {("t", 0): (9, 30), ("u", 0): (0, 0)}}, lambda offset: 9 <= offset < 30),
+    "no offsets of others": ({"offsets": {1: (0, 0)}}, lambda offset: True),
+    "milliseconds": ({"times": (START + 6000, START + 30_000)}, lambda offset: 6 <= offset < 30),
+    "since": ({"times": (CREATED + timedelta(seconds=12.5), None)}, lambda offset: offset >= 13),
+    "before": ({"times": (None, CREATED + timedelta(seconds=12))}, lambda offset: offset < 12),
+    "text": ({"times": ("2023-11-14T22:13:26Z", "2023-11-14T23:13:50+01:00")}, lambda offset: 6 <= offset < 30),
+    "no zone": ({"times": (datetime(2023, 11, 14, 22, 13, 26), None)}, lambda offset: offset >= 6),
+    "another zone": (
+        {"times": (datetime(2023, 11, 15, 0, 13, 26, tzinfo=timezone(timedelta(hours=2))), None)},
+        lambda offset: offset >= 6,
+    ),
+    "keys": ({"keys": [b"key 1", "key 2"]}, lambda offset: offset % 3 != 0),
+    "no keys": ({"keys": []}, lambda offset: False),
+    "all": (
+        {"offsets": (3, 39), "times": (START + 5000, None), "keys": ["key 0"]},
+        lambda offset: offset % 3 == 0 and 5 <= offset < 39,
+    ),
+}
+
+
+@JOBS
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.usefixtures("eager_processes")
+def test_only_what_is_wanted_is_there(root: Path, selection: str, jobs: int) -> None:
+    options, is_wanted = SELECTIONS[selection]
+    assert in_t0(scanned(root, jobs=jobs, **options)) == [offset for offset in range(40) if is_wanted(offset)]
+
+
+def test_columns_come_in_the_order_of_their_names(root: Path) -> None:
+    assert list(scanned(root, columns=["value", "offset"], include_headers=False)[3].items()) == [
+        ("value", b"value 3"),
+        ("offset", 3),
+    ]
+    assert Scan([]).schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert Scan([], include_headers=True).schema.names[7:] == ["headers"]
+    assert Scan([], columns=["magic"], include_headers=True).schema.names == ["magic", "headers"]
+
+
+def test_the_schema_is_that_of_sparks_kafka_source() -> None:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    assert Scan([], include_headers=True).schema == pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", tz="UTC")),
+            ("timestampType", pa.int32()),
+            ("headers", headers),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"columns": ["nothing"]}, "no column 'nothing'"),
+        ({"columns": "key"}, "expected several names"),
+        ({"columns": []}, "no columns"),
+        ({"keys": "key"}, "expected several"),
+        ({"offsets": (1, 2, 3)}, "expected a pair"),
+        ({"offsets": 5}, "expected a pair"),
+        ({"offsets": {0: ("1", None)}}, "expected an integer"),
+        ({"times": ("yesterday", None)}, "yesterday"),
+        ({"isolation": "serializable"}, "serializable"),
+        ({"on_damage": "ignore"}, "ignore"),
+        ({"batch_size": 0}, "a batch of 0 rows"),
+        ({"jobs": 0}, "jobs 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Scan([], **options)
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_messages_of_the_older_formats_are_batches(tmp_path: Path, magic: int, codec: Codec) -> None:
+    content = [*batches(records(0, 4), magic=magic, codec=codec), *batches(records(5, 9), magic=magic, codec=codec)]
+    write_log(tmp_path / "t-0", 0, joined(content))
+    found = scanned(tmp_path, columns=["offset", "position", "baseOffset", "codec", "magic"], include_headers=False)
+    assert found == [
+        {"offset": one.offset, "position": at, "baseOffset": part.first_offset, "codec": codec.label, "magic": magic}
+        for part, at in zip(content, positions(content), strict=True)
+        for one in part.records
+    ]
+
+
+# --- damage ---------------------------------------------------------------------------------------------------------
+
+
+@JOBS
+@pytest.mark.usefixtures("eager_processes")
+def test_damage_is_left_out_and_told(jobs: int, corpus: CorpusPath) -> None:
+    told: list[Any] = []
+    data_dir = opened(corpus(DAMAGED) / "data")
+    scan = Scan(data_dir.logs, on_damage="skip", on_problem=told.append, jobs=jobs, include_headers=True)
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows_of(scan, scan.schema):
+        found.setdefault(f"{row['topic']}-{row['partition']}", {})[row["offset"]] = row
+    for log in data_dir.logs():
+        directory = f"{log.topic}-{log.partition}"
+        expected = intact_records(corpus, directory)
+        rows = found.get(directory, {})
+        start = log.visible().start
+        assert [offset for offset in expected if offset >= start and offset not in rows] == []
+        for offset, row in rows.items():
+            if offset in expected:
+                assert row == row_of(log.topic, log.partition, expected[offset])
+    assert scan.problems == tuple(told)
+    names = {Path(problem.file).parent.name for problem in scan.problems}
+    told_of = UNREADABLE - {"length-negative"}  # at the very beginning of the last segment: the log ends before it
+    assert {damage.directory for damage in damages(corpus(DAMAGED)) if damage.kind in told_of} <= names
+
+
+@JOBS
+@pytest.mark.usefixtures("eager_processes")
+def test_damage_fails_where_it_is_met(root: Path, jobs: int) -> None:
+    [path] = (root / "t-0").glob("*24.log")
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    scan = Scan(opened(root).logs, jobs=jobs)
+    seen: list[int] = []
+    with pytest.raises(CorruptData, match=r"24\.log: position [0-9]+: .*CRC"):  # noqa: PT012
+        for one in scan:
+            seen += one.column("offset").to_pylist()
+    assert seen == list(range(36))
+    with pytest.raises(CorruptData, match="CRC"):
+        scan.to_table()
+    assert offsets_of(scanned(root, jobs=jobs, on_damage="skip"))[:40] == [*range(36), *range(4)]
+
+
+@JOBS
+def test_a_segment_that_is_gone_is_a_problem(root: Path, jobs: int) -> None:
+    scan = Scan(opened(root).logs, on_damage="skip", jobs=jobs, batch_size=4)
+    batches_of_it = iter(scan)
+    next(batches_of_it)
+    for path in (root / "t-0").iterdir():
+        path.unlink()
+    assert sum(one.num_rows for one in batches_of_it) >= 50
+    assert all("gone" in problem.reason or "cut" in problem.reason for problem in scan.problems)
+
+
+def test_a_scan_takes_in_what_was_appended_since(tmp_path: Path) -> None:
+    content = dense(0, 9)
+    path = write_log(tmp_path / "t-0", 0, joined(content[:1]))
+    scan = Scan(opened(tmp_path).logs, jobs=1)
+    assert scan.to_table().num_rows == 5
+    path.write_bytes(joined(content))
+    assert scan.to_table().num_rows == 10

@@ -33,7 +33,10 @@ from tests.logs import (
 )
 
 ID = "d76a33fa3c734388981af789ddeff3e6"
-ABOUT = ["README", "stats.json", "log-dirs.jsonl", "problems.jsonl", "checkpoints", "deleted", "replicas"]
+ABOUT = [
+    *("README", "stats.json", "log-dirs.jsonl", "problems.jsonl", "checkpoints"),
+    *("cluster", "deleted", "replicas", "groups", "transactions"),
+]
 LISTED = ["offset", "segment", "first.json", "last.json", "meta"]
 UNLISTED = ["value", "key", "records.jsonl", "time", "at", "raw"]
 

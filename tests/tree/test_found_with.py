@@ -26,10 +26,10 @@ from tests.logs import (
     records,
     set_high_watermark,
     set_log_start,
+    wrapper_with_broken_message,
     write_log,
     write_partition,
 )
-from tests.tree.test_text import wrapper_with_broken_message
 
 pytestmark = pytest.mark.usefixtures("eager", "quiet")
 

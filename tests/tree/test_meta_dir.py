@@ -41,9 +41,12 @@ FILES = [
     "leader-epochs.jsonl",
     "producers.jsonl",
     "aborted-transactions.jsonl",
+    "transactions.json",
     "batches.jsonl",
     "problems.jsonl",
 ]
+#: Those for which a log may have to be read.
+COSTLY = ["log.json", "transactions.json", "batches.jsonl", "problems.jsonl"]
 
 
 def rows(tree: KafkaTree, path: str) -> list[dict[str, Any]]:
@@ -186,6 +189,7 @@ def test_the_log_says_where_it_begins_and_ends_by_each_authority(root: Path) -> 
         "logStartOffset": 12,
         "logStartOffsetCheckpoint": 12,
         "highWatermarkCheckpoint": 35,
+        "lastStableOffset": 40,
         "logEndOffset": 40,
         "lastLeaderEpoch": 4,
         "missing": None,
@@ -207,7 +211,9 @@ def test_a_partition_with_nothing_in_it_has_a_log_all_the_same(tmp_path: Path) -
     tree = open_tree(tmp_path)
     row = log_of(tree)
     assert (row["segments"], row["size"], row["firstBaseOffset"], row["logEndOffset"]) == (0, 0, None, 0)
-    for name in FILES[1:]:
+    (row,) = rows(tree, "t/0/meta/transactions.json")
+    assert (row["lastStableOffset"], row["open"], row["aborted"]["count"]) == (0, [], 0)
+    for name in set(FILES) - {"log.json", "transactions.json"}:
         assert content_of(tree, f"t/0/meta/{name}") == b""
 
 
@@ -319,7 +325,7 @@ def test_hostile_data_does_not_fill_the_memory_with_problems(tmp_path: Path) -> 
 def test_a_listing_asks_for_no_pass_over_the_log(root: Path) -> None:
     entries = {entry.name: entry.attributes for entry in directory_at(open_tree(root), "t/0/meta").entries()}
     assert list(entries) == FILES
-    assert [name for name, attributes in entries.items() if attributes is None] == ["batches.jsonl", "problems.jsonl"]
+    assert [name for name, attributes in entries.items() if attributes is None] == COSTLY
 
 
 def test_what_does_not_change_keeps_its_time(root: Path) -> None:

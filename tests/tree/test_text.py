@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import CorruptData, NotFound
-from kfs.format.codecs import Codec, compress
+from kfs.format.codecs import Codec
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
@@ -37,6 +35,7 @@ from tests.logs import (
     record,
     set_log_start,
     watch_reads,
+    wrapper_with_broken_message,
     write_log,
     write_partition,
 )
@@ -305,15 +304,3 @@ def test_a_broken_message_in_an_intact_wrapper_is_one_empty_line(magic: int, tmp
     assert content_of(skipping, "t/0/segment/0.jsonl") == b"".join(lines)
     problems = content_of(tree, "t/0/meta/problems.jsonl").splitlines()
     assert len([problem for problem in problems if b"offset 2: stored CRC" in problem]) == 1
-
-
-def wrapper_with_broken_message(magic: int) -> bytes:
-    """Return a gzip wrapper of the offsets 0 to 4 in which a byte of message 2 was changed before it was compressed."""
-    inner = bytearray(joined(one for at in range(5) for one in batches([record(at)], magic=magic)))
-    size = len(inner) // 5
-    inner[3 * size - 1] ^= 1
-    value = compress(Codec.GZIP, bytes(inner), magic=magic)
-    body = struct.pack(">bb", magic, Codec.GZIP) + (struct.pack(">q", 0) if magic else b"")
-    body += struct.pack(">ii", -1, len(value)) + value
-    message = struct.pack(">I", zlib.crc32(body)) + body
-    return struct.pack(">qi", 4, len(message)) + message

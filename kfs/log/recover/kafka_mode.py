@@ -12,13 +12,21 @@ import shutil
 from dataclasses import dataclass
 from typing import NoReturn
 
-from kfs.errors import CorruptData, RecoveryRefused
+from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.directory_name import DirectoryKind, DirectoryName
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName
 from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.log_loader import LoadParameters
 from kfs.log.output_directory import locked
-from kfs.log.recover.log_dir_recovery import CLUSTER_METADATA, LogDirRecovery, Mode, copied, failures_told, names_in
+from kfs.log.recover.log_dir_recovery import (
+    Advance,
+    LogDirRecovery,
+    Mode,
+    Recoverable,
+    copied,
+    failures_told,
+    log_bytes,
+)
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
 from kfs.log.unified_log import UnifiedLog
@@ -34,14 +42,14 @@ class KafkaMode(Mode):
 
     ignore_clean_shutdown: bool = False
 
-    def recovery(self, source: str, target: str, report: RecoveryReport) -> LogDirRecovery:
+    def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
         """See :meth:`Mode.recovery`."""
-        return _KafkaRecovery(source, target, self, report)
+        return _KafkaRecovery(source, target, self, report, advance)
 
 
 class _KafkaRecovery(LogDirRecovery):
-    def __init__(self, source: str, target: str, mode: KafkaMode, report: RecoveryReport) -> None:
-        super().__init__(source, target, mode, report)
+    def __init__(self, source: str, target: str, mode: KafkaMode, report: RecoveryReport, advance: Advance) -> None:
+        super().__init__(source, target, mode, report, advance)
         marker = os.path.join(source, CLEAN_SHUTDOWN)
         self._had_clean_shutdown = os.path.exists(marker) and not mode.ignore_clean_shutdown
 
@@ -56,6 +64,7 @@ class _KafkaRecovery(LogDirRecovery):
             what = "left as it is" if source == target else "left out"
             report.changes.append(Change(source, f"{what}: the topic was deleted"))
             return None
+        size = log_bytes(source)
         if source != target:
             _copy_partition(source, target, report)
         witness = Witness(source, report)
@@ -66,6 +75,7 @@ class _KafkaRecovery(LogDirRecovery):
             raise RecoveryRefused(str(refusal).replace(target, source)) from refusal
         witness.loaded(log)
         log.close()
+        self.advance(size)
         return log
 
     def _parameters(self, partition: TopicPartition) -> LoadParameters:
@@ -78,17 +88,20 @@ class _KafkaRecovery(LogDirRecovery):
         )
 
 
-def recover_in_place(log_dir: str, mode: KafkaMode) -> RecoveryReport:
+def recover_in_place(log_dir: str, mode: KafkaMode, advance: Advance = lambda done: None) -> RecoveryReport:
     """Recover a log directory where it is: what is lost is gone.
 
     Raises:
+        UnusableSource: it isn't a log directory.
         RecoveryRefused: a broker would not start on it; partitions before the one that is to blame may be recovered.
         KfsError: a broker has it open.
     """
-    names = names_in(log_dir)
+    recoverable = Recoverable.at(log_dir)
+    if recoverable.log_dir != log_dir:
+        raise UnusableSource(f"{log_dir}: one partition: only a whole log directory is recovered in place")
     report = RecoveryReport()
     with failures_told(log_dir), locked(log_dir):
-        mode.recovery(log_dir, log_dir, report).run(names)
+        mode.recovery(log_dir, log_dir, report, advance).run(recoverable.names)
     return report
 
 

@@ -1,4 +1,7 @@
-"""What recovering a log directory is in every mode: the partitions one by one, then the checkpoints of a clean stop."""
+"""What recovering a log directory is in every mode: the partitions one by one, then the checkpoints of a clean stop.
+
+Of a partition directory that is named on its own, the log directory is the one it lies in: its checkpoints hold.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from glob import escape, glob
 from typing import Final
 
 from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.log.atomic_file import sync_filesystem, write_atomically
-from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
     CHECKPOINTS,
@@ -32,10 +36,11 @@ from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
 
-CLUSTER_METADATA: Final = "__cluster_metadata"
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.
 _NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
+#: Gets how many more bytes of ``.log`` files are done.
+Advance = Callable[[int], None]
 _NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
 
 
@@ -47,18 +52,19 @@ class Mode(ABC):
     clock: Clock = wall_clock
 
     @abstractmethod
-    def recovery(self, source: str, target: str, report: RecoveryReport) -> LogDirRecovery:
+    def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
         """Return what recovers ``target``, which may be ``source``, in this mode."""
 
 
 class LogDirRecovery(ABC):
     """The recovery of one log directory in ``target``; ``source`` is what messages name."""
 
-    def __init__(self, source: str, target: str, mode: Mode, report: RecoveryReport) -> None:
+    def __init__(self, source: str, target: str, mode: Mode, report: RecoveryReport, advance: Advance) -> None:
         self.source = source
         self.target = target
         self.mode = mode
         self.report = report
+        self.advance = advance
         self.checkpoints = {name: self._checkpoint(name) for name in CHECKPOINTS}
         self._owner = os.stat(source)
         self._logs: dict[TopicPartition, UnifiedLog] = {}
@@ -87,7 +93,7 @@ class LogDirRecovery(ABC):
         """
 
     def run(self, names: Iterable[str]) -> None:
-        """Recover what ``names``, all that is in the directory, are.
+        """Recover what ``names``, which are in the directory, are.
 
         Raises:
             RecoveryRefused: a broker would not start; all reasons are in it.
@@ -165,22 +171,59 @@ class LogDirRecovery(ABC):
             write_atomically(os.path.join(self.target, name), encode_offset_checkpoint(offsets))
 
 
-def recover_copy(source: str, output: str, mode: Mode) -> RecoveryReport:
-    """Recover the log directory ``source`` into ``output``, which must be empty or not exist. The source is only read.
+@dataclass(frozen=True, slots=True)
+class Recoverable:
+    """A log directory, and the names in it that are to be recovered, sorted."""
+
+    log_dir: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def at(cls, path: str) -> Recoverable:
+        """Look what is at a path; raise :class:`UnusableSource` where it is no log directory and no partition's."""
+        try:
+            names = sorted(os.listdir(path))
+        except OSError as error:
+            raise UnusableSource(f"{path}: {error.strerror}") from None
+        if any(parse_directory_name(name) for name in names):
+            return cls(path, tuple(names))
+        log_dir, name = os.path.split(os.path.abspath(path))
+        if parse_directory_name(name) and any(filename.endswith(".log") for filename in names):
+            return cls(log_dir, (name,))
+        raise UnusableSource(f"{path}: not a log directory: there is no partition in it")
+
+    def log_bytes(self) -> int:
+        """Return how large the ``.log`` files are."""
+        return sum(log_bytes(os.path.join(self.log_dir, name)) for name in self.names)
+
+
+def log_bytes(directory: str) -> int:
+    """Return how large the ``.log`` files of a partition directory are; one whose size can't be had counts as empty."""
+    total = 0
+    for path in glob(os.path.join(escape(directory), "*.log")):
+        with suppress(OSError):
+            total += os.path.getsize(path)
+    return total
+
+
+def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda done: None) -> RecoveryReport:
+    """Recover a log directory, or one partition of it, into ``output``, which must be empty or not exist.
+
+    ``output`` becomes a log directory in both cases. The source is only read.
 
     Raises:
         RecoveryRefused: a broker would not start on it; ``output`` is then empty.
         KfsError: the output lies in the source or the other way round, is not empty, or can't be written.
     """
-    names = names_in(source)
+    recoverable = Recoverable.at(source)
     check_apart(source, output)
     make_empty_directory(output)
     report = RecoveryReport()
     with failures_told(output):
         try:
-            recovery = mode.recovery(source, output, report)
-            _copy_top(source, output, names, report)
-            recovery.run(names)
+            recovery = mode.recovery(recoverable.log_dir, output, report, advance)
+            _copy_top(recoverable, output, report)
+            recovery.run(recoverable.names)
         except BaseException:
             _empty(output)
             raise
@@ -196,17 +239,6 @@ def failures_told(directory: str) -> Iterator[None]:
         raise KfsError(f"{error.filename or directory}: {error.strerror}") from error
 
 
-def names_in(log_dir: str) -> list[str]:
-    """Return what is in a log directory, sorted; raise :class:`UnusableSource` where it isn't one."""
-    try:
-        names = sorted(os.listdir(log_dir))
-    except OSError as error:
-        raise UnusableSource(f"{log_dir}: {error.strerror}") from None
-    if not any(parse_directory_name(name) for name in names):
-        raise UnusableSource(f"{log_dir}: not a log directory: there is no partition in it")
-    return names
-
-
 def _empty(directory: str) -> None:
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
@@ -216,9 +248,9 @@ def _empty(directory: str) -> None:
             os.unlink(path)
 
 
-def _copy_top(source: str, output: str, names: Iterable[str], report: RecoveryReport) -> None:
-    for name in names:
-        path = os.path.join(source, name)
+def _copy_top(recoverable: Recoverable, output: str, report: RecoveryReport) -> None:
+    for name in recoverable.names:
+        path = os.path.join(recoverable.log_dir, name)
         if name not in _NOT_COPIED and os.path.isfile(path):
             copied(path, os.path.join(output, name), report.changes.append)
 

@@ -23,7 +23,7 @@ from kfs.log.open_files import OpenFile
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.producer_state import ProducerState
 from kfs.log.recover.copying import copy_file, copy_range
-from kfs.log.recover.log_dir_recovery import Mode
+from kfs.log.recover.log_dir_recovery import Advance, Mode
 from kfs.log.recover.losses import consequences
 from kfs.log.recover.report import Change, Loss, PartitionReport, SegmentAccount
 from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
@@ -55,7 +55,7 @@ class _Plan:
 
 
 def salvage_partition(
-    log: Log, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport
+    log: Log, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport, advance: Advance
 ) -> UnifiedLog:
     """Write a copy of ``log`` to ``directory``, which isn't there yet, tell ``report``, and return the copy, closed.
 
@@ -67,7 +67,10 @@ def salvage_partition(
         OSError: something can't be written.
     """
     producers = ProducerState(mode.config.producer_id_expiration_ms)
-    plans = [_Plan(segment, plan_segment(segment, producers)) for segment in log.segments]
+    plans = []
+    for segment in log.segments:
+        plans.append(_Plan(segment, plan_segment(segment, producers)))
+        advance(segment.size())
     os.mkdir(directory)
     shutil.copystat(log.directory.path, directory)
     for plan in plans:

@@ -13,7 +13,7 @@ from kfs.log.log import Log
 from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PartitionDirectory
 from kfs.log.problem import Problems
-from kfs.log.recover.log_dir_recovery import LogDirRecovery, Mode
+from kfs.log.recover.log_dir_recovery import Advance, LogDirRecovery, Mode
 from kfs.log.recover.report import Change, Loss, PartitionReport, RecoveryReport
 from kfs.log.recover.salvage import salvage_partition
 from kfs.log.recover.undelete import Undeleted, undelete_segments
@@ -33,14 +33,14 @@ class SalvageMode(Mode):
     storage: Storage
     undelete: bool = False
 
-    def recovery(self, source: str, target: str, report: RecoveryReport) -> LogDirRecovery:
+    def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
         """See :meth:`Mode.recovery`."""
-        return _Salvage(source, target, self, report)
+        return _Salvage(source, target, self, report, advance)
 
 
 class _Salvage(LogDirRecovery):
-    def __init__(self, source: str, target: str, mode: SalvageMode, report: RecoveryReport) -> None:
-        super().__init__(source, target, mode, report)
+    def __init__(self, source: str, target: str, mode: SalvageMode, report: RecoveryReport, advance: Advance) -> None:
+        super().__init__(source, target, mode, report, advance)
         self._storage = mode.storage
         self._undelete = mode.undelete
         self._log_dir = LogDir(source, Problems())
@@ -65,7 +65,7 @@ class _Salvage(LogDirRecovery):
         _ = log.segments  # which lists the directory
         undeleted = undelete_segments(log, self._storage) if self._undelete else Undeleted(log)
         try:
-            copy = salvage_partition(undeleted.log, self._others(log), target, self.mode, report)
+            copy = salvage_partition(undeleted.log, self._others(log), target, self.mode, report, self.advance)
             undeleted.set_aside(target, report)
         except (CorruptData, RecoveryRefused) as error:
             with suppress(FileNotFoundError):

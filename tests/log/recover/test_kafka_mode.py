@@ -397,6 +397,13 @@ def test_a_directory_without_partitions_is_no_log_directory(tmp_path: Path) -> N
         recover_copy(str(tmp_path), str(tmp_path / "output"), KafkaMode())
 
 
+def test_one_partition_is_not_recovered_in_place(tmp_path: Path) -> None:
+    """The checkpoints beside it, which are written anew, would lose what they say of the others."""
+    write_partition(tmp_path / "topic-0", {0: dense(0, 9)})
+    with pytest.raises(UnusableSource, match="whole log directory"):
+        recover_in_place(str(tmp_path / "topic-0"), KafkaMode())
+
+
 def test_a_preallocated_file_stays_sparse_on_the_way(tmp_path: Path) -> None:
     source = tmp_path / "source"
     partition = write_partition(source / "topic-0", {0: dense(0, 9)})

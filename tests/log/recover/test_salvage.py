@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
+from kfs.log.problem import Problems
 from kfs.log.recover.kafka_mode import KafkaMode
-from kfs.log.recover.log_dir_recovery import recover_copy
+from kfs.log.recover.log_dir_recovery import Mode, recover_copy
 from kfs.log.recover.report import PartitionReport, RecoveryReport
 from kfs.log.recover.salvage import EXTRA
 from kfs.log.recover.salvage_mode import SalvageMode
@@ -93,6 +95,29 @@ def test_every_intact_record_of_damaged_partitions_is_kept(corpus: CorpusPath, t
     damaged_ones = {Path(each.directory).name for each in report.partitions if each.losses}
     assert len(damaged_ones) > 10
     assert "broken-0" not in damaged_ones  # which is whole
+
+
+@pytest.mark.parametrize("mode", [SalvageMode(config=CONFIG, storage=Storage()), KafkaMode(config=CONFIG)])
+def test_a_partition_alone_becomes_what_it_becomes_among_others(mode: Mode, corpus: CorpusPath, tmp_path: Path) -> None:
+    """Its log start is said by the checkpoint beside it, and of what it loses is told how far reading has come."""
+    source, read = corpus("c_clean") / "data", 0
+
+    def advance(done: int) -> None:
+        nonlocal read
+        read += done
+
+    recover_copy(str(source), str(tmp_path / "whole"), mode)
+    for path in sorted(source.glob("*-*/")):
+        alone = tmp_path / path.name
+        report = recover_copy(str(path), str(alone), mode, advance)
+        assert [Path(each.directory) for each in report.partitions] == [path]
+        shutil.copytree(alone, tmp_path / "joined", dirs_exist_ok=True)
+        assert LogDir(str(alone), Problems()).checkpoint(LOG_START_OFFSET_CHECKPOINT).items() <= (
+            LogDir(str(tmp_path / "whole"), Problems()).checkpoint(LOG_START_OFFSET_CHECKPOINT).items()
+        )
+    assert read == sum(path.stat().st_size for path in source.glob("*/*.log"))
+    for path in tmp_path.glob("whole/*/*"):
+        assert (tmp_path / "joined" / path.relative_to(tmp_path / "whole")).read_bytes() == path.read_bytes()
 
 
 def test_what_is_salvaged_costs_a_broker_nothing(corpus: CorpusPath, tmp_path: Path) -> None:

@@ -1,0 +1,8 @@
+"""Kafka's files in Python: ``kfs.open`` and what it gives. ``docs/PYTHON.md`` shows it."""
+
+from kfs.api.data import Data, Topic, open  # noqa: A004 - it is read as kfs.open
+from kfs.api.partition_log import PartitionLog, SegmentFile
+from kfs.api.record import Record
+from kfs.log.problem import OnDamage
+
+__all__ = ["Data", "OnDamage", "PartitionLog", "Record", "SegmentFile", "Topic", "open"]

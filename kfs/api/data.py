@@ -1,0 +1,210 @@
+"""Log directories as Python sees them: topics, their partitions, and how to open them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final
+
+from kfs.api.partition_log import PartitionLog
+from kfs.api.record import Record
+from kfs.api.scannable import Damage, Isolation, Scannable
+from kfs.errors import NotFound
+from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
+from kfs.log.isolation import IsolationLevel
+from kfs.log.log import Log
+from kfs.log.problem import OnDamage, Problem
+from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.render.timestamps import Moment
+
+
+class Topic(Mapping[int, PartitionLog], Scannable):
+    """A topic: a mapping of partition numbers to logs.
+
+    >>> topic = data["orders"]
+    >>> list(topic)
+    [0, 1, 2]
+    >>> topic[1]
+    <kfs.PartitionLog orders-1>
+    >>> sum(1 for record in topic.read())
+    2100
+    """
+
+    def __init__(self, data: Data, name: str) -> None:
+        super().__init__(data.isolation, data.on_damage)
+        self.name: Final = name
+        self._data = data
+
+    def __repr__(self) -> str:
+        return f"<kfs.Topic {self.name}: partitions {', '.join(map(str, self))}>"
+
+    def __getitem__(self, partition: int) -> PartitionLog:
+        """Return the log of a partition; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
+        return self._data.log(self.name, partition)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def _logs(self) -> Iterator[Log]:
+        logs = (self._data.source.log(self.name, partition) for partition in self.partitions)
+        return (log for log in logs if log is not None)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The numbers of its partitions that are here, sorted."""
+        return tuple(self._data.source.partitions(self.name))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found wrong in its partitions so far."""
+        return tuple(problem for log in self.values() for problem in log.problems)
+
+    def read(
+        self,
+        *,
+        since: Moment | None = None,
+        before: Moment | None = None,
+        isolation: Isolation | None = None,
+        on_damage: Damage | None = None,
+    ) -> Iterator[Record]:
+        """Iterate over the records, one partition after another; see :meth:`PartitionLog.read`."""
+        for log in self.values():
+            yield from log.read(since=since, before=before, isolation=isolation, on_damage=on_damage)
+
+
+class Data(Mapping[str, Topic], Scannable):
+    """Open log directories: a mapping of names to topics; :func:`kfs.open` makes one, and ``with`` closes it.
+
+    >>> data.topics[:3]
+    ('clickstream', 'customer-profiles', 'empty')
+    >>> data["orders"]
+    <kfs.Topic orders: partitions 0, 1, 2>
+    >>> "nothing of the kind" in data
+    False
+
+    Threads may share it. It can't be pickled, and a process that is forked may go on using it.
+    """
+
+    def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: OnDamage) -> None:
+        super().__init__(isolation, on_damage)
+        self._source = source
+        self._is_closed = False
+        self._known: dict[tuple[str, int], PartitionLog] = {}
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self)} topics"
+        return f"<kfs.Data {', '.join(self._source.paths)}: {state}>"
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the files that are kept open; closing it again does nothing."""
+        self._is_closed = True
+        self._source.close()
+
+    def check_open(self) -> None:
+        """Raise ValueError if it was closed."""
+        if self._is_closed:
+            raise ValueError("these log directories were closed")
+
+    @property
+    def source(self) -> DataDir:
+        """What is below: the objects of :mod:`kfs.log`; raise ValueError if it was closed."""
+        self.check_open()
+        return self._source
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The log directories."""
+        return tuple(self._source.paths)
+
+    def _logs(self) -> Iterator[Log]:
+        return self.source.logs()
+
+    # -- topics
+
+    def __getitem__(self, topic: str) -> Topic:
+        """Return a topic; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
+        if not self.source.partitions(topic):
+            raise NotFound(f"no topic {topic!r}")
+        return Topic(self, topic)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.topics)
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics, sorted."""
+        return tuple(self.source.topics())
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """Return the log of a partition, the same object each time; raise :class:`~kfs.errors.NotFound`."""
+        if partition not in self.source.partitions(topic):
+            raise NotFound(f"no partition {partition} of {topic!r}")
+        return self._known.setdefault((topic, partition), PartitionLog(self, topic, partition))
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the log of every partition, by topic and partition."""
+        for topic in self.values():
+            yield from topic.values()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found wrong so far: with the log directories themselves, then in each partition."""
+        of_logs = [problem for topic in self.values() for problem in topic.problems]
+        return (*self.source.problems, *of_logs)
+
+
+def open(  # noqa: A001 - it is read as kfs.open
+    *log_dirs: str | os.PathLike[str],
+    topics: str | Sequence[str] = (),
+    isolation: Isolation = IsolationLevel.READ_UNCOMMITTED,
+    on_damage: Damage = OnDamage.FAIL,
+    until_high_watermark: bool = False,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+) -> Data:
+    """Open log directories, single partition directories, or loose ``.log`` files, as one; nothing is ever written.
+
+    Args:
+        log_dirs: one or several. A partition that lies in several is read from the copy that a broker would go by.
+        topics: only topics that match this shell pattern, or one of them.
+        isolation: ``"read_committed"`` hides the records of aborted transactions, and all from the first open one on.
+        on_damage: ``"fail"``: a read that comes to what can't be read raises ``CorruptData``; ``"skip"``: it goes on
+            behind. Either way it stands among the ``problems``, and is logged as a warning of the logger ``kfs``.
+        until_high_watermark: end at the high watermark checkpoint, as a consumer does, not with the files.
+        max_batch_bytes: a batch larger than this, before or after decompression, counts as damage.
+        cache_bytes: memory for batches that were looked into.
+
+    Raises:
+        UnusableSource: one is missing, unreadable, or holds nothing of Kafka's.
+
+    >>> with kfs.open("data") as data:
+    ...     data["launch_info"][0][368776].value
+    b'4567890'
+    """
+    if not log_dirs:
+        raise TypeError("kfs.open() takes at least one log directory")
+    patterns = (topics,) if isinstance(topics, str) else tuple(topics)
+    level, damage = IsolationLevel(isolation), OnDamage(on_damage)
+    source = DataDir(
+        [os.fspath(path) for path in log_dirs],
+        Storage(max_batch_bytes=max_batch_bytes, cache_bytes=cache_bytes),
+        until_high_watermark=until_high_watermark,
+        topic_filter=topic_filter(patterns),
+    )
+    return Data(source, level, damage)

@@ -1,0 +1,260 @@
+"""``kfs txn``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from kfs.cli.messages import messages, say_what_is_logged, shown
+from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.tables import print_table
+from kfs.errors import CorruptData, UnusableSource
+from kfs.internal.hanging import MAX_TRANSACTION_TIMEOUT_MS, Judge, Standing
+from kfs.internal.message_json import Json
+from kfs.internal.transaction_json import ended_json, open_json, transactional_id_json
+from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalIds
+from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
+from kfs.log.log import Log
+from kfs.log.storage import Storage
+from kfs.log.transactions import ended_transactions, open_transactions
+
+_EXIT_INCOMPLETE: Final = 1
+_MOST_SAID: Final = 10
+_MINUTE_MS: Final = 60_000
+_COLUMNS: Final = {
+    "TOPIC": "topic",
+    "PARTITION": "partition",
+    "STATE": "state",
+    "PRODUCER-ID": "producerId",
+    "EPOCH": "producerEpoch",
+    "START-OFFSET": "startOffset",
+    "END-OFFSET": "endOffset",
+    "AGE": "ageMs",
+    "LSO": "lastStableOffset",
+    "TRANSACTIONAL-ID": "transactionalId",
+}
+#: What has no room on a terminal is behind the others.
+_PIPED_COLUMNS: Final = _COLUMNS | {
+    "LAST-OFFSET": "lastOffset",
+    "STARTED": "startTime",
+    "LAST": "lastTime",
+    "ENDED": "endTime",
+    "COORDINATOR-EPOCH": "coordinatorEpoch",
+    "COORDINATOR-STATE": "coordinatorState",
+    "ABORT-COMMAND": "abortCommand",
+}
+_ID_COLUMNS: Final = {
+    "TRANSACTIONAL-ID": "transactionalId",
+    "COORDINATOR": "coordinator",
+    "PRODUCER-ID": "producerId",
+    "EPOCH": "producerEpoch",
+    "STATE": "state",
+    "TIMEOUT-MS": "timeoutMs",
+    "STARTED": "startTime",
+    "DURATION": "durationMs",
+    "LAST-UPDATE": "lastUpdateTime",
+    "PARTITIONS": "partitions",
+}
+_Row = dict[str, Json]
+
+
+@click.command()
+@click.argument("paths", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
+@topic_option
+@click.option("--all", "with_ended", is_flag=True, help="Committed and aborted ones too: this reads the logs through.")
+@click.option(
+    "--ids", "of_ids", is_flag=True, help="Transactional ids and their state instead, from their coordinators."
+)
+@click.option("--json", "is_json", is_flag=True, help="One a line as JSON, with everything in it.")
+@click.option(
+    "--max-transaction-timeout",
+    type=click.IntRange(0),
+    default=MAX_TRANSACTION_TIMEOUT_MS // _MINUTE_MS,
+    show_default=True,
+    metavar="MINUTES",
+    help="What nothing came for in that time may be hanging: as long as brokers let a transaction take.",
+)
+@click.option(
+    "--bootstrap-server",
+    default="localhost:9092",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The broker in the command lines that end what hangs. Nothing is sent there.",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["end", "hw"]),
+    default="end",
+    show_default=True,
+    help="Where logs end: at their end, or at the high watermark checkpoint.",
+)
+@max_batch_bytes_option
+def txn(
+    paths: tuple[str, ...],
+    topics: tuple[str, ...],
+    with_ended: bool,
+    of_ids: bool,
+    is_json: bool,
+    max_transaction_timeout: int,
+    bootstrap_server: str,
+    until: str,
+    max_batch_bytes: int,
+) -> None:
+    """Open transactions in the partitions of LOG_DIR..., and which of them hang.
+
+    What holds back read_committed consumers, oldest first, with whose it is as far as __transaction_state tells.
+    A transaction hangs if its coordinator doesn't know of it and never will end it: what kafka-transactions
+    find-hanging looks for. The command lines that would end it are printed. On a terminal it is a table; elsewhere
+    fields are separated by tabs, the first line names them.
+
+    docs/TRANSACTIONS.md says what each field means.
+
+    \b
+      kfs txn /var/lib/kafka/data
+      kfs txn /var/lib/kafka/data --json | jq -r 'select(.state == "hanging") | .abortCommand'
+      kfs txn /var/lib/kafka/data --ids
+
+    \b
+    Exit codes: 0 all was read, 1 something is damaged or can't be read.
+    """
+    say_what_is_logged()
+    storage = Storage(max_batch_bytes=max_batch_bytes)
+    data_dir = DataDir(paths, storage, until_high_watermark=until == "hw")
+    ids = TransactionalIds(data_dir)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        if of_ids:
+            if not ids.are_here:
+                raise UnusableSource(f"{', '.join(paths)}: no partition of {TRANSACTION_STATE_TOPIC}")
+            _print_ids(ids, now_ms, is_json=is_json)
+            is_incomplete = False
+        else:
+            judge = Judge(ids, now_ms, max_transaction_timeout * _MINUTE_MS)
+            listing = _Listing(data_dir, topics, judge, bootstrap_server, with_ended=with_ended)
+            _print_transactions(listing, is_json=is_json)
+            is_incomplete = listing.is_incomplete
+        if _say_what_is_wrong(ids) or is_incomplete:
+            raise click.exceptions.Exit(_EXIT_INCOMPLETE)
+    finally:
+        data_dir.close()
+
+
+class _Listing:
+    """The transactions that were asked for, partition by partition."""
+
+    def __init__(
+        self, data_dir: DataDir, topics: tuple[str, ...], judge: Judge, bootstrap_server: str, *, with_ended: bool
+    ) -> None:
+        self._data_dir = data_dir
+        self._matches = topic_filter(topics)
+        self._judge = judge
+        self._bootstrap_server = bootstrap_server
+        self._with_ended = with_ended
+        self.is_incomplete = False
+
+    def rows(self) -> Iterator[_Row]:
+        """Yield them as JSON; a partition that vanishes meanwhile is said, and left behind."""
+        for log in self._data_dir.logs():
+            if self._matches is not None and not self._matches(log.topic):
+                continue
+            try:
+                yield from self._rows_of(log)
+            except CorruptData as error:
+                messages.say(str(error))
+                self.is_incomplete = True
+
+    def _rows_of(self, log: Log) -> Iterator[_Row]:
+        where: _Row = {"topic": log.topic, "partition": log.partition}
+        found = open_transactions(log)
+        stable: _Row = {"lastStableOffset": found.last_stable_offset}
+        if self._with_ended:
+            for ended in ended_transactions(log):
+                yield where | ended_json(ended) | stable
+        for transaction in found.transactions:
+            judged = self._judge.judge(log.topic_partition, transaction)
+            yield where | open_json(judged, self._bootstrap_server) | stable
+
+
+def _print_transactions(listing: _Listing, *, is_json: bool) -> None:
+    if is_json:
+        _print_json(listing.rows())
+        return
+    if not sys.stdout.isatty():
+        cells = ([_cell(name, row.get(name)) for name in _PIPED_COLUMNS.values()] for row in listing.rows())
+        print_table(tuple(_PIPED_COLUMNS), cells)
+        return
+    rows = list(listing.rows())
+    if not rows:
+        click.echo("No transaction is open.")
+        return
+    print_table(tuple(_COLUMNS), ([_cell(name, row.get(name)) for name in _COLUMNS.values()] for row in rows))
+    _print_advice(rows)
+
+
+def _print_advice(rows: list[_Row]) -> None:
+    """Print what to do about transactions that hang, and why it isn't known of some whether they do."""
+    hanging = [row for row in rows if row["state"] == Standing.HANGING]
+    for heading, field in (("To end what hangs:", "abortCommand"), ("before Kafka 3.0:", "abortCommandBefore30")):
+        if hanging:
+            click.echo(f"\n{heading}")
+        for row in hanging:
+            click.echo(f"  {shown(str(row[field]))}")
+    if any(row["state"] == Standing.UNKNOWN for row in rows):
+        click.echo(
+            f"\nunknown: whether it hangs is for its coordinator to say, whose {TRANSACTION_STATE_TOPIC} isn't here."
+        )
+
+
+def _print_ids(ids: TransactionalIds, now_ms: int, *, is_json: bool) -> None:
+    found = (ids.get(name) for name in ids.names())
+    rows = (transactional_id_json(known, now_ms) for known in found if known is not None)
+    if is_json:
+        _print_json(rows)
+    else:
+        cells = ([_cell(name, row[name]) for name in _ID_COLUMNS.values()] for row in rows)
+        print_table(tuple(_ID_COLUMNS), cells)
+
+
+def _print_json(rows: Iterator[_Row]) -> None:
+    for row in rows:
+        click.echo(json.dumps(row, separators=(",", ":")))
+
+
+def _cell(name: str, value: Json) -> str:
+    if name == "partitions":
+        assert isinstance(value, list)
+        return ",".join(f"{each['topic']}-{number}" for each in value for number in each["partitions"]) or "-"
+    if value is None:
+        return "-"
+    if name in ("ageMs", "durationMs"):
+        assert isinstance(value, int)
+        return _span(value) if sys.stdout.isatty() else str(value)
+    return str(value)
+
+
+def _span(milliseconds: int) -> str:
+    """Return a time span with its two largest units: 3d4h, 12m30s."""
+    seconds = abs(milliseconds) // 1000
+    units = (("d", seconds // 86400), ("h", seconds // 3600 % 24), ("m", seconds // 60 % 60), ("s", seconds % 60))
+    first = next((at for at, (_, number) in enumerate(units) if number), len(units) - 1)
+    sign = "-" if milliseconds < 0 else ""
+    return sign + "".join(f"{number}{unit}" for unit, number in units[first : first + 2])
+
+
+def _say_what_is_wrong(ids: TransactionalIds) -> bool:
+    """Say which records of coordinators can't be read; return whether something isn't shown for that."""
+    count = ids.unread_dropped
+    for log, record in ids.unread():
+        count += 1
+        if count <= _MOST_SAID:
+            messages.say(f"{log.topic}-{log.partition}: offset {record.offset}: {record.reason}")
+    if count > _MOST_SAID:
+        rest = count - _MOST_SAID
+        messages.say(f"and {rest} more records that can't be read: see .kfs/transactions/problems.jsonl of a mount")
+    return bool(count) or ids.is_damaged

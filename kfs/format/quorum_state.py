@@ -1,0 +1,61 @@
+"""``quorum-state``: what a KRaft replica has to remember of elections (``FileQuorumStateStore.java``), as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData
+from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """The last election that the replica knows of; -1 is nobody.
+
+    ``voters`` are the ids that version 0 names (the configured ones); None in version 1 (KIP-853), whose voters are in
+    the metadata log.
+    """
+
+    leader_id: int
+    leader_epoch: int
+    voted_id: int
+    voted_directory_id: Uuid
+    voters: tuple[int, ...] | None
+    version: int
+
+
+def parse_quorum_state(data: bytes) -> QuorumState:
+    """Return what a ``quorum-state`` says.
+
+    Raises:
+        CorruptData: it is no such JSON.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise CorruptData("not an object")
+    voters = content.get("currentVoters")
+    if voters is not None and not (isinstance(voters, list) and all(isinstance(voter, dict) for voter in voters)):
+        raise CorruptData("currentVoters is no list of objects")
+    directory = content.get("votedDirectoryId", str(ZERO_UUID))
+    if not isinstance(directory, str):
+        raise CorruptData("votedDirectoryId is no text")
+    return QuorumState(
+        _number(content, "leaderId"),
+        _number(content, "leaderEpoch"),
+        _number(content, "votedId"),
+        parse_uuid(directory.encode()),
+        None if voters is None else tuple(_number(voter, "voterId") for voter in voters),
+        _number(content, "data_version"),
+    )
+
+
+def _number(content: Mapping[str, object], name: str) -> int:
+    value = content.get(name, -1)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CorruptData(f"{name} is {value!r}, expected a number")
+    return value

@@ -1,0 +1,150 @@
+"""A cluster as several log directories show it: whose metadata log is believed, and what the ids of topics mean."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.properties import MetaProperties
+from kfs.format.uuid import Uuid
+from kfs.internal.cluster.image import MetadataImage
+from kfs.internal.cluster.metadata_log import MetadataLog, MetadataState, read_bootstrap
+from kfs.internal.cluster.replay import Replay
+from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import CLUSTER_METADATA, parse_directory_name
+from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, LogDir
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problem
+
+_DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
+_LOOK_AGAIN_SECONDS: Final = 1.0
+
+
+class Cluster:
+    """What is known of the cluster that log directories belong to. Nothing is read before something is asked.
+
+    Of several brokers' metadata logs the one with the highest epoch is believed, then the one that reaches furthest.
+    Where there is none (brokers with ZooKeeper, or brokers whose controllers are elsewhere and that lack the
+    log) :meth:`state` is None, and only the directories themselves tell something.
+    """
+
+    def __init__(self, data_dir: DataDir) -> None:
+        self.data_dir = data_dir
+        self._logs: dict[str, MetadataLog] = {}
+        self._chosen: MetadataLog | None = None
+        self._looked = -1.0
+        self._looking = threading.Lock()
+
+    # -- the metadata log
+
+    def metadata_logs(self) -> list[MetadataLog]:
+        """Return every copy of the metadata log that there is, in the order of the log directories."""
+        found = {os.path.join(log_dir.path, _DIRECTORY): log_dir for log_dir in self.data_dir.log_dirs}
+        for path in self.data_dir.paths:
+            if os.path.basename(path) == _DIRECTORY:
+                found.setdefault(path, LogDir(os.path.dirname(path), self.data_dir.problems))
+        for path, log_dir in found.items():
+            if path not in self._logs and os.path.isdir(path):
+                self._logs[path] = self._open(path, log_dir)
+        return [log for path, log in self._logs.items() if os.path.isdir(path)]
+
+    def _open(self, path: str, log_dir: LogDir) -> MetadataLog:
+        name = parse_directory_name(_DIRECTORY)
+        assert name is not None
+        meta = log_dir.meta_properties()
+        directory = PartitionDirectory(path, name, log_dir)
+        return MetadataLog(directory, self.data_dir.storage, meta.cluster_id if meta else None)
+
+    def metadata_log(self) -> MetadataLog | None:
+        """Return the copy that is believed, None where there is none."""
+        with self._looking:
+            if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
+                logs = self.metadata_logs()
+                self._chosen = max(logs, key=MetadataLog.standing) if len(logs) > 1 else next(iter(logs), None)
+                self._tell_of_others(self._chosen)
+                self._looked = time.monotonic()
+            return self._chosen
+
+    def state(self) -> MetadataState | None:
+        """Return what the metadata log says; None where there is none, or nothing in it."""
+        log = self.metadata_log()
+        if log is None:
+            return None
+        state = log.state()
+        return state if state.replay.end_offset or state.is_bootstrap or state.stopped else None
+
+    def bootstrap(self) -> Replay | None:
+        """Return what the first ``bootstrap.checkpoint`` says, which is all there is where the metadata log is gone."""
+        for log_dir in self.data_dir.log_dirs:
+            path = os.path.join(log_dir.path, BOOTSTRAP_CHECKPOINT)
+            found = read_bootstrap(path, self.data_dir.storage, self.data_dir.problems)
+            if found is not None:
+                return found
+        return None
+
+    # -- whose directories these are
+
+    def properties(self) -> list[tuple[LogDir, MetaProperties | None]]:
+        """Return the log directories and their ``meta.properties``."""
+        return [(log_dir, log_dir.meta_properties()) for log_dir in self.data_dir.log_dirs]
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster: of the directory with the metadata log, else the first that is known."""
+        log = self.metadata_log()
+        if log is not None and log.cluster_id is not None:
+            return log.cluster_id
+        return next((meta.cluster_id for _, meta in self.properties() if meta and meta.cluster_id), None)
+
+    def foreign(self) -> list[tuple[LogDir, str]]:
+        """Return the log directories that belong to another cluster than :meth:`cluster_id`, with its id."""
+        ours = self.cluster_id()
+        return [
+            (log_dir, meta.cluster_id)
+            for log_dir, meta in self.properties()
+            if meta and meta.cluster_id and meta.cluster_id != ours
+        ]
+
+    def _tell_of_others(self, chosen: MetadataLog | None) -> None:
+        ids = [(log_dir, meta.cluster_id) for log_dir, meta in self.properties() if meta and meta.cluster_id]
+        ours = chosen.cluster_id if chosen and chosen.cluster_id else next((one for _, one in ids), None)
+        for log_dir, cluster_id in ids:
+            if cluster_id != ours:
+                path = os.path.join(log_dir.path, META_PROPERTIES)
+                reason = (
+                    f"of the cluster {cluster_id}, not of {ours}: the metadata says nothing about this log directory"
+                )
+                self.data_dir.problems.add(Problem(path, 0, 0, reason))
+
+    # -- kfs.log.topic_ids.TopicIds
+
+    def _image(self) -> MetadataImage | None:
+        try:
+            state = self.state()
+        except CorruptData as error:
+            self.data_dir.problems.add_error(error)
+            return None
+        return None if state is None or state.is_bootstrap else state.image
+
+    def topic_id(self, topic: str, log_dir: LogDir | None) -> Uuid | None:
+        """See :meth:`kfs.log.topic_ids.TopicIds.topic_id`."""
+        image = self._image()
+        return None if image is None or self._is_foreign(log_dir) else image.topic_ids.get(topic)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """See :meth:`kfs.log.topic_ids.TopicIds.topic_name`."""
+        image = self._image()
+        if image is not None:
+            topic = image.topics.get(topic_id)
+            name = topic.name if topic is not None else image.removed_topics.get(topic_id)
+            if name is not None:
+                return name
+        return next((names[topic_id] for names in self._former_names() if topic_id in names), None)
+
+    def _former_names(self) -> list[dict[Uuid, str]]:
+        return [log.former_names() for log in self.metadata_logs()]
+
+    def _is_foreign(self, log_dir: LogDir | None) -> bool:
+        return log_dir is not None and any(other is log_dir for other, _ in self.foreign())

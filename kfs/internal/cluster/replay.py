@@ -1,0 +1,173 @@
+"""Records of the metadata log applied in order: transactions, control records, and what can't be applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.control_record import (
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotHeader,
+    Voter,
+    parse_control_record,
+)
+from kfs.format.flexible import FlexibleReader
+from kfs.format.layout import NO_TIMESTAMP
+from kfs.internal.cluster.image import MetadataImage
+from kfs.internal.cluster.names import REMOVED_RECORD_TYPES
+from kfs.internal.metadata import MetadataRecord
+from kfs.internal.schema import Malformed
+from kfs.internal.topics import CLUSTER_METADATA_KINDS
+
+#: How many records that couldn't be applied are kept; the others are counted.
+MOST_SKIPPED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record that wasn't applied, and why. ``value`` is all of it, which may hold a secret: it is for who asks."""
+
+    file: str
+    offset: int
+    reason: str
+    value: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Applicable:
+    """A record and where it is."""
+
+    file: str
+    offset: int
+    record: MetadataRecord = field(repr=False)
+    value: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction of the metadata log (KIP-868) that has not ended: nothing of it holds yet."""
+
+    offset: int
+    name: str | None
+    records: list[Applicable] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Replay:
+    """What records say that were applied up to, not including, ``end_offset``.
+
+    ``epoch`` is the leader's that wrote the last one, ``timestamp`` its time in milliseconds; -1: not known. Voters are
+    None where no record names them: then they are configured (``controller.quorum.voters``).
+    """
+
+    image: MetadataImage = field(default_factory=MetadataImage)
+    end_offset: int = 0
+    epoch: int = -1
+    timestamp: int = NO_TIMESTAMP
+    leader_id: int | None = None
+    leader_epoch: int | None = None
+    voter_ids: tuple[int, ...] | None = None
+    voters: tuple[Voter, ...] | None = None
+    kraft_version: int | None = None
+    transaction: OpenTransaction | None = None
+    skipped: tuple[Skipped, ...] = ()
+    skipped_count: int = 0
+    unknown_tags: int = 0
+
+    def copy(self) -> Replay:
+        """Return one that goes on from here, while somebody looks at this one."""
+        transaction = self.transaction
+        if transaction is not None:
+            transaction = OpenTransaction(transaction.offset, transaction.name, list(transaction.records))
+        return replace(self, image=self.image.copy(), transaction=transaction)
+
+    def control(self, file: str, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Take note of what a control record says of the quorum."""
+        try:
+            record = parse_control_record(key, value)
+        except CorruptData as error:
+            self._skip(Skipped(file, offset, error.reason, value))
+            return
+        match record:
+            case LeaderChange():
+                self.leader_id, self.leader_epoch = record.leader_id, self.epoch
+                self.voter_ids = tuple(voter.voter_id for voter in record.voters)
+            case KRaftVersion():
+                self.kraft_version = record.kraft_version
+            case KRaftVoters():
+                self.voters = record.voters
+            case SnapshotHeader():
+                self.timestamp = record.last_contained_log_timestamp
+            case _:
+                pass
+
+    def record(self, file: str, offset: int, value: bytes | None) -> None:
+        """Apply a record, or keep it for the end of its transaction; one that can't be is :attr:`skipped`."""
+        try:
+            if value is None:
+                raise CorruptData("a record without a value")
+            record = CLUSTER_METADATA_KINDS.decode(value)
+        except CorruptData as error:
+            self._skip(Skipped(file, offset, _reason(error, value), value))
+            return
+        self.unknown_tags += record.message.unknown_tags
+        found = Applicable(file, offset, record, value)
+        match record.kind.name:
+            case "BEGIN_TRANSACTION_RECORD":
+                self._begin(found)
+            case "END_TRANSACTION_RECORD" | "ABORT_TRANSACTION_RECORD":
+                self._end(found, is_committed=record.kind.name == "END_TRANSACTION_RECORD")
+            case _ if self.transaction is not None:
+                self.transaction.records.append(found)
+            case _:
+                self._apply(found)
+
+    def broken(self, file: str, offset: int, reason: str) -> None:
+        """Take note of a record that can't be read."""
+        self._skip(Skipped(file, offset, reason, None))
+
+    def _begin(self, found: Applicable) -> None:
+        if self.transaction is not None:
+            self._refuse(found, f"a transaction is open since offset {self.transaction.offset}")
+            return
+        name = found.record.message["name"]
+        self.transaction = OpenTransaction(found.offset, None if name is None else str(name))
+
+    def _end(self, found: Applicable, *, is_committed: bool) -> None:
+        transaction, self.transaction = self.transaction, None
+        if transaction is None:
+            self._refuse(found, "no transaction is open")
+        elif is_committed:
+            for record in transaction.records:
+                self._apply(record)
+
+    def _apply(self, found: Applicable) -> None:
+        try:
+            self.image.replay(found.record)
+        except CorruptData as error:
+            self._refuse(found, error.reason)
+
+    def _refuse(self, found: Applicable, reason: str) -> None:
+        self._skip(Skipped(found.file, found.offset, f"{found.record.kind.name}: {reason}", found.value))
+
+    def _skip(self, skipped: Skipped) -> None:
+        self.skipped_count += 1
+        if len(self.skipped) < MOST_SKIPPED:
+            self.skipped += (skipped,)
+
+
+def _reason(error: CorruptData, value: bytes | None) -> str:
+    """Say why a record can't be decoded, with the name of its type where there is one."""
+    if value is None or not isinstance(error, Malformed):
+        return error.reason
+    reader = FlexibleReader(value)
+    try:
+        _, type_id, version = (reader.read_unsigned_varint() for _ in range(3))
+    except CorruptData:
+        return error.reason
+    kind = CLUSTER_METADATA_KINDS.get(type_id)
+    name = kind.name if kind is not None else REMOVED_RECORD_TYPES.get(type_id, f"type {type_id}")
+    return f"{name} version {version}: {error.reason}"

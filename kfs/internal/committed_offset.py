@@ -1,0 +1,148 @@
+"""What a commit says, and what its partition has to say to it: how far behind the end, and since when."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.layout import NO_TIMESTAMP
+from kfs.format.uuid import ZERO_UUID
+from kfs.internal.offset_commits import RawCommit
+from kfs.internal.schema import Malformed, Value
+from kfs.internal.topics import GROUP_KINDS
+from kfs.log.block import Damage
+from kfs.log.log import Log, OffsetRange
+
+_NOT_SET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A commit: ``offset`` is that of the next record to read. Times are in milliseconds; None is what isn't said.
+
+    ``record_offset`` is where in ``__consumer_offsets`` it stands. Of a value that can't be read, ``problem`` says
+    why, and ``raw`` is the value in base64.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    record_offset: int
+    offset: int | None = None
+    leader_epoch: int | None = None
+    metadata: str | None = None
+    commit_timestamp: int | None = None
+    expire_timestamp: int | None = None
+    topic_id: str | None = None
+    version: int | None = None
+    problem: str | None = None
+    raw: str | None = None
+    #: Whose transaction it is pending in; None where it is committed.
+    producer_id: int | None = None
+
+
+def decode_commit(key: bytes, commit: RawCommit, producer_id: int | None = None) -> CommittedOffset:
+    """Return what a commit says, by its canonical key."""
+    record_offset, value = commit
+    names = GROUP_KINDS.decode_key(key).fields
+    group, topic, partition = str(names["group"]), str(names["topic"]), names["partition"]
+    assert isinstance(partition, int)
+    try:
+        decoded = GROUP_KINDS.decode_value(GROUP_KINDS.kind_of(key), value)
+    except Malformed as error:
+        raw = b64encode(value).decode()
+        return CommittedOffset(
+            group, topic, partition, record_offset, problem=error.reason, raw=raw, producer_id=producer_id
+        )
+    fields = decoded.fields
+    topic_id = fields["topicId"]
+    return CommittedOffset(
+        group,
+        topic,
+        partition,
+        record_offset,
+        _said(fields["offset"]),
+        _said(fields["leaderEpoch"]),
+        str(fields["metadata"]),
+        _said(fields["commitTimestamp"]),
+        _said(fields["expireTimestamp"]),
+        None if topic_id == ZERO_UUID else str(topic_id),
+        decoded.version,
+        producer_id=producer_id,
+    )
+
+
+def _said(value: Value) -> int | None:
+    assert isinstance(value, int)
+    return None if value == _NOT_SET else value
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a committed offset stands in the log of its partition, if that is here.
+
+    ``lag`` is the log's end (what is listed ends there) less the offset, as Kafka's own tool reckons it; ``note``
+    says what is odd about it. ``next_offset`` is the record that is read next, None where there is none: damaged,
+    compacted away, or not written yet; ``next_timestamp`` is its time in milliseconds.
+    """
+
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    lag: int | None = None
+    next_offset: int | None = None
+    next_timestamp: int | None = None
+    note: str | None = None
+
+
+def standing_of(offset: int | None, topic_id: str | None, log: Log | None, done: int | None = 0) -> Standing:
+    """Return where an offset stands that was committed for the topic of that id, both as far as they are known.
+
+    ``done`` records behind it were read too; None where it isn't known how many.
+    """
+    if log is None:
+        return Standing(note="this partition is not here")
+    visible = log.visible()
+    metadata = log.partition_metadata()
+    ends = Standing(visible.start, visible.end, log.high_watermark)
+    if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:
+        other = f"committed for a topic of id {topic_id}: the one here, {metadata.topic_id}, is another"
+        return replace(ends, note=other)
+    if offset is None:
+        return ends
+    note: str | None = None
+    if offset < visible.start:
+        note = f"below the log start offset {visible.start}: what was to be read next is deleted"
+    elif offset > visible.end:
+        note = f"above the log's end {visible.end}: what was read is not here any more"
+    found, damage = _first_record(log, OffsetRange(max(offset, visible.start), visible.end))
+    next_offset, next_timestamp = found or (None, None)
+    lag = None if done is None else visible.end - offset - done
+    return replace(ends, lag=lag, next_offset=next_offset, next_timestamp=next_timestamp, note=note or damage)
+
+
+def _first_record(log: Log, offsets: OffsetRange) -> tuple[tuple[int, int | None] | None, str | None]:
+    """Return offset and timestamp of the first record there is of some offsets, and what is damaged before it."""
+    damage = None
+    for segment, item in log.walk(offsets):
+        if isinstance(item, Damage):
+            if item.may_hide(offsets.start, offsets.end):
+                damage = damage or f"damaged at {item.problem.file} position {item.position}: {item.problem.reason}"
+            continue
+        if item.header.is_control:
+            continue
+        try:
+            columns = segment.load(item).columns
+        except CorruptData as error:
+            damage = damage or f"damaged at {item.file} position {item.position}: {error.reason}"
+            continue
+        index = bisect_left(columns.offsets, offsets.start)
+        while index in columns.faults:
+            index += 1
+        if index < len(columns) and columns.offsets[index] < offsets.end:
+            timestamp = columns.timestamps[index]
+            return (columns.offsets[index], None if timestamp == NO_TIMESTAMP else timestamp), damage
+    return None, damage

@@ -1,0 +1,165 @@
+"""Groups as JSON: what the files of the tree hold, and what ``kfs groups --json`` prints."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+
+from kfs.internal.committed_offset import CommittedOffset, Standing
+from kfs.internal.group_description import Member
+from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition
+from kfs.internal.message_json import Json
+from kfs.internal.share_group_state import SharePartition
+from kfs.internal.topic_reader import UnreadRecord
+from kfs.log.log import Log
+from kfs.log.problem import Problem
+from kfs.render.timestamps import iso_time
+
+
+def group_json(group: Group, standings: Iterable[Standing], now: float) -> dict[str, Json]:
+    """Return a group; ``standings`` are those of its partitions, ``now`` is seconds since 1970."""
+    description = group.description
+    return {
+        "group": group.name,
+        "type": description.type.value,
+        "state": description.state,
+        "protocolType": description.protocol_type,
+        "assignor": description.assignor,
+        "isSimple": description.is_simple,
+        "coordinator": None if group.coordinator is None else f"{OFFSETS_TOPIC}-{group.coordinator}",
+        **_with_times(description.fields),
+        "members": [member_json(member) for member in description.members],
+        "offsets": [
+            offset_json(partition, standing, now)
+            for partition, standing in zip(group.partitions, standings, strict=True)
+        ],
+        "problems": list(description.problems),
+    }
+
+
+def member_json(member: Member) -> dict[str, Json]:
+    """Return a member, what its records say besides included."""
+    return {
+        "memberId": member.member_id,
+        "instanceId": member.instance_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "partitions": [{"topic": each.topic, "partitions": each.partitions} for each in member.assignment],
+        **member.fields,
+    }
+
+
+def partition_json(group: Group, partition: GroupPartition, standing: Standing, now: float) -> dict[str, Json]:
+    """Return a partition that a group reads, as an object by itself."""
+    description = group.description
+    about = {"group": group.name, "type": description.type.value, "state": description.state}
+    return {**about, **offset_json(partition, standing, now)}
+
+
+def offset_json(partition: GroupPartition, standing: Standing, now: float) -> dict[str, Json]:
+    """Return a partition that a group reads, as it stands in the group."""
+    said: dict[str, Json] = {}
+    if partition.share is not None:
+        said = _share_json(partition.share)
+    elif partition.committed is not None:
+        said = _commit_json(partition.committed)
+    else:
+        said = {"offset": None}
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "topicId": partition.topic_id,
+        **said,
+        "logStartOffset": standing.log_start_offset,
+        "logEndOffset": standing.log_end_offset,
+        "highWatermark": standing.high_watermark,
+        "lag": standing.lag,
+        "oldestUnread": _oldest_unread(standing, now),
+        "note": standing.note,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "instanceId": member.instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+            }
+            for member in partition.members
+        ],
+        "pending": [{"producerId": commit.producer_id, **_commit_json(commit)} for commit in partition.pending],
+    }
+
+
+def _oldest_unread(standing: Standing, now: float) -> Json:
+    if standing.next_offset is None:
+        return None
+    timestamp = standing.next_timestamp
+    age = None if timestamp is None else int(now) - timestamp // 1000
+    return {
+        "offset": standing.next_offset,
+        "timestamp": -1 if timestamp is None else timestamp,
+        "time": _time(timestamp),
+        "ageSeconds": age,
+    }
+
+
+def _commit_json(commit: CommittedOffset) -> dict[str, Json]:
+    fields: dict[str, Json] = {
+        "offset": commit.offset,
+        "leaderEpoch": commit.leader_epoch,
+        "metadata": commit.metadata,
+        "commitTimestamp": commit.commit_timestamp,
+        "commitTime": _time(commit.commit_timestamp),
+        "expireTimestamp": commit.expire_timestamp,
+        "expireTime": _time(commit.expire_timestamp),
+        "recordOffset": commit.record_offset,
+        "version": commit.version,
+    }
+    if commit.problem is not None:
+        fields |= {"problem": commit.problem, "value": commit.raw, "valueEncoding": "base64"}
+    return fields
+
+
+def _share_json(share: SharePartition) -> dict[str, Json]:
+    return {
+        "offset": share.start_offset if share.start_offset >= 0 else None,
+        "deliveryCompleteCount": share.delivery_complete_count if share.delivery_complete_count >= 0 else None,
+        "snapshotEpoch": share.snapshot_epoch,
+        "stateEpoch": share.state_epoch,
+        "leaderEpoch": share.leader_epoch,
+        "writeTimestamp": share.write_timestamp,
+        "writeTime": _time(share.write_timestamp),
+        "recordOffset": share.record_offset,
+    }
+
+
+def _with_times(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return fields with the time beside each timestamp among them."""
+    timed: dict[str, Json] = {}
+    for name, value in fields.items():
+        timed[name] = value
+        if name.endswith("Timestamp") and isinstance(value, int):
+            timed[name.removesuffix("stamp")] = iso_time(value)
+    return timed
+
+
+def _time(timestamp: int | None) -> str | None:
+    return None if timestamp is None else iso_time(timestamp)
+
+
+def problem_json(problem: Problem) -> dict[str, Json]:
+    """Return what is wrong with a log that groups are kept in."""
+    return {"file": problem.file, "position": problem.position, "size": problem.size, "reason": problem.reason}
+
+
+def unread_json(log: Log, record: UnreadRecord) -> dict[str, Json]:
+    """Return a record that can't be read, as it was written."""
+    return {
+        "file": record.file,
+        "position": record.position,
+        "reason": record.reason,
+        "topic": log.topic,
+        "partition": log.partition,
+        "offset": record.offset,
+        "key": None if record.key is None else b64encode(record.key).decode(),
+        "value": None if record.value is None else b64encode(record.value).decode(),
+    }

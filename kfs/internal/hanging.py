@@ -1,0 +1,77 @@
+"""Which open transactions hang: nobody will ever end them (``TransactionsCommand.FindHangingTransactionsCommand``)."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kfs.format.checkpoint import TopicPartition
+from kfs.internal.transaction_state import TransactionalId, TransactionalIds, duration_ms
+from kfs.log.transactions import OpenTransaction
+
+#: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
+MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
+
+
+class Standing(StrEnum):
+    """What is to become of an open transaction."""
+
+    OPEN = "open"  # its coordinator is to end it, or it is too young for anyone to worry
+    HANGING = "hanging"  # its coordinator doesn't know of it
+    UNKNOWN = "unknown"  # what its coordinator knows isn't here
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An open transaction, what is to become of it, and whose it is as far as that is known."""
+
+    partition: TopicPartition
+    transaction: OpenTransaction
+    standing: Standing
+    age_ms: int | None
+    transactional_id: TransactionalId | None
+
+
+class Judge:
+    """Tells hanging transactions from others at one moment, ``now_ms``.
+
+    As ``find-hanging`` does, from what is on the disk: a transaction hangs if nothing came for longer than the largest
+    timeout a producer may ask for, and its producer id has no transactional id, or one whose transaction, by
+    ``__transaction_state``, isn't to end with a marker in this partition. Where a part of that topic isn't here, a
+    producer id that isn't known says nothing.
+    """
+
+    def __init__(self, ids: TransactionalIds, now_ms: int, max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+        self._max_timeout_ms = max_timeout_ms
+
+    def judge(self, partition: TopicPartition, transaction: OpenTransaction) -> Judged:
+        """Return what is to become of an open transaction of a partition."""
+        owner = self._ids.of_producer(transaction.producer_id)
+        age_ms = duration_ms(transaction.last_timestamp, self._now_ms)
+        return Judged(partition, transaction, self._standing(partition, owner, age_ms), age_ms, owner)
+
+    def _standing(self, partition: TopicPartition, owner: TransactionalId | None, age_ms: int | None) -> Standing:
+        is_young = age_ms is not None and age_ms <= self._max_timeout_ms
+        if is_young or (owner is not None and owner.has(partition)):
+            return Standing.OPEN
+        if owner is None and self._ids.may_be_elsewhere:
+            return Standing.UNKNOWN
+        return Standing.HANGING
+
+
+def abort_commands(judged: Judged, bootstrap_server: str) -> tuple[str, str]:
+    """Return the command lines that end a transaction: for brokers from 3.0 on, and for older ones.
+
+    The older ones take 0 for the coordinator epoch where no marker of the producer was ever written.
+    """
+    transaction, partition = judged.transaction, judged.partition
+    common = ["kafka-transactions.sh", "--bootstrap-server", bootstrap_server, "abort"]
+    common += ["--topic", partition.topic, "--partition", str(partition.partition)]
+    older = ["--producer-id", str(transaction.producer_id), "--producer-epoch", str(transaction.producer_epoch)]
+    older += ["--coordinator-epoch", str(max(transaction.coordinator_epoch, 0))]
+    newer = ["--start-offset", str(transaction.first_offset)]
+    return shlex.join(common + newer), shlex.join(common + older)

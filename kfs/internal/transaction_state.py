@@ -1,0 +1,264 @@
+"""Transactional ids and their transactions: ``__transaction_state`` replayed as ``TransactionStateManager.scala`` does.
+
+A record says all there is to know of one transactional id, the latest counts, and one without a value deletes it.
+Nothing is read before somebody asks. What was read is kept and brought up to date when the logs have grown.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kfs.format.checkpoint import TopicPartition
+from kfs.format.java_text import java_hash
+from kfs.format.layout import NO_TIMESTAMP
+from kfs.internal.schema import Malformed
+from kfs.internal.topic_reader import TopicState, UnreadRecord
+from kfs.internal.topics import TRANSACTION_KINDS
+from kfs.log.bulk import Records
+from kfs.log.data_dir import DataDir
+from kfs.log.log import LOOK_AGAIN_SECONDS, Log
+from kfs.log.open_files import FileChanged
+
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+#: ``TransactionState.id`` and ``name``.
+STATES: Final[Mapping[int, str]] = {
+    0: "Empty",
+    1: "Ongoing",
+    2: "PrepareCommit",
+    3: "PrepareAbort",
+    4: "CompleteCommit",
+    5: "CompleteAbort",
+    6: "Dead",
+    7: "PrepareEpochFence",
+}
+_DEAD: Final = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalId:
+    """What the coordinator knows of a transactional id (``TransactionMetadata``).
+
+    ``partitions`` are those of the transaction that is going on or has no markers in them yet. Timestamps and the
+    timeout are milliseconds; ``start_timestamp`` is -1 while no transaction has begun. A producer id of -1 is none.
+    ``coordinator`` is the partition of ``__transaction_state`` that said so, at ``offset``.
+    """
+
+    name: str
+    coordinator: int
+    offset: int
+    producer_id: int
+    previous_producer_id: int
+    next_producer_id: int
+    producer_epoch: int
+    next_producer_epoch: int
+    timeout_ms: int
+    state: str
+    partitions: tuple[TopicPartition, ...]
+    start_timestamp: int
+    last_update_timestamp: int
+    client_transaction_version: int
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the coordinator is still to write a marker there."""
+        return partition in self.partitions
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether ``kafka-transactions`` shows it: not while it is about to expire."""
+        return self.state != _DEAD
+
+
+class TransactionLog(TopicState):
+    """What one partition of ``__transaction_state`` says, by transactional id."""
+
+    def _forget(self) -> None:
+        self.ids: dict[str, tuple[int, bytes]] = {}  # offset and value: objects would take several times as much
+        self.by_producer: dict[int, str] = {}
+
+    def _replay(self, records: Records) -> None:
+        if records.is_control:
+            return
+        columns = records.columns
+        for index in range(bisect_left(columns.offsets, self._reader.start), len(columns)):
+            if index in columns.faults:
+                continue
+            offset, key, value = columns.offsets[index], columns.key(index), columns.value(index)
+            try:
+                if key is None:
+                    raise Malformed("a record without a key")
+                self._apply(key, value, offset)
+            except Malformed as error:
+                self._keep_unread(records, offset, key, value, error)
+            else:
+                self.unread.pop(key, None)
+
+    def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
+        name = str(TRANSACTION_KINDS.decode(key, None).key["transactionalId"])
+        known = self.ids.pop(name, None)  # whatever it was, it isn't any more
+        if known is not None:
+            self._drop_producer(name, known[1])
+        if value is None:
+            return
+        fields = _fields_of(key, value)
+        self.ids[name] = offset, value
+        self.by_producer[fields["producerId"]] = name
+
+    def _drop_producer(self, name: str, value: bytes) -> None:
+        producer_id = _fields_of(_KEY, value)["producerId"]
+        if self.by_producer.get(producer_id) == name:
+            del self.by_producer[producer_id]
+
+    def id(self, name: str) -> TransactionalId | None:
+        """Return what is known of a transactional id, None where nothing is."""
+        known = self.ids.get(name)
+        if known is None:
+            return None
+        offset, value = known
+        fields = _fields_of(_KEY, value)
+        topics = fields["transactionPartitions"] or ()
+        partitions = (TopicPartition(each["topic"], number) for each in topics for number in each["partitionIds"])
+        return TransactionalId(
+            name,
+            self.log.partition,
+            offset,
+            fields["producerId"],
+            fields["previousProducerId"],
+            fields["nextProducerId"],
+            fields["producerEpoch"],
+            fields["nextProducerEpoch"],
+            fields["transactionTimeoutMs"],
+            STATES[fields["transactionStatus"]],
+            tuple(sorted(partitions)),
+            fields["transactionStartTimestampMs"],
+            fields["transactionLastUpdateTimestampMs"],
+            fields["clientTransactionVersion"],
+        )
+
+
+#: Any key: of the type alone depends how a value is read.
+_KEY: Final = bytes(4)
+
+
+def _fields_of(key: bytes, value: bytes) -> Mapping[str, Any]:
+    """Return the fields of a value.
+
+    Raises:
+        Malformed: it isn't what its version promises, or names a state that Kafka didn't have when this was written.
+    """
+    record = TRANSACTION_KINDS.decode(key, value).value
+    assert record is not None
+    fields: Mapping[str, Any] = record.fields
+    if fields["transactionStatus"] not in STATES:
+        raise Malformed(f"transaction state {fields['transactionStatus']}, expected one of 0 to {max(STATES)}")
+    return fields
+
+
+class TransactionalIds:
+    """The transactional ids of a data directory, followed as the logs grow. Threads may share it."""
+
+    def __init__(self, data_dir: DataDir) -> None:
+        self._data_dir = data_dir
+        self._logs: dict[int, TransactionLog] = {}
+        self._lock = threading.RLock()
+        self._looked = -1.0
+        self._complete = (-1, False)  # at which version of the logs that was found
+
+    @property
+    def are_here(self) -> bool:
+        """Whether there is anything that they are kept in."""
+        return bool(self._data_dir.partitions(TRANSACTION_STATE_TOPIC))
+
+    @property
+    def may_be_elsewhere(self) -> bool:
+        """Whether what isn't known here may be known elsewhere, or have been lost.
+
+        That is so unless all partitions are here, from their beginning on and intact. How many there are shows in the
+        transactional ids: each is kept in the partition that its hash chooses among all.
+        """
+        with self._lock:
+            logs = self._refreshed()
+            version = sum(log.version + 1 for log in logs)
+            if self._complete[0] != version:
+                self._complete = version, _are_complete(logs)
+            return not self._complete[1]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something of what they are kept in is damaged or can't be read, and what it said is lost."""
+        return any(log.damaged or log.unread for log in self._refreshed())
+
+    def names(self) -> list[str]:
+        """Return all transactional ids, sorted."""
+        return sorted({name for log in self._refreshed() for name in log.ids})
+
+    def get(self, name: str) -> TransactionalId | None:
+        """Return what is known of a transactional id, None where nothing is."""
+        with self._lock:
+            found = (log.id(name) for log in self._refreshed() if name in log.ids)
+            return max(filter(None, found), key=lambda each: each.last_update_timestamp, default=None)
+
+    def of_producer(self, producer_id: int) -> TransactionalId | None:
+        """Return the transactional id whose producer id that is, None where none has it."""
+        with self._lock:
+            for log in self._refreshed():
+                name = log.by_producer.get(producer_id)
+                found = log.id(name) if name is not None else None
+                if found is not None and found.is_listed:
+                    return found
+        return None
+
+    def unread(self) -> Iterator[tuple[Log, UnreadRecord]]:
+        """Yield the records that can't be read."""
+        with self._lock:
+            for log in self._refreshed():
+                for record in log.unread.values():
+                    yield log.log, record
+
+    @property
+    def unread_dropped(self) -> int:
+        """How many more there are of those than :meth:`unread` yields."""
+        return sum(log.unread_dropped for log in self._refreshed())
+
+    def logs(self) -> list[Log]:
+        """Return the logs that they are kept in, read to their ends; what is wrong is among their problems."""
+        return [log.log for log in self._refreshed()]
+
+    def _refreshed(self) -> list[TransactionLog]:
+        with self._lock:
+            if self._looked < 0 or time.monotonic() - self._looked >= LOOK_AGAIN_SECONDS:
+                self._refresh()
+                self._looked = time.monotonic()
+            return list(self._logs.values())
+
+    def _refresh(self) -> None:
+        partitions = self._data_dir.partitions(TRANSACTION_STATE_TOPIC)
+        logs = {partition: self._data_dir.log(TRANSACTION_STATE_TOPIC, partition) for partition in partitions}
+        kept = {partition: state for partition, state in self._logs.items() if logs.get(partition) is state.log}
+        made = {
+            partition: kept.get(partition) or TransactionLog(log) for partition, log in logs.items() if log is not None
+        }
+        for state in made.values():
+            try:
+                state.refresh()
+            except FileChanged as error:
+                state.log.problems.add_error(error)
+        self._logs = made
+
+
+def _are_complete(logs: Sequence[TransactionLog]) -> bool:
+    count = len(logs)
+    if {log.log.partition for log in logs} != set(range(count)) or not any(log.ids for log in logs):
+        return False
+    if any(log.log.log_start_offset or log.damaged or log.unread for log in logs):
+        return False
+    return all(java_hash(name) % count == log.log.partition for log in logs for name in log.ids)
+
+
+def duration_ms(since: int, now_ms: int) -> int | None:
+    """Return how long ago a timestamp was, in milliseconds; None where there is no timestamp."""
+    return None if since == NO_TIMESTAMP else now_ms - since

@@ -1,0 +1,201 @@
+"""The transactions of a log, replayed batch by batch: what is open, what ended, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kfs.errors import CorruptData, InvalidTransaction
+from kfs.format.batch_header import BatchHeader
+from kfs.format.layout import CONTROL_MASK, MAX_INT64, NO_TIMESTAMP, TRANSACTIONAL_MASK
+from kfs.format.record import Record
+from kfs.log.block import Block, Damage
+from kfs.log.bulk import BulkReader, Ordinary
+from kfs.log.log import Log
+from kfs.log.producer_state import CompletedTransaction, ProducerState
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """A transaction whose marker, at ``last_offset``, was read.
+
+    ``producer_epoch`` is that of its records: its marker may have the next one. Timestamps are milliseconds, -1 where
+    there is none: of its first batch, and of its marker.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+    coordinator_epoch: int
+    start_timestamp: int
+    end_timestamp: int
+
+
+class _Opened(NamedTuple):
+    """The first batch of an open transaction, and what had been read before it, in bytes."""
+
+    producer_epoch: int
+    timestamp: int
+    bytes_read: int
+
+
+class TransactionReplay:
+    """The transactions of a log, batch by batch from an offset on; the state knows only those that are open.
+
+    Damage is stepped over in silence: it is for those to report who read it. At the end of a log that grows it goes on
+    where it was.
+    """
+
+    def __init__(self, log: Log, start: int, end: int = MAX_INT64, state: ProducerState | None = None) -> None:
+        """Begin at ``start``; no batch counts that begins below it, or at ``end`` or above."""
+        self.state = state or ProducerState()
+        self.start = start
+        #: What lies below (and not below the start) has been read.
+        self.read_up_to = start
+        self.bytes_read = 0
+        self._end = end
+        self._log = log
+        self._opened: dict[int, _Opened] = {}  # by producer
+        #: By producer, of its open transaction: the last offset read and the timestamp of that batch.
+        self._latest: dict[int, tuple[int, int]] = {}
+        #: By producer, where somebody wants to know: the coordinator epoch of the last marker.
+        self.coordinator_epochs: dict[int, int] | None = None
+        self._ended_at = -1  # the log's end when there was nothing more to read
+        self._steps = self._read()
+
+    def step(self) -> list[EndedTransaction] | Damage | None:
+        """Read on; return the transactions that ended, or what is damaged; None at the end of the log.
+
+        Raises:
+            CorruptData: a segment vanished, or was cut.
+        """
+        done = next(self._steps, None)
+        if done is None and self._has_grown():
+            self._steps = self._read()
+            done = next(self._steps, None)
+        return done
+
+    def go_on_to(self, end: int) -> None:
+        """Read up to ``end``, which moves only forward; errors as :meth:`step`."""
+        for _ in self.steps_to(end):
+            pass
+
+    def steps_to(self, end: int) -> Iterator[list[EndedTransaction] | Damage]:
+        """Yield what :meth:`step` returns until it has read up to ``end``, which moves only forward."""
+        self._end = end
+        while self.read_up_to < end and (done := self.step()) is not None:
+            yield done
+
+    def _has_grown(self) -> bool:
+        end = min(self._log.log_end_offset, self._end)
+        if end <= max(self.read_up_to, self._ended_at):
+            return False
+        self._ended_at = end
+        return True
+
+    def open_from(self, producer_id: int) -> int | None:
+        """Return where the open transaction of a producer begins, None without one."""
+        entry = self.state.entry(producer_id)
+        return None if entry is None else entry.current_txn_first_offset
+
+    def latest(self, producer_id: int) -> tuple[int, int] | None:
+        """Return the last offset and timestamp of an open transaction's last batch, if one was read."""
+        return self._latest.get(producer_id)
+
+    def bytes_since_opened(self, producer_id: int) -> int:
+        """Return how much was read since the open transaction of a producer began."""
+        opened = self._opened.get(producer_id)
+        return 0 if opened is None else self.bytes_read - opened.bytes_read
+
+    def forget(self, producer_id: int) -> None:
+        """Take the transaction of a producer for over."""
+        self.state.forget(producer_id)
+        self._opened.pop(producer_id, None)
+        self._latest.pop(producer_id, None)
+
+    def _read(self) -> Iterator[list[EndedTransaction] | Damage]:
+        start = self.read_up_to
+        for segment in self._log.segments:
+            if segment.base_offset >= self._end:
+                return
+            if segment.next_base_offset is not None and segment.next_base_offset <= start:
+                continue
+            reader = segment.bulk_reader(report=lambda problem: None)
+            position, seen = segment.position_before(max(start, segment.base_offset))
+            for piece in reader.pieces(position, seen):
+                if isinstance(piece, Damage):
+                    self.bytes_read += piece.end - piece.position
+                    yield piece
+                    continue
+                blocks, last_offset, size = self._blocks_of(reader, piece)
+                ended = [done for block in blocks if (done := self._append(block, start)) is not None]
+                self.read_up_to = max(self.read_up_to, min(last_offset + 1, self._end))
+                self.bytes_read += size
+                yield ended
+                if self.read_up_to >= self._end:
+                    return
+
+    def _blocks_of(self, reader: BulkReader, piece: Ordinary | Block) -> tuple[Iterator[Block], int, int]:
+        """Return the batches that begin or end a transaction, the last offset of all, and their size in bytes."""
+        if isinstance(piece, Block):
+            header = piece.header
+            return iter((piece,) if header.is_transactional else ()), header.last_offset, header.size
+        table, rows = piece
+        of_interest = [row for row, bits in enumerate(table.attributes[:rows]) if bits & TRANSACTIONAL_MASK]
+
+        def blocks() -> Iterator[Block]:
+            for row in of_interest:
+                producer_id = table.producer_ids[row]
+                if table.attributes[row] & CONTROL_MASK or not self.state.is_open(producer_id):
+                    yield reader.block(table, row)
+                elif table.base_offsets[row] < self._end:
+                    self._latest[producer_id] = table.last_offsets[row], table.max_timestamps[row]
+
+        return blocks(), table.last_offsets[rows - 1], table.end(rows - 1) - table.positions[0]
+
+    def _append(self, block: Block, start: int) -> EndedTransaction | None:
+        header = block.header
+        if not start <= header.base_offset < self._end:
+            return None
+        producer_id = header.producer_id
+        try:
+            completed = self.state.append(header, self._control_record(block) if header.is_control else None)
+        except (CorruptData, InvalidTransaction):  # a marker that isn't one
+            return None
+        ended = None
+        if not header.is_control:
+            opened = _Opened(header.producer_epoch, header.base_timestamp, self.bytes_read)
+            self._opened.setdefault(producer_id, opened)
+            self._latest[producer_id] = header.last_offset, header.max_timestamp
+        elif self.open_from(producer_id) is None:
+            self._note_coordinator(producer_id)
+            ended = self._ended(header, completed) if completed is not None else None
+            self.forget(producer_id)
+        return ended
+
+    def _note_coordinator(self, producer_id: int) -> None:
+        entry = self.state.entry(producer_id)
+        if self.coordinator_epochs is not None and entry is not None:
+            self.coordinator_epochs[producer_id] = entry.coordinator_epoch
+
+    def _ended(self, header: BatchHeader, completed: CompletedTransaction) -> EndedTransaction:
+        entry = self.state.entry(completed.producer_id)
+        opened = self._opened.get(completed.producer_id)
+        return EndedTransaction(
+            completed.producer_id,
+            header.producer_epoch if opened is None else opened.producer_epoch,
+            completed.first_offset,
+            completed.last_offset,
+            completed.is_aborted,
+            -1 if entry is None else entry.coordinator_epoch,
+            NO_TIMESTAMP if opened is None else opened.timestamp,
+            header.max_timestamp,
+        )
+
+    def _control_record(self, block: Block) -> Record | None:
+        storage = self._log.storage
+        columns = block.decode(storage.decoder, storage.max_batch_bytes)
+        return columns.record(0) if len(columns) else None

@@ -1,0 +1,171 @@
+"""The transactions of a partition: those that are open, and those that were committed or aborted."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.format.layout import NO_TIMESTAMP
+from kfs.format.producer_snapshot import ProducerStateEntry
+from kfs.log.block import Damage
+from kfs.log.isolation import first_undecided, replay_of_open
+from kfs.log.log import Log
+from kfs.log.transaction_replay import EndedTransaction, TransactionReplay
+
+#: Of the transactions that ended so many are named, and the others counted.
+MOST_NAMED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without a marker, as ``DescribeProducers`` tells of it.
+
+    ``coordinator_epoch`` is that of the last marker of its producer, -1 where there was none. Timestamps are
+    milliseconds, -1 where there is none: of its first batch and of its last.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+    last_offset: int
+    start_timestamp: int
+    last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """What is open in a partition, the oldest first, and the offset that holds back ``read_committed`` consumers."""
+
+    last_stable_offset: int
+    transactions: tuple[OpenTransaction, ...]
+
+
+def open_transactions(log: Log) -> OpenTransactions:
+    """Find what is open at the end of what is visible; the log is read from its last producer snapshot on.
+
+    Raises:
+        CorruptData: a segment vanished, or was cut.
+    """
+    end = log.visible().end
+    epochs: dict[int, int] = {}
+    return _open_in(log, replay_of_open(log, end, epochs), epochs, end)
+
+
+def _open_in(log: Log, replay: TransactionReplay, epochs: dict[int, int], end: int) -> OpenTransactions:
+    found = sorted(
+        (entry.current_txn_first_offset, entry)
+        for entry in replay.state.entries()
+        if entry.current_txn_first_offset is not None
+    )
+    transactions = tuple(_open(log, replay, entry, first, epochs) for first, entry in found)
+    return OpenTransactions(first_undecided(replay, end), transactions)
+
+
+def _open(
+    log: Log, replay: TransactionReplay, entry: ProducerStateEntry, first: int, epochs: dict[int, int]
+) -> OpenTransaction:
+    last_offset, last_timestamp = replay.latest(entry.producer_id) or (entry.last_offset, entry.timestamp)
+    return OpenTransaction(
+        entry.producer_id,
+        entry.producer_epoch,
+        epochs.get(entry.producer_id, entry.coordinator_epoch),
+        first,
+        last_offset,
+        _timestamp_at(log, first),
+        last_timestamp,
+    )
+
+
+def _timestamp_at(log: Log, offset: int) -> int:
+    """Return the timestamp that a batch begins with, -1 where it isn't there to be read."""
+    try:
+        loaded = log.find(offset)
+    except CorruptData:
+        return NO_TIMESTAMP
+    return NO_TIMESTAMP if loaded is None or not len(loaded.columns) else loaded.columns.timestamps[0]
+
+
+def ended_transactions(log: Log) -> Iterator[EndedTransaction]:
+    """Yield the transactions that were committed or aborted, by their markers, from the first segment on.
+
+    Of one that began before that, what is there counts. A marker that is damaged has ended nothing.
+
+    Raises:
+        CorruptData: a segment vanished, or was cut.
+    """
+    for step in TransactionReplay(log, 0).steps_to(log.visible().end):
+        if not isinstance(step, Damage):
+            yield from step
+
+
+class _Ended:
+    """How many transactions ended one way, and the latest of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.latest: deque[EndedTransaction] = deque(maxlen=MOST_NAMED)
+
+    def add(self, transaction: EndedTransaction) -> None:
+        self.count += 1
+        self.latest.append(transaction)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All transactions of a partition at one moment: those that ended by their number, and the latest of them."""
+
+    open: OpenTransactions
+    committed: int
+    latest_committed: tuple[EndedTransaction, ...]
+    aborted: int
+    latest_aborted: tuple[EndedTransaction, ...]
+
+
+class TransactionHistory:
+    """Follows all transactions of a partition, from the first segment on; memory doesn't grow with the log.
+
+    Nothing is read before it is asked. Threads may share it.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._incarnation = self._log.incarnation
+        self._replay = TransactionReplay(self._log, 0)
+        self._epochs: dict[int, int] = {}
+        self._replay.coordinator_epochs = self._epochs
+        self._ended = {False: _Ended(), True: _Ended()}
+
+    def now(self) -> History:
+        """Read what is new of the log, and return what there is.
+
+        Raises:
+            CorruptData: a segment vanished, or was cut.
+        """
+        with self._lock:
+            end = self._log.visible().end
+            if self._incarnation != self._log.incarnation or self._replay.read_up_to > end:
+                self._forget()
+            try:
+                for step in self._replay.steps_to(end):
+                    self._note(step)
+            except CorruptData:
+                self._forget()
+                self._log.look_again()
+                raise
+            found = _open_in(self._log, self._replay, self._epochs, end)
+            committed, aborted = self._ended[False], self._ended[True]
+            return History(found, committed.count, tuple(committed.latest), aborted.count, tuple(aborted.latest))
+
+    def _note(self, step: list[EndedTransaction] | Damage) -> None:
+        if not isinstance(step, Damage):
+            for transaction in step:
+                self._ended[transaction.is_aborted].add(transaction)

@@ -1,0 +1,17 @@
+"""The demo's data directory, which the examples in docstrings and in docs/PYTHON.md read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kfs.demo import write_demo
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory in which ``data`` is what ``kfs demo data`` writes."""
+    directory = tmp_path_factory.mktemp("demo")
+    write_demo(str(directory / "data"))
+    return directory

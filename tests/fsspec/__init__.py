@@ -1,0 +1,1 @@
+"""``kfs://``, the filesystem for fsspec."""

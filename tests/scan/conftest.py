@@ -1,0 +1,28 @@
+"""Scans cut into the smallest pieces there are, so that small logs have many, for whoever does them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfs.export import plan
+from kfs.scan import ahead
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut wherever the offset index allows it."""
+    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+
+
+@pytest.fixture
+def eager_processes(small_pieces: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes work on anything that has several pieces, and this one only wait for them."""
+    monkeypatch.setattr(ahead, "_WORTH_PROCESSES", 2)
+    becomes_ready = ahead._Hand.becomes_ready
+
+    def ready(self: ahead._Hand) -> bool:
+        while not becomes_ready(self):
+            pass
+        return True
+
+    monkeypatch.setattr(ahead._Hand, "becomes_ready", ready)
