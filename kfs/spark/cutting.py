@@ -45,14 +45,16 @@ _INDEXED_BYTES: Final = 256 * 1024
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
-def cuts_of(segment: Segment, offsets: OffsetRange, target: int) -> Cuts:
+def cuts_of(segment: Segment, offsets: OffsetRange, target: int, *, to_log_end: bool) -> Cuts:
     """Return where a segment is cut for even pieces of at most about ``target`` bytes.
+
+    ``to_log_end`` is whether what lies behind the last of the offsets is meant, too, where the log ends there.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
     """
     first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
-    end = _end_of(segment, offsets.end)
+    end = None if to_log_end and segment.is_last else end_of(segment, offsets.end)
     stop = max(segment.size() if end is None else end, first.position)
     parts = -(-(stop - first.position) // target)
     if parts <= 1:
@@ -68,9 +70,13 @@ def cuts_of(segment: Segment, offsets: OffsetRange, target: int) -> Cuts:
     return Cuts(list(_refined(segment, cuts, stop, step)), end, stop)
 
 
-def _end_of(segment: Segment, offset: int) -> int | None:
-    """Return the boundary behind all that lies below ``offset``, None where that is the end of the segment."""
-    if offset >= (segment.tail()[1] if segment.next_base_offset is None else segment.next_base_offset):
+def end_of(segment: Segment, offset: int) -> int | None:
+    """Return the boundary behind all that lies below ``offset``, None where that is the end of the segment.
+
+    Raises:
+        CorruptData: the segment vanished, or was cut off.
+    """
+    if segment.next_base_offset is not None and offset >= segment.next_base_offset:
         return None
     position, seen = segment.position_before(offset)
     for step in _walk(segment, Cut(position, seen), None):

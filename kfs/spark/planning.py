@@ -18,7 +18,7 @@ from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
 from kfs.spark.cutting import UNCUT, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
-from kfs.spark.ranges import LogRange
+from kfs.spark.ranges import LogRange, damage_at_end
 
 #: Bytes of log in a task where nothing else is said: enough to be worth a task, few enough for every core to get one.
 DEFAULT_TASK_BYTES: Final = 32 * 1024 * 1024
@@ -87,12 +87,7 @@ class Task:
 def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
     """Return the tasks that together read the ranges, in their order; none where there is nothing to read."""
     target = _target_bytes(ranges, split)
-    pieces = (
-        piece
-        for each in ranges
-        for offsets in _chunks(each.offsets, split.max_records)
-        for piece in _pieces_of(each.log, offsets, target)
-    )
+    pieces = (piece for each in ranges for piece in _pieces_of_range(each, target, split.max_records))
     return list(_packed(pieces, target, split.max_records))
 
 
@@ -121,7 +116,32 @@ def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
         yield OffsetRange(offsets.start + size * part // parts, offsets.start + size * (part + 1) // parts)
 
 
-def _pieces_of(log: Log, offsets: OffsetRange, target: int) -> Iterator[Piece]:
+def _pieces_of_range(wanted: LogRange, target: int, max_records: int | None) -> Iterator[Piece]:
+    last: Piece | None = None
+    for offsets in _chunks(wanted.offsets, max_records):
+        to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
+        for last in _pieces_of(wanted.log, offsets, target, to_log_end=to_log_end):
+            yield last
+    if wanted.to_log_end and not (last is not None and _runs_to_end(last, wanted.log)):
+        yield from _damaged_end(wanted)
+
+
+def _runs_to_end(piece: Piece, log: Log) -> bool:
+    return piece.work.end is None and piece.work.base_offset == log.segments[-1].base_offset
+
+
+def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
+    """Yield a piece for what a log ends with that no other piece has, if that is damage: who reads it will say so."""
+    damage = damage_at_end(wanted.log)
+    if damage is not None:
+        segment, end = wanted.log.segments[-1], wanted.offsets.end
+        source = LogSource.of(wanted.log)
+        name, size = source.name, damage.end - damage.position
+        work = Work(name.topic, name.partition, segment.base_offset, damage.position, None, damage.after)
+        yield Piece(source, work, OffsetRange(end, end), FileVersion.of(segment), size)
+
+
+def _pieces_of(log: Log, offsets: OffsetRange, target: int, *, to_log_end: bool) -> Iterator[Piece]:
     source = LogSource.of(log)
     for segment in log.segments:
         if segment.base_offset >= offsets.end:
@@ -130,7 +150,7 @@ def _pieces_of(log: Log, offsets: OffsetRange, target: int) -> Iterator[Piece]:
             continue
         cuts = UNCUT
         with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
-            cuts = cuts_of(segment, offsets, target)
+            cuts = cuts_of(segment, offsets, target, to_log_end=to_log_end)
         yield from _pieces_between(source, segment, cuts, offsets)
 
 

@@ -92,11 +92,12 @@ class Pushed:
             if self.partitions is not None and log.partition not in self.partitions:
                 continue
             offsets = OffsetRange(max(each.offsets.start, self.start), min(each.offsets.end, self.end))
+            to_log_end = each.to_log_end and offsets.start <= each.offsets.end < self.end
             if self.since is not None and offsets.start < offsets.end:
                 reached = log.offset_for_time(self.since, offsets)
                 offsets = OffsetRange(offsets.end if reached is None else reached, offsets.end)
-            if offsets.start < offsets.end:
-                yield LogRange(log, offsets)
+            if offsets.start < offsets.end or to_log_end:
+                yield LogRange(log, offsets, to_log_end)
 
 
 def _values(condition: Filter) -> frozenset[object] | None:

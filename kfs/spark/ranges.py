@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kfs.errors import DataLoss, InvalidOption, NotFound
+from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
+from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
@@ -29,17 +30,20 @@ _LOG = logging.getLogger("kfs.spark")
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """A log that is read, and the offsets of it that are."""
+    """A log that is read, and the offsets of it that are.
+
+    ``to_log_end`` is whether all is meant that the log has up to its end: damage there hides records, then.
+    """
 
     log: Log
     offsets: OffsetRange
+    to_log_end: bool = False
 
 
 def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
     """Return the logs that are read, by topic and partition, each with the offsets that are to be read of it.
 
-    Records that are appended later aren't read. A log of which nothing
-    is to be read is left out.
+    Records that are appended later aren't read. A log of which nothing is to be read is left out.
 
     Raises:
         NotFound: a topic isn't there.
@@ -55,12 +59,13 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         log = data_dir.log(partition.topic, partition.partition)
         if log is None:
             raise NotFound(f"partition {partition} is gone from {', '.join(data_dir.paths)}")
-        ends = _Ends(log, partition, options.read.isolation)
+        ends = Ends(log, partition, options.read.isolation)
         offsets = OffsetRange(ends.start(options.starting), ends.end(options.ending))
         if offsets.start < offsets.end:
             offsets = _there(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
-        if offsets.start < offsets.end:
-            found.append(LogRange(log, offsets))
+        to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
+        if offsets.start < offsets.end or to_log_end:
+            found.append(LogRange(log, offsets, to_log_end))
     return found
 
 
@@ -79,7 +84,7 @@ def _check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which
         )
 
 
-class _Ends:
+class Ends:
     """Where a log starts and ends, and the offsets that a limit stands for in it."""
 
     def __init__(self, log: Log, partition: TopicPartition, isolation: IsolationLevel) -> None:
@@ -88,10 +93,18 @@ class _Ends:
         self.visible = visible_at(log, isolation)
 
     def start(self, limit: OffsetLimit) -> int:
+        """Return the offset to start at."""
         return self._offset(limit, is_start=True)
 
     def end(self, limit: OffsetLimit) -> int:
+        """Return the offset to end before."""
         return self._offset(limit, is_start=False)
+
+    def is_open(self, limit: OffsetLimit) -> bool:
+        """Whether a limit stands for the end of a log, wherever that is."""
+        return isinstance(limit, Latest) or (
+            isinstance(limit, SpecificOffsets) and limit.offsets[self._partition] == LATEST
+        )
 
     def _offset(self, limit: OffsetLimit, *, is_start: bool) -> int:
         match limit:
@@ -130,6 +143,23 @@ def _there(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange,
 
 def _range_text(offsets: OffsetRange) -> str:
     return f"{offsets.start} to {offsets.end - 1}" if offsets.start < offsets.end else "none"
+
+
+def damage_at_end(log: Log) -> Damage | None:
+    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
+    if not log.segments:
+        return None
+    segment = log.segments[-1]
+    first: Damage | None = None
+    try:
+        for item in segment.walk_from(log.log_end_offset):
+            if isinstance(item, Block):
+                first = None
+            elif first is None and item.loses_records:
+                first = item
+    except CorruptData:  # it vanished, or was cut just now
+        return None
+    return first
 
 
 def lose(reason: str, *, fail: bool) -> None:

@@ -15,6 +15,7 @@ from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import LogSource, Request
+from kfs.spark.cutting import end_of
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.planning import Piece, Task
 from kfs.spark.ranges import lose
@@ -105,7 +106,8 @@ class _TaskReader:
                 return
             if segment.next_base_offset is None or segment.next_base_offset > offsets.start:
                 position, seen = segment.position_before(max(offsets.start, segment.base_offset))
-                yield Work(log.topic, log.partition, segment.base_offset, position, None, seen)
+                end = None if piece.work.end is None else end_of(segment, offsets.end)
+                yield Work(log.topic, log.partition, segment.base_offset, position, end, seen)
 
     def _check_for_loss(self, log: Log, piece: Piece) -> None:
         wanted, segments = piece.offsets, log.segments

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import json
+import struct
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+from kfs.errors import CorruptData
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark.planning import DEFAULT_TASK_BYTES, Task
 from tests.corpus import corpus_names
-from tests.logs import batch, bytes_read, dense, log_name, record, records, watch_reads, write_partition
+from tests.log.some_logs import some_segments
+from tests.logs import (
+    Batch,
+    batch,
+    bytes_read,
+    dense,
+    log_name,
+    positions,
+    record,
+    records,
+    watch_reads,
+    write_partition,
+)
 from tests.recorded_damage import DAMAGED, CorpusPath
-from tests.scan.test_scan import expected_rows
+from tests.scan.scanning import expected_rows
 from tests.spark.reads import offsets_of, options_for, planned, read, rows_of
 
 EVERY_CORPUS = pytest.mark.parametrize("name", corpus_names())
+ALL_SPLITS: list[dict[str, int]] = [
+    {"maxPartitionBytes": 1 << 40},
+    {"minPartitions": 2},
+    {"minPartitions": 7},
+    {"minPartitions": 100},
+    {"maxPartitionBytes": 1},  # one per batch
+    {"maxRecordsPerPartition": 3},
+    {"maxRecordsPerPartition": 100, "minPartitions": 7},
+]
 SPLITS = pytest.mark.parametrize(
     "split",
-    [
-        {"maxPartitionBytes": 1 << 40},
-        {"minPartitions": 2},
-        {"minPartitions": 7},
-        {"minPartitions": 100},
-        {"maxPartitionBytes": 1},  # one per batch
-        {"maxRecordsPerPartition": 3},
-        {"maxRecordsPerPartition": 100, "minPartitions": 7},
-    ],
+    ALL_SPLITS,
     ids=lambda split: " ".join(f"{name}={value}" for name, value in split.items()),
 )
 
@@ -50,6 +69,76 @@ def test_every_corpus_is_read_as_kafka_itself_reads_it(name: str, split: dict[st
         return
     topics = ",".join(DataDir([str(data)], Storage()).topics())
     assert rows_of(data, subscribe=topics, **split) == expected_rows(corpus(name))
+
+
+@EVERY_CORPUS
+@SPLITS
+def test_every_corpus_is_read_as_a_consumer_at_each_level_read_it(
+    name: str, split: dict[str, int], corpus: CorpusPath
+) -> None:
+    if name == "g_running":
+        pytest.skip("it was copied while the broker went on")
+    consumed = corpus(name) / "consumed.json"
+    for level, partitions in json.loads(consumed.read_text() if consumed.exists() else "{}").items():
+        expected = [
+            row
+            for row in expected_rows(corpus(name))
+            for first, last in partitions.get(f"{row['topic']}-{row['partition']}", ())
+            if first <= row["offset"] <= last
+        ]
+        topics = ",".join(sorted({partition.rpartition("-")[0] for partition in partitions}))
+        options = {"subscribe": topics, "isolation.level": level, **split}
+        if topics:
+            assert rows_of(corpus(name) / "data", **options) == expected
+
+
+def break_some(data: st.DataObject, directory: Path, content: dict[int, list[Batch]]) -> None:
+    """Damage some batches, and write indexes that name any batch or byte for any offset."""
+    for base, batches in content.items():
+        log = directory / log_name(base)
+        broken = bytearray(log.read_bytes())
+        for position in data.draw(st.lists(st.sampled_from(positions(batches)), max_size=2)):
+            place = position + data.draw(st.sampled_from([0, 7, 8, 11, 16, 17, 20, 25]))
+            broken[min(place, len(broken) - 1)] ^= data.draw(st.sampled_from([1, 0x40, 0x80, 0xFF]))
+        log.write_bytes(broken[: data.draw(st.sampled_from([len(broken)] * 5 + [len(broken) - 3]))])
+        if data.draw(st.booleans()):
+            place = st.one_of(st.sampled_from(positions(batches)), st.integers(0, len(broken)))
+            entries = data.draw(st.lists(st.tuples(st.integers(0, 60), place), min_size=1, max_size=6))
+            if data.draw(st.booleans()):
+                entries = sorted(entries)
+            index = b"".join(struct.pack(">ii", *entry) for entry in entries)
+            (directory / log_name(base, ".index")).write_bytes(index)
+
+
+@pytest.mark.usefixtures("quiet")
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), content=some_segments())
+def test_no_damage_and_no_index_makes_a_difference_between_one_split_and_another(
+    data: st.DataObject, content: dict[int, list[Batch]]
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        write_partition(root / "t-0", content)
+        break_some(data, root / "t-0", content)
+        whole = rows_of(root, onCorrupt="skip", skippedPath=root / "whole")
+        assert [row["offset"] for row in whole] == sorted({row["offset"] for row in whole})
+        for number, split in enumerate(ALL_SPLITS):
+            skipped = root / str(number)
+            assert rows_of(root, onCorrupt="skip", skippedPath=skipped, **split) == whole
+            once = set if "maxRecordsPerPartition" in split else list  # damage can lie between offsets of two tasks
+            assert once(skipped_in(skipped)) == once(skipped_in(root / "whole"))
+            if skipped_in(skipped):
+                with pytest.raises(CorruptData):
+                    rows_of(root, **split)
+            else:
+                assert rows_of(root, **split) == whole
+
+
+def skipped_in(directory: Path) -> list[tuple[str, int]]:
+    """Return the places that files of skipped ranges name, each as often as it is named."""
+    files = directory.iterdir() if directory.exists() else ()
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return sorted((line["file"], line["position"]) for line in lines)
 
 
 @pytest.fixture

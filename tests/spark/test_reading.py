@@ -193,3 +193,62 @@ def test_every_damage_that_was_recorded_fails_a_query_or_loses_nothing(corpus: C
             failed += 1
     assert 0 < failed < 39
     assert whole > 1000
+
+
+# --- damage where the log ends ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["behind records", "a whole segment", "all there is"])
+def damaged_end(request: pytest.FixtureRequest, data: Path) -> tuple[Path, Path, int, int]:
+    """A log whose last batches are broken: the directory, the file, the position, and the offset where the log ends."""
+    if request.param == "all there is":
+        segment(data, 0).unlink()
+        (data / "t-0" / log_name(0, ".index")).unlink()
+    at = positions(dense(100, 199))[-1] if request.param == "behind records" else 0
+    content = bytearray(segment(data, 100).read_bytes())
+    for position in positions(dense(100, 199)):
+        if position >= at:
+            content[position + 70] ^= 1
+    segment(data, 100).write_bytes(content)
+    return data, segment(data, 100), at, 195 if at else 100
+
+
+SPLITS = pytest.mark.parametrize(
+    "split", [{}, {"minPartitions": 7}, {"maxPartitionBytes": 1}, {"maxRecordsPerPartition": 7}], ids=str
+)
+
+
+@SPLITS
+def test_damage_at_the_end_of_a_log_fails_a_query_for_all_of_it(
+    split: dict[str, int], damaged_end: tuple[Path, Path, int, int]
+) -> None:
+    data, file, position, _ = damaged_end
+    with pytest.raises(CorruptData, match=f"{file}: position {position}: .*CRC"):
+        rows_of(data, **split)
+    with pytest.raises(CorruptData, match=f"{file}: position {position}: .*CRC"):
+        rows_of(data, endingOffsets='{"t":{"0":-1}}', **split)
+
+
+@SPLITS
+def test_damage_at_the_end_of_a_log_is_skipped_once(
+    split: dict[str, int], damaged_end: tuple[Path, Path, int, int], tmp_path: Path
+) -> None:
+    data, file, position, end = damaged_end
+    options = options_for(data, onCorrupt="skip", skippedPath=tmp_path / "skipped", **split)
+    there = range(0 if (data / "t-0" / log_name(0)).exists() else end, end)
+    assert [row["offset"] for row in read(planned(options), options)] == list(there)
+    lines = [json.loads(line) for one in (tmp_path / "skipped").iterdir() for line in one.read_text().splitlines()]
+    assert lines[0]["file"] == str(file)
+    assert [line["position"] for line in lines] == sorted({line["position"] for line in lines})
+    assert lines[0]["position"] == position
+    assert sum(line["size"] for line in lines) == file.stat().st_size - position
+
+
+@SPLITS
+def test_damage_behind_the_offsets_that_are_asked_for_is_nobodys_business(
+    split: dict[str, int], damaged_end: tuple[Path, Path, int, int]
+) -> None:
+    data, _, _, end = damaged_end
+    ending = json.dumps({"t": {"0": end}})
+    start = 0 if (data / "t-0" / log_name(0)).exists() else end
+    assert offsets_of(data, endingOffsets=ending, **split) == list(range(start, end))

@@ -21,7 +21,7 @@ from kfs.spark.session import check_python
 from tests.corpus import corpus_names
 from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath
-from tests.scan.test_scan import expected_rows
+from tests.scan.scanning import expected_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
