@@ -35,8 +35,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that need a Spark session first.
 
-    pytest-xdist gives each process a run of tests, and lets others steal from its end: so one process does them all, and
-    one JVM starts.
+    pytest-xdist gives each process a run of tests, and lets others steal from its end: so one process does them all,
+    and one JVM starts.
     """
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
 

@@ -54,6 +54,21 @@ _REFUSED: Final = {
     "enable.auto.commit": "nothing is committed",
     "interceptor.classes": "nothing may change what is read",
 }
+#: The bounds that only a batch has.
+_BATCH: Final = (*ENDING, "filterPushdown")
+_DEFAULT_TRIGGER_DELAY: Final = "15m"
+#: Seconds in what Spark's times end in (``JavaUtils.timeSuffixes``); without one they are milliseconds.
+_UNITS: Final = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "": 1e-3,
+}
+_TIME: Final = re.compile(r"(-?[0-9]+)([a-z]*)")
 #: What a batch obeys; of all else the names are logged.
 _OBEYED: Final = frozenset(
     name.lower()
@@ -113,6 +128,28 @@ class BatchOptions:
     ignored: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RateOptions:
+    """How many offsets a micro-batch should at least have, unless it is ``longest_delay`` seconds late, and at most."""
+
+    least: int | None = None
+    most: int | None = None
+    longest_delay: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Everything that the options of a streaming query say; ``ignored`` as in :class:`BatchOptions`."""
+
+    paths: tuple[str, ...]
+    strategy: Strategy
+    starting: OffsetLimit
+    rates: RateOptions
+    split: SplitOptions
+    read: ReadOptions
+    ignored: tuple[str, ...] = ()
+
+
 def parse_batch_options(options: Options) -> BatchOptions:
     """Return what the options of a batch query say; case doesn't matter in their names.
 
@@ -124,11 +161,7 @@ def parse_batch_options(options: Options) -> BatchOptions:
     ending = parse_limit(given, ENDING, Latest())
     check_batch_limits(starting, ending)
     strategy = _strategy(given)
-    split = SplitOptions(
-        _positive(given, "minPartitions"),
-        _positive(given, "maxRecordsPerPartition"),
-        _positive(given, "maxPartitionBytes"),
-    )
+    split = _split_options(given)
     _check_kafka_options(given)
     _check_rates(given)
     check_order(starting, ending)
@@ -136,6 +169,37 @@ def parse_batch_options(options: Options) -> BatchOptions:
     # The case of the names is gone by now; this is how Kafka and Spark write them.
     ignored = tuple(sorted(given.keys() - _OBEYED))
     return BatchOptions(parse_paths(given), strategy, starting, ending, split, read, ignored)
+
+
+def parse_stream_options(options: Options) -> StreamOptions:
+    """Return what the options of a streaming query say; case doesn't matter in their names.
+
+    Raises:
+        InvalidOption: one is missing or refused, or makes no sense.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    for name in ENDING:
+        if name.lower() in given:
+            raise InvalidOption(f"option {name!r} is not valid in streaming queries: a stream has no end")
+    strategy = _strategy(given)
+    split = _split_options(given)
+    _check_kafka_options(given)
+    rates = _rate_options(given)
+    starting = parse_limit(given, STARTING, Latest())
+    obeyed = _OBEYED.difference(name.lower() for name in _BATCH).union(name.lower() for name in _STREAMING)
+    ignored = tuple(sorted(given.keys() - obeyed))
+    return StreamOptions(parse_paths(given), strategy, starting, rates, split, _read_options(given), ignored)
+
+
+def check_options(options: Options) -> None:
+    """Raise :class:`InvalidOption` where options are good for no query; which kind it is, isn't always known."""
+    try:
+        parse_batch_options(options)
+    except InvalidOption as error:
+        try:
+            parse_stream_options(options)
+        except InvalidOption:
+            raise error from None
 
 
 def includes_headers(options: Options) -> bool:
@@ -208,10 +272,32 @@ def _check_kafka_options(given: Options) -> None:
             raise InvalidOption(f"Kafka option {name!r} is not supported: {advice}")
 
 
+def _split_options(given: Options) -> SplitOptions:
+    return SplitOptions(
+        _positive(given, "minPartitions"),
+        _positive(given, "maxRecordsPerPartition"),
+        _positive(given, "maxPartitionBytes"),
+    )
+
+
 def _check_rates(given: Options) -> None:
     least, most = _number(given, "minOffsetsPerTrigger"), _number(given, "maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise InvalidOption(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
+
+
+def _rate_options(given: Options) -> RateOptions:
+    _check_rates(given)
+    least, most = _positive(given, "minOffsetsPerTrigger"), _positive(given, "maxOffsetsPerTrigger")
+    return RateOptions(least, most, _seconds(given, "maxTriggerDelay", _DEFAULT_TRIGGER_DELAY))
+
+
+def _seconds(given: Options, name: str, default: str) -> float:
+    text = given.get(name.lower(), default)
+    match = _TIME.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _UNITS:
+        raise InvalidOption(f"option {name!r} has to be a time like 90s, 15m or 500ms, not {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _read_options(given: Options) -> ReadOptions:

@@ -8,21 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
-
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from typing import TYPE_CHECKING, Final
 
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import OffsetRange
 from kfs.spark.ranges import LogRange
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -59,23 +52,23 @@ class Pushed:
         value = getattr(condition, "value", None)
         if not isinstance(value, int):
             return self
-        match condition:
-            case EqualTo():
+        match _kind(condition):
+            case "EqualTo":
                 return replace(self, start=max(self.start, value), end=min(self.end, value + 1))
-            case GreaterThanOrEqual():
+            case "GreaterThanOrEqual":
                 return replace(self, start=max(self.start, value))
-            case GreaterThan():
+            case "GreaterThan":
                 return replace(self, start=max(self.start, value + 1))
-            case LessThanOrEqual():
+            case "LessThanOrEqual":
                 return replace(self, end=min(self.end, value + 1))
-            case LessThan():
+            case "LessThan":
                 return replace(self, end=min(self.end, value))
         return self
 
     def _with_times(self, condition: Filter) -> Pushed:
         """Only a lower bound says where to begin: timestamps don't ascend. What has none is shown as -1, below all."""
         value = getattr(condition, "value", None)
-        is_lower = isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual))
+        is_lower = _kind(condition) in ("EqualTo", "GreaterThan", "GreaterThanOrEqual")
         if not is_lower or not isinstance(value, datetime) or value.tzinfo is None:
             return self
         milliseconds = (value - _EPOCH) // _MILLISECOND  # the one at or before
@@ -102,12 +95,18 @@ class Pushed:
 
 def _values(condition: Filter) -> frozenset[object] | None:
     """Return the values that a filter allows, None where it doesn't name them."""
-    match condition:
-        case EqualTo():
-            return frozenset((condition.value,))
-        case In():
-            return frozenset(condition.value)
+    value = getattr(condition, "value", None)
+    match _kind(condition):
+        case "EqualTo":
+            return frozenset((value,))
+        case "In" if isinstance(value, tuple):
+            return frozenset(value)
     return None
+
+
+def _kind(condition: Filter) -> str:
+    """Return the name of a filter's class: PySpark 4.0 has none of them, and runs this nevertheless."""
+    return type(condition).__name__
 
 
 def _common(known: frozenset[object] | None, more: frozenset[object] | None) -> frozenset[object] | None:

@@ -52,8 +52,8 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         DataLoss: offsets that are to be read are not in a log, and that isn't to be accepted.
     """
     partitions = options.strategy.partitions(data_dir)
-    _check_partitions(options.starting, partitions, "starting")
-    _check_partitions(options.ending, partitions, "ending")
+    check_partitions(options.starting, partitions, "starting")
+    check_partitions(options.ending, partitions, "ending")
     found = []
     for partition in sorted(partitions):
         log = data_dir.log(partition.topic, partition.partition)
@@ -62,14 +62,15 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         ends = Ends(log, partition, options.read.isolation)
         offsets = OffsetRange(ends.start(options.starting), ends.end(options.ending))
         if offsets.start < offsets.end:
-            offsets = _there(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
+            offsets = reachable(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
         to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
         if offsets.start < offsets.end or to_log_end:
             found.append(LogRange(log, offsets, to_log_end))
     return found
 
 
-def _check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
+def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
+    """Raise :class:`InvalidOption` where a limit is of other partitions than those that are read."""
     numbers: Mapping[TopicPartition, int]
     if isinstance(limit, SpecificOffsets):
         numbers, what, hint = limit.offsets, "offsets", "; -1 stands for latest, -2 for earliest"
@@ -128,7 +129,7 @@ class Ends:
         return self.visible.end if found is None else found
 
 
-def _there(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange, *, fail: bool) -> OffsetRange:
+def reachable(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange, *, fail: bool) -> OffsetRange:
     """Return what of the wanted offsets a log reaches; the rest is data loss."""
     there = OffsetRange(max(wanted.start, visible.start), min(wanted.end, visible.end))
     if there == wanted:

@@ -1,18 +1,21 @@
-"""What a session needs before kfs runs in it, said before Spark fails at it."""
+"""What a session needs before kfs runs in it, said before Spark fails at it, and how it is told what is wrong."""
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kfs.errors import UnusableSession
+from kfs.errors import KfsError, UnusableSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger("kfs.spark")
 _SECONDS: Final = 60
 
 
@@ -44,3 +47,24 @@ def check_python(python: str) -> None:
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if run.stdout.strip() != own:
         raise UnusableSession(f"Spark's workers run {path}, Python {run.stdout.strip()}, the driver {own}: {advice}")
+
+
+def as_one_sentence(error: KfsError) -> KfsError:
+    """Return the error without where it comes from, which Spark would show above it."""
+    return error.with_traceback(None)
+
+
+def show_log() -> None:
+    """Let what is logged here reach the worker's standard error, which Spark keeps or shows."""
+    if not _LOG.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("kfs: %(message)s"))
+        _LOG.addHandler(handler)
+
+
+def say_what_is_ignored(options: Sequence[str], only_for_streams: Sequence[str] = ()) -> None:
+    """Log the names of options that change nothing, and of those that only a stream obeys."""
+    if options:
+        _LOG.warning("options that change nothing: %s", ", ".join(options))
+    for name in only_for_streams:
+        _LOG.warning("option %s is ignored in batch queries", name)

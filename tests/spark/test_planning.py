@@ -102,8 +102,8 @@ def break_some(data: st.DataObject, directory: Path, content: dict[int, list[Bat
             broken[min(place, len(broken) - 1)] ^= data.draw(st.sampled_from([1, 0x40, 0x80, 0xFF]))
         log.write_bytes(broken[: data.draw(st.sampled_from([len(broken)] * 5 + [len(broken) - 3]))])
         if data.draw(st.booleans()):
-            place = st.one_of(st.sampled_from(positions(batches)), st.integers(0, len(broken)))
-            entries = data.draw(st.lists(st.tuples(st.integers(0, 60), place), min_size=1, max_size=6))
+            places = st.one_of(st.sampled_from(positions(batches)), st.integers(0, len(broken)))
+            entries = data.draw(st.lists(st.tuples(st.integers(0, 60), places), min_size=1, max_size=6))
             if data.draw(st.booleans()):
                 entries = sorted(entries)
             index = b"".join(struct.pack(">ii", *entry) for entry in entries)
