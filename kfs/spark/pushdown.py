@@ -99,7 +99,7 @@ def _values(condition: Filter) -> frozenset[object] | None:
     match _kind(condition):
         case "EqualTo":
             return frozenset((value,))
-        case "In" if isinstance(value, tuple):
+        case "In" if isinstance(value, (tuple, list)):
             return frozenset(value)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,18 @@ from tests.scan.scanning import expected_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVERY_SOUND_CORPUS = pytest.mark.parametrize("name", [name for name in corpus_names() if name != DAMAGED])
+#: test_planning reads every corpus without a session every day; here a few stand for it.
+_EVERY_DAY = {"b_txn", "f_0.8.2.2"}
+EVERY_SOUND_CORPUS = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in _EVERY_DAY else pytest.mark.long)
+        for name in corpus_names()
+        if name != DAMAGED
+    ],
+)
+#: What cuts a batch into one task, 2, 7, and one for each batch of records.
+SPLITS: list[dict[str, object]] = [{"maxPartitionBytes": 1 << 40}, {"minPartitions": 7}, {"maxPartitionBytes": 1}]
 
 
 def load(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
@@ -40,7 +52,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     found = frame.withColumn("timestamp", f.unix_micros("timestamp")).collect()
     rows = [row.asDict(recursive=True) for row in found]
     for row in rows:
-        row["key"], row["value"] = _bytes(row["key"]), _bytes(row["value"])
+        row.update({name: _bytes(row[name]) for name in ("key", "value") if name in row})
         for header in row.get("headers") or ():
             header["value"] = _bytes(header["value"])
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
@@ -59,6 +71,28 @@ def test_a_data_frame_is_what_kafka_itself_reads(name: str, spark: SparkSession,
     data = corpus(name) / "data"
     frame = load(spark, data, subscribe=topics_of(data), includeHeaders="true", minPartitions=2)
     assert rows_of(frame) == expected_rows(corpus(name))
+
+
+@pytest.mark.long
+@EVERY_SOUND_CORPUS
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_a_data_frame_is_the_same_for_every_split(
+    name: str, split: dict[str, object], spark: SparkSession, corpus: CorpusPath
+) -> None:
+    data = corpus(name) / "data"
+    frame = load(spark, data, subscribe=topics_of(data), includeHeaders="true", **split)
+    assert rows_of(frame) == expected_rows(corpus(name))
+
+
+@pytest.mark.parametrize("name", ["b_txn", pytest.param("b39_txn", marks=pytest.mark.long)])
+def test_a_committed_data_frame_is_what_a_consumer_got(name: str, spark: SparkSession, corpus: CorpusPath) -> None:
+    partitions = json.loads((corpus(name) / "consumed.json").read_text())["read_committed"]
+    topics = ",".join(sorted({partition.rpartition("-")[0] for partition in partitions}))
+    options = {"subscribe": topics, "kafka.isolation.level": "read_committed", "minPartitions": 3}
+    found = rows_of(load(spark, corpus(name) / "data", **options, columns="topic,partition,offset,timestamp"))
+    for partition, ranges in partitions.items():
+        expected = [offset for first, last in ranges for offset in range(first, last + 1)]
+        assert [row["offset"] for row in found if f"{row['topic']}-{row['partition']}" == partition] == expected
 
 
 def test_it_is_found_without_being_registered_and_can_be_registered(spark: SparkSession, tmp_path: Path) -> None:
@@ -86,27 +120,31 @@ def filters(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+#: How many of the two tasks are left.
+CONDITIONS = {
+    "offset >= 100": 1,
+    "offset < 100": 1,
+    "offset = 150 and partition = 0": 1,
+    "partition in (1, 2)": 0,
+    "topic = 'u'": 0,
+    "timestamp >= timestamp'2023-11-14 22:15:10Z'": 1,
+    "timestamp < timestamp'2023-11-14 22:15:10Z'": 2,
+    "offset > 10 or offset < 3": 2,
+    "cast(value as string) = 'value 150'": 2,
+}
+
+
 @pytest.mark.usefixtures("filters")
-@pytest.mark.parametrize(
-    ("condition", "tasks"),
-    [
-        ("offset >= 100", 1),
-        ("offset < 100", 1),
-        ("offset = 150 and partition = 0", 1),
-        ("partition in (1, 2)", 0),
-        ("topic = 'u'", 0),
-        ("timestamp >= timestamp'2023-11-14 22:15:10Z'", 1),
-        ("timestamp < timestamp'2023-11-14 22:15:10Z'", 2),
-        ("offset > 10 or offset < 3", 2),
-        ("cast(value as string) = 'value 150'", 2),
-    ],
-)
-def test_filters_leave_out_what_cannot_match(condition: str, tasks: int, spark: SparkSession, tmp_path: Path) -> None:
+def test_filters_leave_out_what_cannot_match(spark: SparkSession, tmp_path: Path) -> None:
     write_partition(tmp_path / "t-0", {0: dense(0, 99), 100: dense(100, 199)})
-    plain = load(spark, tmp_path, subscribe="t", minPartitions=2).where(condition)
-    pushed = load(spark, tmp_path, subscribe="t", minPartitions=2, filterPushdown="true").where(condition)
-    assert rows_of(pushed) == rows_of(plain)
-    assert pushed.rdd.getNumPartitions() == max(tasks, 1)  # Spark has one even where there is nothing to read
+    plain = load(spark, tmp_path, subscribe="t", minPartitions=2).cache()
+    source = load(spark, tmp_path, subscribe="t", minPartitions=2, filterPushdown="true")
+    for condition, tasks in CONDITIONS.items():
+        pushed = source.where(condition)
+        assert rows_of(pushed) == rows_of(plain.where(condition)), condition
+        # Spark has one task even where there is nothing to read.
+        assert pushed.rdd.getNumPartitions() == max(tasks, 1), condition
+    plain.unpersist()
 
 
 @pytest.mark.parametrize(
@@ -129,6 +167,23 @@ def test_an_error_ends_in_one_sentence(
     log.write_bytes(content)
     with pytest.raises(Exception, match=sentence):
         load(spark, tmp_path, **options).collect()
+
+
+def test_a_path_that_executors_do_not_see_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write_partition(tmp_path / "data" / "t-0", {0: dense(0, 9)})
+    planned = load(spark, tmp_path / "data", subscribe="t").rdd
+    assert planned.getNumPartitions() == 1
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    with pytest.raises(Exception, match=r"UnusableSource: .*/data/t-0 is not there on .*: every executor has to see"):
+        planned.collect()
+
+
+def test_a_machine_without_pyarrow_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UnusableSession, match=r"there is no pyarrow in .*: pip install 'kfs\[spark\]'"):
+        kfs.spark.register(spark)
 
 
 def test_a_python_for_the_workers_that_cannot_run_it_is_named(tmp_path: Path) -> None:

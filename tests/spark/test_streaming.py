@@ -199,10 +199,17 @@ def test_a_topic_that_is_not_there_is_named_when_it_starts(data: Path) -> None:
         Query(data, subscribe="t,missing").rest()
 
 
-@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+@pytest.mark.parametrize("option", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(option: str, data: Path) -> None:
     with pytest.raises(InvalidOption, match=f"{option}' is not valid in streaming queries"):
         Query(data, **{option: "1"})
+
+
+def test_options_that_change_nothing_in_a_stream_are_logged(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"endingTimestamp": 1, "kafka.bootstrap.servers": "b", "filterPushdown": "true"}
+    with caplog.at_level(logging.WARNING, "kfs.spark"):
+        assert len(Query(data, **EARLIEST, **given).rest()) == 110
+    assert "options that change nothing: endingtimestamp, filterpushdown, kafka.bootstrap.servers" in caplog.text
 
 
 # --- how much ---------------------------------------------------------------------------------------------------------
