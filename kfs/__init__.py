@@ -15,24 +15,33 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kfs.api import Data, OnDamage, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
+    from kfs.api.groups import Group, GroupOffset, Groups
+    from kfs.api.transactions import Transaction, TransactionalIds
     from kfs.errors import CorruptData, KfsError, NotFound, UnusableSource
     from kfs.format.record import TimestampType
     from kfs.log.isolation import IsolationLevel
+    from kfs.log.problem import Problem
 
     __version__: str
 
 __all__ = [
     "CorruptData",
     "Data",
+    "Group",
+    "GroupOffset",
+    "Groups",
     "IsolationLevel",
     "KfsError",
     "NotFound",
     "OnDamage",
     "PartitionLog",
+    "Problem",
     "Record",
     "SegmentFile",
     "TimestampType",
     "Topic",
+    "Transaction",
+    "TransactionalIds",
     "UnusableSource",
     "__version__",
     "open",
@@ -42,15 +51,21 @@ __all__ = [
 _MODULES: Final = {
     "CorruptData": "kfs.errors",
     "Data": "kfs.api",
+    "Group": "kfs.api.groups",
+    "GroupOffset": "kfs.api.groups",
+    "Groups": "kfs.api.groups",
     "IsolationLevel": "kfs.log.isolation",
     "KfsError": "kfs.errors",
     "NotFound": "kfs.errors",
     "OnDamage": "kfs.api",
     "PartitionLog": "kfs.api",
+    "Problem": "kfs.log.problem",
     "Record": "kfs.api",
     "SegmentFile": "kfs.api",
     "TimestampType": "kfs.format.record",
     "Topic": "kfs.api",
+    "Transaction": "kfs.api.transactions",
+    "TransactionalIds": "kfs.api.transactions",
     "UnusableSource": "kfs.errors",
     "open": "kfs.api",
 }

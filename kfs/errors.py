@@ -9,7 +9,7 @@
     ├── NotADirectory        a file where a directory was needed
     ├── IsADirectory         a directory where a file was needed
     ├── ReadOnly             any attempt to write
-    ├── BadLine              a line that can't be imported: input, line number, reason
+    ├── BadLine              a line or row that can't be imported: input, its number, reason
     ├── UnusableSource       a LOG_DIR that cannot be read as one
     ├── InvalidAppend        what Kafka doesn't let into a log, whether it is appended or recovered
     │   ├── OffsetOverflow       an offset or position that a segment's indexes can't hold
@@ -94,18 +94,22 @@ class ReadOnly(KfsError):
 
 
 class BadLine(KfsError):
-    """A line that is not a record's, or is of one that can't be kept as asked for; ``number`` counts from 1."""
+    """A line that is not a record's, or is of one that can't be kept as asked for; ``number`` counts from 1.
+
+    ``unit`` is what is numbered: a line, or a row.
+    """
 
     errno = _errno.EINVAL
 
-    def __init__(self, source: str, number: int, reason: str) -> None:
-        super().__init__(source, number, reason)
+    def __init__(self, source: str, number: int, reason: str, unit: str = "line") -> None:
+        super().__init__(source, number, reason, unit)
         self.source = source
         self.number = number
         self.reason = reason
+        self.unit = unit
 
     def __str__(self) -> str:
-        return f"{self.source}: line {self.number}: {self.reason}"
+        return f"{self.source}: {self.unit} {self.number}: {self.reason}"
 
 
 class UnusableSource(KfsError):

@@ -27,6 +27,7 @@ from fsspec.utils import glob_translate, stringify_path, tokenize
 from kfs.errors import CorruptData, IsADirectory, KfsError
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
+from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -69,6 +70,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         target_options: Mapping[str, Any] | None = None,
         topics: str | Sequence[str] = (),
         views: bool = False,
+        isolation: str = IsolationLevel.READ_UNCOMMITTED,
         on_damage: str = "fail",
         until_high_watermark: bool = False,
         max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
@@ -91,7 +93,8 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             raise ValueError(f"on_damage is {on_damage!r}, expected {' or '.join(map(repr, _ON_DAMAGE))}")
         self.log_dirs: Final = paths
         rendered = cache_bytes * 3 // 5
-        options = TreeOptions(views, _ON_DAMAGE[on_damage], rendered, TableStore(default_directory()))
+        table_store = TableStore(default_directory())
+        options = TreeOptions(views, _ON_DAMAGE[on_damage], rendered, table_store, IsolationLevel(isolation))
         with _translated(", ".join(paths)):
             data_dir = DataDir(
                 paths,

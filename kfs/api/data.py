@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.api.partition_log import PartitionLog
 from kfs.api.record import Record
 from kfs.api.scannable import Damage, Isolation, Scannable
-from kfs.errors import NotFound
+from kfs.errors import NotFound, UnusableSource
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.isolation import IsolationLevel
@@ -18,6 +20,17 @@ from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.render.timestamps import Moment
+
+if TYPE_CHECKING:
+    from kfs.api.groups import Groups
+    from kfs.api.transactions import Transaction, TransactionalIds
+    from kfs.internal.cluster.cluster import Cluster
+    from kfs.internal.cluster.rows import ClusterRows
+    from kfs.internal.groups import Groups as GroupState
+    from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
+
+#: The default of ``transaction.max.timeout.ms``.
+DEFAULT_MAX_TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
 
 
 class Topic(Mapping[int, PartitionLog], Scannable):
@@ -93,6 +106,7 @@ class Data(Mapping[str, Topic], Scannable):
     def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: OnDamage) -> None:
         super().__init__(isolation, on_damage)
         self._source = source
+        source.topic_ids = lambda: self._cluster  # tells copies of a topic from an older one of the same name
         self._is_closed = False
         self._known: dict[tuple[str, int], PartitionLog] = {}
 
@@ -161,6 +175,93 @@ class Data(Mapping[str, Topic], Scannable):
         """Yield the log of every partition, by topic and partition."""
         for topic in self.values():
             yield from topic.values()
+
+    # -- what brokers keep in topics of their own
+
+    def groups(self) -> Groups:
+        """Return the consumer groups, by name: committed offsets, lag, members, state.
+
+        Raises:
+            UnusableSource: no partition of a topic is here, or among those that were opened, that they are kept in.
+        """
+        from kfs.api.groups import Groups
+        from kfs.internal.groups import OFFSETS_TOPIC
+
+        self.check_open()
+        if not self._group_state.are_here:
+            raise self._not_here(OFFSETS_TOPIC, "groups are")
+        return Groups(self, self._group_state)
+
+    def transactions(
+        self, *, ended: bool = False, max_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
+    ) -> Iterator[Transaction]:
+        """Yield the open transactions in all logs, and with ``ended`` those before them that committed or aborted.
+
+        To find what is open takes a look at the end of each log; to find all, all of it is read. What nothing came for
+        in ``max_timeout``, the longest that brokers let a transaction take (``transaction.max.timeout.ms``), may be
+        hanging.
+
+        Raises:
+            CorruptData: a segment vanished meanwhile, or was cut.
+
+        >>> broker = kfs.open("broker")
+        >>> [(each.topic, each.start_offset, each.transactional_id) for each in broker.transactions()]
+        [('__consumer_offsets', 41, 'd-3'), ('ledger', 53, 'd-3')]
+        """
+        from kfs.api.transactions import transactions_of
+
+        milliseconds = max_timeout // timedelta(milliseconds=1)
+        return transactions_of(self.source.logs(), self._transactional_ids, milliseconds, ended=ended)
+
+    def transactional_ids(self) -> TransactionalIds:
+        """Return the transactional ids, by name, and what their coordinators know of them.
+
+        Raises:
+            UnusableSource: no partition of the topic is here, or among those that were opened, that they are kept in.
+        """
+        from kfs.api.transactions import TransactionalIds
+        from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC
+
+        self.check_open()
+        if not self._transactional_ids.are_here:
+            raise self._not_here(TRANSACTION_STATE_TOPIC, "transactional ids are")
+        return TransactionalIds(self, self._transactional_ids)
+
+    def cluster(self) -> ClusterRows:
+        """Return what KRaft's metadata log says of the cluster, or as much as the directories tell without it.
+
+        Its methods yield the objects that ``kfs cluster --json`` prints; nothing in them is secret.
+
+        >>> broker = kfs.open("broker")
+        >>> summary = broker.cluster().summary()
+        >>> summary["clusterId"], summary["metadataVersion"]["name"]
+        ('6BM68GbeMUX9XNMdOdqklQ', '4.3-IV0')
+        """
+        from kfs.internal.cluster.rows import ClusterRows
+
+        self.check_open()
+        return ClusterRows(self._cluster)
+
+    def _not_here(self, topic: str, what: str) -> UnusableSource:
+        return UnusableSource(f"{', '.join(self.paths)}: no partition of {topic}, which is where {what} kept")
+
+    @cached_property
+    def _group_state(self) -> GroupState:
+        from kfs.internal.groups import Groups
+
+        return Groups(self._source)
+
+    @cached_property
+    def _transactional_ids(self) -> TransactionalIdState:
+        from kfs.internal.transaction_state import TransactionalIds
+
+        return TransactionalIds(self._source)
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        from kfs.internal.cluster.cluster import Cluster
+
+        return Cluster(self._source)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
 
 import click
 
+from kfs import __version__
 from kfs.cli.messages import messages
+from kfs.cli.progress import LogsProgress, progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat
-from kfs.export.records import Export
+from kfs.export.records import Export, logs_of
 from kfs.export.selection import Selection
+from kfs.export.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.format.layout import MAX_INT64
+from kfs.log.atomic_file import replacing
 from kfs.log.isolation import IsolationLevel
-from kfs.log.problem import Problem
+from kfs.log.output_directory import check_apart
+from kfs.log.problem import OnDamage
 from kfs.memory import keep_freed_memory
 from kfs.render.timestamps import parse_time
+from kfs.scan import Scan
+from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.names import ABOUT, topic_name
 from kfs.tree.node import Directory, File, Node
 
 _CHUNK: Final = 1024 * 1024
 _PAGE: Final = 4096
 _FAILED: Final = 1
+_STANDARD_OUTPUT: Final = "-"
 
 
 class _Time(click.ParamType[int]):
@@ -82,12 +94,21 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.option("--grep", metavar="REGEX", help="Only records whose value matches somewhere.")
 @click.option("--header", "headers", type=_Header(), multiple=True, help="Only records with that header. Repeatable.")
 @click.option(
-    "--output",
-    "-o",
-    type=click.Choice([field.value for field in Field]),
+    "--format",
+    "-f",
+    "form",
+    type=click.Choice([each.value for each in (*Field, *TableFormat)]),
     default=Field.RECORD.value,
     show_default=True,
-    help="A line of JSON for each record, or the raw bytes of its value or key.",
+    help="A line of JSON for each record; the raw bytes of its value or key; or all in one Arrow or Parquet file.",
+)
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    default=_STANDARD_OUTPUT,
+    type=click.Path(readable=False, allow_dash=True),
+    help="Where to, in place of standard output; the file gets its name when all is in it.",
 )
 @click.option(
     "--delimiter", default="\\n", show_default=True, help="What follows raw bytes; \\n, \\t and \\0 are known."
@@ -108,13 +129,14 @@ def cat(
     key: str | None,
     grep: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
+    form: str,
     output: str,
     delimiter: str,
     length_prefix: bool,
     jobs: int | None,
     source: SourceOptions,
 ) -> None:
-    """Print the records of a topic or a partition, or a file of the tree, without mounting it.
+    """Print the records of a topic or a partition, or a file of the tree, without mounting it; or make a table of them.
 
     PATH is a topic (orders), a partition (orders/0) or anything else in the tree. Records come
     partition by partition in offset order. What can't be read is named on standard error, all the
@@ -125,31 +147,45 @@ def cat(
       kfs cat /var/lib/kafka/data orders/0 --since 2020-11-27T03:00 --before 2020-11-27T04:00
       kfs cat /var/lib/kafka/data orders/0 --last 10 --grep '"status":"failed"'
       kfs cat /var/lib/kafka/data launch_info/0/offset/368776.json
+      kfs cat /var/lib/kafka/data orders --format parquet --output orders.parquet
     """
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
     selection = _selection(offsets, since, before, key, grep, headers)
-    output_format = OutputFormat(Field(output), None if length_prefix else _unescaped(delimiter))
+    wanted = _Wanted(selection, first, last, IsolationLevel(source.isolation), jobs or cores())
+    table = TableFormat(form) if form in list(TableFormat) else None
+    if table is not None:
+        _check_table(table, output, paths)
     failed = False
     with source.opened(log_dir) as tree:
         keep_freed_memory()
-        isolation = IsolationLevel(source.isolation)
-        export = Export(tree.data_dir, selection, output_format, first, last, jobs or cores(), isolation)
         try:
-            for path in paths:
-                records = _records_at(path)
-                if records is None:
-                    _print(tree.follow(path), path)
+            with _opened(output, log_dir) as out:
+                if table is not None:
+                    failed = _write_table(tree, paths, wanted, table, out)
                 else:
-                    failed |= _print_records(export.write(sys.stdout.fileno(), *records))
+                    output_format = OutputFormat(Field(form), None if length_prefix else _unescaped(delimiter))
+                    failed = _write_each(tree, paths, wanted, output_format, out)
         except BrokenPipeError:
             _leave_quietly()
         except OSError as error:
-            sys.stdout = None  # what it still holds can't be written either
-            messages.say(f"can't write: {error.strerror}")
+            if output == _STANDARD_OUTPUT:
+                sys.stdout = None  # what it still holds can't be written either
+            messages.say(f"can't write{'' if output == _STANDARD_OUTPUT else f' {output}'}: {error.strerror}")
             failed = True
     if failed:
         raise click.exceptions.Exit(_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which records of whatever is named are wanted, and by how many processes."""
+
+    selection: Selection
+    first: int | None
+    last: int | None
+    isolation: IsolationLevel
+    jobs: int
 
 
 def _selection(
@@ -198,24 +234,83 @@ def _records_at(path: str) -> tuple[str, int | None] | None:
     return (topic, int(names[1])) if re.fullmatch(r"0|[1-9][0-9]{0,9}", names[1]) else None
 
 
-def _print_records(problems: Iterator[Problem]) -> bool:
-    """Say what could not be read while the rest is written; return whether there was anything."""
+def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
+    need_pyarrow()
+    for path in paths:
+        if _records_at(path) is None:
+            raise click.UsageError(f"--format {table} is for topics and partitions, not for {path}")
+    if output == _STANDARD_OUTPUT and sys.stdout.isatty():
+        raise click.UsageError(f"--format {table} is nothing for a terminal: name a file with --output, or a pipe")
+
+
+@contextmanager
+def _opened(output: str, log_dir: str) -> Iterator[BinaryIO]:
+    """Open the output, which is never in what is read."""
+    if output == _STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    check_apart(log_dir, output)
+    with replacing(output) as file:
+        yield file
+
+
+def _write_table(tree: KafkaTree, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> bool:
+    """Write all records as one table; return whether there is something that could not be read."""
+    places = [place for place in map(_records_at, paths) if place is not None]
+    logs = [log for place in places for log in logs_of(tree.data_dir, *place)]
+    scan = Scan(
+        logs,
+        columns=FILE_COLUMNS,
+        selection=wanted.selection,
+        isolation=wanted.isolation,
+        on_damage=OnDamage.SKIP,
+        on_problem=lambda problem: messages.say(str(problem.error())),
+        jobs=wanted.jobs,
+        first=wanted.first,
+        last=wanted.last,
+    )
+    metadata = {"kfs.version": __version__, "kfs.isolation": wanted.isolation.value}
+    is_file = out is not sys.stdout.buffer and stat.S_ISREG(os.fstat(out.fileno()).st_mode)
+    progress = LogsProgress(logs)
+    with (
+        TableWriter(scan.schema, table, out, is_file=is_file, metadata=metadata) as writer,
+        progress_bar(progress.total, "writing") as advance,
+    ):
+        for batch in scan:
+            writer.write(batch)
+            advance(progress.advanced(*(batch.column(name)[-1].as_py() for name in ("topic", "partition", "offset"))))
+    return bool(scan.problems)
+
+
+def _write_each(
+    tree: KafkaTree, paths: Sequence[str], wanted: _Wanted, output_format: OutputFormat, out: BinaryIO
+) -> bool:
+    """Write the records, or the file, at each path; return whether there is something that could not be read."""
+    export = Export(
+        tree.data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation
+    )
     damaged = False
-    for problem in problems:
-        damaged = True
-        messages.say(str(problem.error()))
+    for path in paths:
+        place = _records_at(path)
+        if place is None:
+            _write_file(tree.follow(path), path, out)
+            continue
+        for problem in export.write(out.fileno(), *place):
+            damaged = True
+            messages.say(str(problem.error()))
     return damaged
 
 
-def _print(node: Node, path: str) -> None:
+def _write_file(node: Node, path: str, out: BinaryIO) -> None:
     if isinstance(node, Directory):
         raise IsADirectory(f"{path} is a directory")
     assert isinstance(node, File)
     try:
         for data in _chunks(node):
-            sys.stdout.buffer.write(data)
+            out.write(data)
     finally:
-        sys.stdout.buffer.flush()
+        out.flush()
 
 
 def _chunks(file: File) -> Iterator[bytes]:

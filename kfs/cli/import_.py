@@ -7,7 +7,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from io import BufferedReader
+from typing import Any, Final, cast
 
 import click
 
@@ -15,13 +16,15 @@ from kfs.cli.messages import messages, shown
 from kfs.cli.options import ByteSize
 from kfs.cli.progress import progress_bar
 from kfs.errors import BadLine, CorruptData, KfsError
+from kfs.export.table_file import need_pyarrow
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT32
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 from kfs.imports.layout import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_RECORDS, BatchLayout
-from kfs.imports.lines import lines_of
+from kfs.imports.lines import Line, lines_of
 from kfs.imports.log_directory import ExportedLines
 from kfs.imports.records import Import, Imported
+from kfs.imports.table_rows import TableInput, rows_of
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import SEGMENT_BYTES
 from kfs.log.output_directory import check_apart, locked, make_log_directory
@@ -31,6 +34,8 @@ _EXIT_SKIPPED: Final = 1
 _STANDARD_INPUT: Final = "-"
 _AUTO: Final = "auto"
 _MOST_NAMED: Final = 20
+#: What tells a table from lines.
+_HEAD_BYTES: Final = 8
 #: The least that anything fits in.
 _LEAST_SEGMENT_BYTES: Final = 1024
 
@@ -133,11 +138,11 @@ def import_(
     isolation: str,
     on_bad_line: str,
 ) -> None:
-    """Make partitions that a broker opens of lines of JSON, as kfs cat prints them.
+    """Make partitions that a broker opens of lines of JSON, or of Arrow or Parquet, as kfs cat writes them.
 
-    The lines come from FILE... or standard input (-) and may be of any topics and partitions. Offsets, timestamps and
-    their types, keys, values and headers stay what they are; what the format can't hold is a bad line. Partitions that
-    are there already are never touched, and nothing is made before all lines are read.
+    The lines or rows come from FILE... or standard input (-) and may be of any topics and partitions. Offsets,
+    timestamps and their types, keys, values and headers stay what they are; what the format can't hold is a bad line.
+    Partitions that are there already are never touched, and nothing is made before all lines are read.
 
     Lines know nothing of producers and transactions, so all that is imported counts as committed: export with
     --isolation read_committed, or aborted records come back as if they had been committed. Of a LOG_DIR in place of
@@ -147,6 +152,7 @@ def import_(
     \b
       kfs cat /var/lib/kafka/data orders --isolation read_committed >orders.jsonl
       kfs import orders.jsonl --output /var/lib/kafka/restored --codec zstd
+      kfs import orders.parquet payments.arrow --output /var/lib/kafka/restored
       kfs import /var/lib/kafka/old --output /var/lib/kafka/v2 --format v2
       kfs cat /old orders/3 --isolation read_committed | jq -c 'select(.key == "7")' | kfs import -o /new --offsets new
 
@@ -226,10 +232,18 @@ def _total_size(names: Sequence[str]) -> int | None:
 
 def _add_file(importing: Import, name: str, advance: Callable[[int], None]) -> None:
     if name == _STANDARD_INPUT:
-        importing.add(lines_of(sys.stdin.buffer, "standard input", advance))
+        importing.add(_records_in(cast(BufferedReader, sys.stdin.buffer), "standard input", advance))
     else:
         with open(name, "rb") as file:
-            importing.add(lines_of(file, name, advance))
+            importing.add(_records_in(file, name, advance))
+
+
+def _records_in(file: BufferedReader, source: str, advance: Callable[[int], None]) -> Iterator[Line | BadLine]:
+    table = TableInput.of(file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
+    if table is None:
+        return lines_of(file, source, advance)
+    need_pyarrow()
+    return rows_of(file, table, source, advance)
 
 
 def _add_directory(

@@ -19,7 +19,7 @@ _NULL_LENGTH: Final = _LENGTH.pack(-1)
 class Field(StrEnum):
     """Which part of a record is written."""
 
-    RECORD = "record"  # a line of JSON
+    RECORD = "json"  # a line
     VALUE = "value"  # the raw bytes
     KEY = "key"
 

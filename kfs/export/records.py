@@ -37,20 +37,16 @@ class Export:
             OSError: ``out`` can't be written to.
             WorkerDied: the output is not complete.
         """
-        partitions = self.data_dir.partitions(topic) if partition is None else [partition]
-        logs = [self.data_dir.log(topic, number) for number in partitions]
-        if not logs or None in logs:
-            raise NotFound(f"no topic {topic!r}" if partition is None else f"no partition {partition} of {topic!r}")
+        logs = logs_of(self.data_dir, topic, partition)
         worker = Worker(self.data_dir, self.selection, self.output, self.isolation)
         if self.first is None and self.last is None:
-            work = ((piece, offsets) for log in logs if log for piece, offsets in self._work(log))
+            work = ((piece, offsets) for log in logs for piece, offsets in self._work(log))
             yield from write_all(worker, work, self.jobs, out)
             return
         for log in logs:
-            if log is not None:
-                for done in self._some_of(log, worker):
-                    write(out, done.data)
-                    yield from done.problems
+            for done in self._some_of(log, worker):
+                write(out, done.data)
+                yield from done.problems
 
     def _offsets(self, log: Log) -> OffsetRange:
         return wanted_offsets(log, self.selection, self.isolation)
@@ -64,6 +60,15 @@ class Export:
         """Only the first or last records: in this process, and no further into the log than it takes."""
         for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
             yield worker.render(work, chosen)
+
+
+def logs_of(data_dir: DataDir, topic: str, partition: int | None = None) -> list[Log]:
+    """Return the logs of a topic, or of one partition; raise :class:`~kfs.errors.NotFound` where there is none."""
+    partitions = data_dir.partitions(topic) if partition is None else [partition]
+    logs = [log for log in (data_dir.log(topic, number) for number in partitions) if log is not None]
+    if not logs or len(logs) < len(partitions):
+        raise NotFound(f"no topic {topic!r}" if partition is None else f"no partition {partition} of {topic!r}")
+    return logs
 
 
 def some_of(

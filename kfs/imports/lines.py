@@ -1,4 +1,4 @@
-"""The lines that are to be imported, parsed and numbered."""
+"""The lines that are to be imported, parsed, checked and numbered."""
 
 from __future__ import annotations
 
@@ -22,16 +22,25 @@ _MAX_OFFSET: Final = MAX_INT64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A record, the partition it belongs to, and where it was read: the name of the input and the line's number."""
+    """A record, the partition it belongs to, and where it was read: the name of the input and the line's number.
+
+    ``unit`` is what is numbered: a table has rows.
+    """
 
     source: str
     number: int
     partition: TopicPartition
     record: Record
+    unit: str = "line"
 
     def bad(self, reason: str) -> BadLine:
         """Return the error that this line can't be imported."""
-        return BadLine(self.source, self.number, reason)
+        return BadLine(self.source, self.number, reason, self.unit)
+
+    @property
+    def where(self) -> str:
+        """Where it was read."""
+        return f"{self.source}: {self.unit} {self.number}"
 
 
 def lines_of(
@@ -41,7 +50,7 @@ def lines_of(
 
     ``advance`` is told every now and then how many bytes more were read.
     """
-    parser = _Parser(source)
+    maker = LineMaker(source)
     number = unsaid = 0
     while data := file.readline(MAX_LINE_BYTES):
         number += 1
@@ -50,32 +59,41 @@ def lines_of(
             advance(unsaid)
             unsaid = 0
         if len(data) < MAX_LINE_BYTES or data.endswith(b"\n"):
-            yield parser.parsed(data, number)
+            yield _parsed(maker, data, number)
             continue
         while (data := file.readline(MAX_LINE_BYTES)) and not data.endswith(b"\n"):
             advance(len(data))
-        yield BadLine(source, number, f"longer than {MAX_LINE_BYTES} bytes")
+        yield maker.bad(number, f"longer than {MAX_LINE_BYTES} bytes")
     advance(unsaid)
 
 
-class _Parser:
-    """Parses the lines of one input; remembers the partitions that were met, which are few."""
+def _parsed(maker: LineMaker, data: bytes, number: int) -> Line | BadLine:
+    if data.isspace():
+        return maker.bad(number, "an empty line, which stands for what could not be read")
+    try:
+        return maker.line(number, *parse_line(data))
+    except ValueError as error:
+        return maker.bad(number, str(error))
 
-    def __init__(self, source: str) -> None:
+
+class LineMaker:
+    """Checks the records of one input; remembers the partitions that were met, which are few."""
+
+    def __init__(self, source: str, unit: str = "line") -> None:
         self._source = source
+        self._unit = unit
         self._partitions: dict[tuple[str, int], TopicPartition] = {}
 
-    def parsed(self, data: bytes, number: int) -> Line | BadLine:
-        if data.isspace():
-            return BadLine(self._source, number, "an empty line, which stands for what could not be read")
-        try:
-            topic, partition, record = parse_line(data)
-            found = self._partitions.get((topic, partition)) or self._partition(topic, partition)
-            _check_range("offset", record.offset, 0, _MAX_OFFSET)
-            _check_range("timestamp", record.timestamp, -MAX_INT64 - 1, MAX_INT64)
-        except ValueError as error:
-            return BadLine(self._source, number, str(error))
-        return Line(self._source, number, found, record)
+    def line(self, number: int, topic: str, partition: int, record: Record) -> Line:
+        """Return the line of a record; raise ValueError where it is one that no log can have."""
+        found = self._partitions.get((topic, partition)) or self._partition(topic, partition)
+        _check_range("offset", record.offset, 0, _MAX_OFFSET)
+        _check_range("timestamp", record.timestamp, -MAX_INT64 - 1, MAX_INT64)
+        return Line(self._source, number, found, record, self._unit)
+
+    def bad(self, number: int, reason: str) -> BadLine:
+        """Return the error that what has this number can't be imported."""
+        return BadLine(self._source, number, reason, self._unit)
 
     def _partition(self, topic: str, partition: int) -> TopicPartition:
         if not is_legal_topic(topic):

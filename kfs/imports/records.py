@@ -113,8 +113,7 @@ class Import:
             topic_id = self._topic_ids.of(line.partition.topic)
             log = self._logs.create(line.partition, topic_id, first_offset)
         except FileExistsError as error:
-            where = f"{line.source}: line {line.number}"
-            raise KfsError(f"{where}: {error}, and existing ones are never touched") from None
+            raise KfsError(f"{line.where}: {error}, and existing ones are never touched") from None
         return PartitionImport(log, self._layout, self._segment_bytes, self._new_offsets)
 
     def _keep_open(self, partition: TopicPartition) -> None:

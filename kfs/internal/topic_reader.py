@@ -13,6 +13,7 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
 from kfs.log.open_files import FileChanged
+from kfs.log.problem import Problem
 
 #: How often a log is begun anew that is compacted, or cut, while it is read.
 _MOST_ATTEMPTS: Final = 5
@@ -91,6 +92,10 @@ class UnreadRecord:
     key: bytes | None
     value: bytes | None
     reason: str
+
+    def problem(self) -> Problem:
+        """Return what is wrong with it."""
+        return Problem(self.file, self.position, 0, f"offset {self.offset}: {self.reason}")
 
 
 class TopicState(ABC):

@@ -1,9 +1,14 @@
-"""Replacing a small file as a whole, so that whoever looks sees the old or the new one (``CheckpointFile.write``)."""
+"""Replacing a file as a whole, so that whoever looks sees the old or the new one (``CheckpointFile.write``)."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 
 def write_atomically(path: str, content: bytes) -> None:
@@ -15,6 +20,44 @@ def write_atomically(path: str, content: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_directory(os.path.dirname(path))
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Give a new file, which gets the name ``path`` when the block is left, and is gone if that is by an error.
+
+    Until then what has that name keeps it. What is no ordinary file, such as a pipe, is opened and written to itself.
+
+    Raises:
+        OSError: it can't be made, written to, or named.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = os.path.realpath(path)  # a link stays one
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)[:200]}.", dir=os.path.dirname(path))
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, _mode_for(path))
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_directory(os.path.dirname(path))
+
+
+def _mode_for(path: str) -> int:
+    """Return the mode of what is there, or else the one that a new file gets."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(os.stat(path).st_mode)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def sync_directory(path: str) -> None:

@@ -13,10 +13,10 @@ from kfs.log.log_dir import LOCK
 
 
 def check_apart(source: str, output: str) -> None:
-    """Raise :class:`KfsError` if one of the two directories lies in the other, or they are the same."""
+    """Raise :class:`KfsError` if one of the two paths lies in the other, or they are the same."""
     one, other = os.path.realpath(source), os.path.realpath(output)
     if os.path.commonpath([one, other]) in (one, other):
-        raise KfsError(f"{output}: lies in {source}, or the other way round: name a directory apart from it")
+        raise KfsError(f"{output}: lies in {source}, or the other way round: name a place apart from it")
 
 
 def make_empty_directory(path: str) -> None:

@@ -336,6 +336,49 @@ def test_logs_topics_and_all_of_it_are_scanned(root: Path) -> None:
         assert found(data["t"][0], keys=["no such key"]) == []
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_option_of_a_scan_is_heeded_by_logs_topics_and_all(jobs: int, root: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_partition(root / "t-2", {0: dense(0, 30)})
+    write_partition(root / "other-0", {0: dense(0, 9)})
+    path = root / "t-0" / log_name(10)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # the batch with offsets 20 to 24
+    path.write_bytes(data)
+    options: dict[str, Any] = {
+        "columns": ["offset", "key", "partition"],
+        "offsets": (3, 38),
+        "times": (START + 5_000, START + 36_000),
+        "isolation": "read_committed",
+        "on_damage": "skip",
+        "batch_size": 4,
+        "jobs": jobs,
+    }
+    with kfs.open(root) as opened:
+        for scanned, logs in (
+            (opened["t"][0], [opened["t"][0]]),
+            (opened["t"], list(opened["t"].values())),
+            (opened, list(opened.logs())),
+        ):
+            told: list[kfs.Problem] = []
+            batches = list(scanned.scan(**options, on_problem=told.append))
+            assert {tuple(batch.schema.names) for batch in batches} == {("offset", "key", "partition")}
+            assert all(0 < batch.num_rows <= 4 for batch in batches)
+            wanted = [
+                {"offset": one.offset, "key": one.key, "partition": one.partition}
+                for log in logs
+                for one in log.read(3, 38, since=START + 5_000, before=START + 36_000, on_damage="skip")
+            ]
+            assert [row for batch in batches for row in batch.to_pylist()] == wanted
+            assert len(wanted) > 10
+            assert [problem.file for problem in told] == [str(path)]
+            keys = [wanted[0]["key"], wanted[-1]["key"]]
+            some = scanned.scan(**options, keys=keys).to_table().to_pylist()
+            assert some == [row for row in wanted if row["key"] in keys]
+            with pytest.raises(kfs.CorruptData, match="position"):
+                scanned.scan(**options | {"on_damage": "fail"}).to_table()
+
+
 def test_a_scan_takes_what_was_said_when_it_was_opened(corpus: CorpusPath, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with kfs.open(corpus("b_txn") / "data", isolation="read_committed") as data:

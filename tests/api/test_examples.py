@@ -18,8 +18,10 @@ PAGES = Path(__file__).parents[2] / "docs"
 MODULES = [
     "kfs",
     "kfs.api.data",
+    "kfs.api.groups",
     "kfs.api.partition_log",
     "kfs.api.record",
+    "kfs.api.transactions",
     pytest.param("kfs.api.scannable", marks=pytest.mark.skipif(not find_spec("pyarrow"), reason="needs pyarrow")),
 ]
 

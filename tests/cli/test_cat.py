@@ -75,15 +75,15 @@ def test_filters(shop: Shop) -> None:
 
 def test_raw_fields(shop: Shop) -> None:
     content = [record.value for record in shop.orders.records.values()]
-    assert printed("cat", shop.root, "orders/0", "-o", "value") == b"".join((one or b"") + b"\n" for one in content)
+    assert printed("cat", shop.root, "orders/0", "-f", "value") == b"".join((one or b"") + b"\n" for one in content)
     keys = [record.key for record in shop.orders.records.values()]
-    assert printed("cat", shop.root, "orders/0", "-o", "key", "--delimiter", "\\0") == b"".join(
+    assert printed("cat", shop.root, "orders/0", "--format", "key", "--delimiter", "\\0") == b"".join(
         (one or b"") + b"\0" for one in keys
     )
     prefixed = b"".join(
         (-1 if one is None else len(one)).to_bytes(4, "big", signed=True) + (one or b"") for one in content
     )
-    assert printed("cat", shop.root, "orders/0", "-o", "value", "--length-prefix") == prefixed
+    assert printed("cat", shop.root, "orders/0", "-f", "value", "--length-prefix") == prefixed
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_raw_fields(shop: Shop) -> None:
         ("--header", "name"),
         ("--grep", "("),
         ("--jobs", "0"),
-        ("-o", "headers"),
+        ("--format", "headers"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(shop: Shop, arguments: tuple[str, ...]) -> None:

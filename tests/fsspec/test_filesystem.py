@@ -8,8 +8,10 @@ import multiprocessing
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,9 @@ def test_it_shows_what_the_tree_shows(name: str, corpus: CorpusPath) -> None:
 
 
 @pytest.mark.parametrize("name", ["b_txn", "c_clean", "f_mixed", "e_meta"])
-def test_its_files_hold_what_the_tree_holds(name: str, corpus: CorpusPath) -> None:
+def test_its_files_hold_what_the_tree_holds(name: str, corpus: CorpusPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1.8e9)  # some files say how long ago something was
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_000_000_000)
     data = corpus(name) / "data"
     fs = KafkaFileSystem(data, skip_instance_cache=True)
     tree = open_tree(data)
@@ -118,7 +122,8 @@ def test_a_pattern_finds_what_fsspec_would_find(
 ) -> None:
     fs = fs_of_examples
     every = AbstractFileSystem.glob(fs, pattern + slash, detail=True)
-    expected = {path: info for path, info in every.items() if withdirs or info["type"] != "directory"}
+    wants_directories = withdirs or not has_magic(pattern)  # what is named is found, whatever it is
+    expected = {path: info for path, info in every.items() if wants_directories or info["type"] != "directory"}
     found = fs.glob(pattern + slash, withdirs=withdirs, detail=detail)
     assert found == (expected if detail else list(expected))
     assert list(found) == sorted(found)
@@ -346,6 +351,17 @@ def test_several_log_directories_are_one(root: Path, tmp_path: Path) -> None:
     assert fs.ls("t", detail=False) == ["t/0", "t/1", "t/2"]
 
 
+def test_an_isolation_level_is_that_of_all_that_is_read(corpus: CorpusPath) -> None:
+    root = corpus("b_txn") / "data"
+    consumed = json.loads((corpus("b_txn") / "consumed.json").read_text())
+    for level in ("read_uncommitted", "read_committed"):
+        fs = KafkaFileSystem(root, isolation=level, skip_instance_cache=True)
+        with fs.open("payments/0/records.jsonl", "rt") as file:
+            found = [json.loads(line)["offset"] for line in file]
+        ranges = consumed[level]["payments-0"]
+        assert found == [offset for first, last in ranges for offset in range(first, last + 1)]
+
+
 def test_options_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="log_dirs"):
         fsspec.filesystem("kfs")
@@ -353,6 +369,8 @@ def test_options_that_make_no_sense_are_refused(root: Path, tmp_path: Path) -> N
         fsspec.open(f"kfs://t/0/offset/7.json::memory://{root}").open()
     with pytest.raises(ValueError, match="'fail' or 'skip'"):
         KafkaFileSystem(root, on_damage="ignore")
+    with pytest.raises(ValueError, match="read_sometimes"):
+        KafkaFileSystem(root, isolation="read_sometimes")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         KafkaFileSystem(tmp_path / "nowhere")
 

@@ -182,7 +182,7 @@ def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.Mo
 
 SCRIPT = """
 import os, signal, sys, threading
-from kfs.scan import Scan, ahead
+from kfs.scan import Scan, ahead, pool
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 ahead._WORTH_PROCESSES = 1

@@ -1,0 +1,163 @@
+"""Consumer groups as Python sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kfs.errors import NotFound
+from kfs.internal.committed_offset import CommittedOffset, Standing
+from kfs.internal.group_description import Member
+from kfs.internal.group_json import group_json
+from kfs.internal.group_records import GroupType
+from kfs.internal.groups import Group as DescribedGroup
+from kfs.internal.groups import GroupPartition
+from kfs.internal.groups import Groups as GroupState
+from kfs.internal.message_json import Json
+from kfs.log.problem import Problem
+from kfs.render.timestamps import time_of
+
+if TYPE_CHECKING:
+    from kfs.api.data import Data
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group has read a partition.
+
+    ``offset`` is that of the next record to read, None where none was committed. ``lag`` is the log's end less that, as
+    Kafka's own tool reckons it; None where the partition isn't here. ``next_offset`` is the record that is really read
+    next, and ``next_time`` its time: since then the group is behind. Of a share group ``committed`` is None.
+    ``pending`` are commits in transactions that have not ended. ``note`` says what is odd.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    lag: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    next_offset: int | None
+    next_time: datetime | None
+    note: str | None
+    committed: CommittedOffset | None
+    pending: tuple[CommittedOffset, ...]
+    members: tuple[Member, ...]
+
+
+class Group:
+    """A group at one moment; what its records say besides is in :meth:`json`."""
+
+    def __init__(self, state: GroupState, described: DescribedGroup) -> None:
+        self._described = described
+        self._standings = tuple(map(state.standing, described.partitions))
+        self.offsets = tuple(map(_offset, described.partitions, self._standings))
+
+    def __repr__(self) -> str:
+        return f"<kfs.Group {self.name}: {self.type}, {self.state}>"
+
+    @property
+    def name(self) -> str:
+        """Its name (``group.id``)."""
+        return self._described.name
+
+    @property
+    def type(self) -> GroupType:
+        """What kind of group it is: ``"Classic"``, ``"Consumer"``, ``"Share"`` or ``"Streams"``."""
+        return self._described.description.type
+
+    @property
+    def state(self) -> str | None:
+        """Its state as Kafka names it, such as ``"Stable"``; None where nothing here says."""
+        return self._described.description.state
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Its members, and what they are assigned."""
+        return self._described.description.members
+
+    @property
+    def lag(self) -> int | None:
+        """The lag of all its partitions together; None where that of one isn't known."""
+        lags = [each.lag for each in self.offsets]
+        return None if None in lags else sum(filter(None, lags))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Records of it that can't be read."""
+        return self._described.description.problems
+
+    def json(self) -> dict[str, Json]:
+        """Return everything that is known of it, as ``kfs groups --json`` prints it."""
+        return group_json(self._described, self._standings, time.time())
+
+
+def _offset(partition: GroupPartition, standing: Standing) -> GroupOffset:
+    timestamp = standing.next_timestamp
+    return GroupOffset(
+        partition.topic,
+        partition.partition,
+        partition.offset,
+        standing.lag,
+        standing.log_start_offset,
+        standing.log_end_offset,
+        standing.high_watermark,
+        standing.next_offset,
+        None if timestamp is None else time_of(timestamp),
+        standing.note,
+        partition.committed,
+        partition.pending,
+        partition.members,
+    )
+
+
+class Groups(Mapping[str, Group]):
+    """The groups by name, as they are whenever one is asked for.
+
+    >>> broker = kfs.open("broker")
+    >>> groups = broker.groups()
+    >>> group = groups["classic-grp"]
+    >>> group.type.value, group.state, group.lag
+    ('Classic', 'Empty', 44)
+    >>> [(each.topic, each.partition, each.offset) for each in group.offsets]
+    [('payments', 2, 74)]
+    """
+
+    def __init__(self, data: Data, state: GroupState) -> None:
+        self._data = data
+        self._kept = state
+
+    def __repr__(self) -> str:
+        return f"<kfs.Groups: {len(self)}>"
+
+    @property
+    def _state(self) -> GroupState:
+        self._data.check_open()
+        return self._kept
+
+    def __getitem__(self, name: str) -> Group:
+        """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
+        described = self._state.group(name)
+        if described is None:
+            raise NotFound(f"no group {name!r}")
+        return Group(self._state, described)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._state
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.names())
+
+    def __len__(self) -> int:
+        return len(self._state.names())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the logs that groups are kept in, records that can't be read, and what isn't known."""
+        state = self._state
+        unread = (record.problem() for _, record in state.unread())
+        return (*state.problems(), *state.caveats(), *unread)

@@ -1,0 +1,138 @@
+"""Transactions and transactional ids as Python sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kfs.errors import NotFound
+from kfs.internal.hanging import Judge, Judged
+from kfs.internal.transaction_state import TransactionalId
+from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
+from kfs.log.log import Log
+from kfs.log.problem import Problem
+from kfs.log.transaction_replay import EndedTransaction
+from kfs.log.transactions import ended_transactions, open_transactions
+
+if TYPE_CHECKING:
+    from kfs.api.data import Data
+
+
+TransactionState = Literal["open", "hanging", "unknown", "committed", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction in one partition.
+
+    ``state`` is ``"committed"`` or ``"aborted"`` where there is a marker, at ``end_offset``. Without one it is
+    ``"open"``; ``"hanging"`` if nobody will ever end it, as its coordinator doesn't know of it; ``"unknown"`` if what
+    the coordinator knows isn't here. ``last_timestamp`` is that of the last batch or of the marker; timestamps are
+    milliseconds, -1 where there is none. ``transactional_id`` is None where nothing here says whose it is.
+    """
+
+    topic: str
+    partition: int
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    end_offset: int | None
+    start_timestamp: int
+    last_timestamp: int
+    transactional_id: str | None
+
+
+def transactions_of(
+    logs: Iterable[Log], ids: TransactionalIdState, max_timeout_ms: int, *, ended: bool
+) -> Iterator[Transaction]:
+    """Yield the transactions in some logs: where they are wanted those that ended, then those that didn't.
+
+    Raises:
+        CorruptData: a segment vanished, or was cut.
+    """
+    judge = Judge(ids, time.time_ns() // 1_000_000, max_timeout_ms)
+    for log in logs:
+        if ended:
+            for each in ended_transactions(log):
+                yield _ended(log, each)
+        for transaction in open_transactions(log).transactions:
+            yield _open(judge.judge(log.topic_partition, transaction))
+
+
+def _ended(log: Log, each: EndedTransaction) -> Transaction:
+    return Transaction(
+        log.topic,
+        log.partition,
+        "aborted" if each.is_aborted else "committed",
+        each.producer_id,
+        each.producer_epoch,
+        each.coordinator_epoch,
+        each.first_offset,
+        each.last_offset,
+        each.start_timestamp,
+        each.end_timestamp,
+        None,
+    )
+
+
+def _open(judged: Judged) -> Transaction:
+    each, owner = judged.transaction, judged.transactional_id
+    return Transaction(
+        judged.partition.topic,
+        judged.partition.partition,
+        judged.standing.value,
+        each.producer_id,
+        each.producer_epoch,
+        each.coordinator_epoch,
+        each.first_offset,
+        None,
+        each.start_timestamp,
+        each.last_timestamp,
+        None if owner is None else owner.name,
+    )
+
+
+class TransactionalIds(Mapping[str, TransactionalId]):
+    """The transactional ids, and what their coordinators know of them, as it is whenever one is asked for.
+
+    >>> broker = kfs.open("broker")
+    >>> known = broker.transactional_ids()["d-3"]
+    >>> known.state, known.producer_id, [str(each) for each in known.partitions]
+    ('Ongoing', 3, ['__consumer_offsets-2', 'ledger-0'])
+    """
+
+    def __init__(self, data: Data, state: TransactionalIdState) -> None:
+        self._data = data
+        self._kept = state
+
+    def __repr__(self) -> str:
+        return f"<kfs.TransactionalIds: {len(self)}>"
+
+    @property
+    def _state(self) -> TransactionalIdState:
+        self._data.check_open()
+        return self._kept
+
+    def __getitem__(self, name: str) -> TransactionalId:
+        """Return what is known of one; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) where nothing is."""
+        known = self._state.get(name)
+        if known is None:
+            raise NotFound(f"no transactional id {name!r}")
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.names())
+
+    def __len__(self) -> int:
+        return len(self._state.names())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the logs that they are kept in, and records that can't be read."""
+        state = self._state
+        of_logs = (problem for log in state.logs() for problem in log.problems)
+        return (*of_logs, *(record.problem() for _, record in state.unread()))

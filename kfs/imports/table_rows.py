@@ -1,0 +1,322 @@
+"""The rows of Arrow and Parquet files that are to be imported: those of ``kfs cat`` and of Spark's Kafka source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from kfs.errors import BadLine, KfsError
+from kfs.format.record import Header, Record, TimestampType
+from kfs.imports.lines import Line, LineMaker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows that become Python's objects at once.
+_ROWS: Final = 1024
+#: What is read at once of a column of Parquet, which may be as large as the file.
+_PARQUET_BUFFER_BYTES: Final = 1024 * 1024
+#: How many of the unit of a column of timestamps make a millisecond; of seconds it is the other way round.
+_PER_MILLISECOND: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_MILLISECONDS_A_SECOND: Final = 1000
+_TIMESTAMP: Final = "timestamp"
+_MILLIS: Final = "timestampMillis"
+_HEADERS: Final = "headers"
+_TYPES: Final = {-1: TimestampType.NO_TIMESTAMP, 0: TimestampType.CREATE_TIME, 1: TimestampType.LOG_APPEND_TIME}
+
+
+class TableInput(StrEnum):
+    """What a table is read from."""
+
+    PARQUET = "Parquet"
+    ARROW_FILE = "an Arrow file"
+    ARROW_STREAM = "an Arrow stream"
+
+    @classmethod
+    def of(cls, head: bytes) -> TableInput | None:
+        """Return what begins with these bytes; None where it is no table. No line of JSON begins so."""
+        for start, kind in (
+            (b"PAR1", cls.PARQUET),
+            (b"ARROW1", cls.ARROW_FILE),
+            (b"\xff\xff\xff\xff", cls.ARROW_STREAM),
+        ):
+            if head.startswith(start):
+                return kind
+        return None
+
+
+_STARTS: Final = {
+    b"PAR1": TableInput.PARQUET,
+    b"ARROW1": TableInput.ARROW_FILE,
+    b"\xff\xff\xff\xff": TableInput.ARROW_STREAM,
+}
+#: What a stream ends with (a message of no length), so that one that was cut can be told from one that is complete.
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+def rows_of(
+    file: BinaryIO, kind: TableInput, source: str, advance: Callable[[int], None] = lambda size: None
+) -> Iterator[Line | BadLine]:
+    """Yield the rows of a table that is called ``source``, and those that are no records; some at a time in memory.
+
+    ``advance`` is told every now and then how many bytes more were read.
+
+    Raises:
+        KfsError: it can't be read to its end, or has not the columns of records.
+    """
+    maker = LineMaker(source, "row")
+    number = told = 0
+    try:
+        for batch in _batches(file, kind, source):
+            for start in range(0, batch.num_rows, _ROWS):
+                for row in _rows(batch.slice(start, _ROWS)):
+                    number += 1
+                    yield _line(maker, number, row)
+            position = file.tell() if file.seekable() else told
+            advance(max(position - told, 0))
+            told = max(position, told)
+        if file.seekable():
+            advance(file.seek(0, os.SEEK_END) - told)
+    except _unreadable() as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise KfsError(f"{source}: behind row {number}: can't be read as {kind}: {reason}") from error
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """Return what pyarrow raises for bytes that break their format."""
+    import pyarrow as pa
+
+    return pa.ArrowException, OSError, MemoryError, ValueError
+
+
+def _batches(file: BinaryIO, kind: TableInput, source: str) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, of the columns that matter, none of which lies about its own sizes."""
+    if kind is not TableInput.ARROW_STREAM and not file.seekable():
+        raise KfsError(f"{source}: is {kind}, of which the end has to be read first: name the file")
+    for batch in _stored_batches(file, kind, source):
+        batch.validate(full=True)
+        yield batch
+
+
+def _stored_batches(file: BinaryIO, kind: TableInput, source: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    if kind is TableInput.PARQUET:
+        from pyarrow import parquet
+
+        stored = parquet.ParquetFile(
+            file, page_checksum_verification=True, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES
+        )
+        names = _checked(stored.schema_arrow, source)
+        yield from stored.iter_batches(_ROWS, columns=list(names), use_threads=False)
+    elif kind is TableInput.ARROW_FILE:
+        opened = pa.ipc.open_file(file)
+        names = _checked(opened.schema, source)
+        for index in range(opened.num_record_batches):
+            yield opened.get_batch(index).select(names)
+    else:
+        ending = _Ending(file)
+        reader = pa.ipc.open_stream(pa.PythonFile(ending, mode="r"))
+        names = _checked(reader.schema, source)
+        for batch in reader:
+            yield batch.select(names)
+        if ending.last != _END_OF_STREAM:
+            raise OSError("the stream ends without its end mark: it isn't complete")
+
+
+class _Ending:
+    """A file that is read to its end, and remembers what the last bytes were."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.last = b""
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.last = (self.last + data[-len(_END_OF_STREAM) :])[-len(_END_OF_STREAM) :]
+        return data
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+
+# -- the columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What a column has to be of."""
+
+    what: str
+    fits: Callable[[pa.DataType], bool]
+    is_required: bool = True
+
+
+def _is_bytes(of: pa.DataType) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary, types.is_null)
+    return _is_text(of) or any(test(of) for test in tests)
+
+
+def _is_text(of: pa.DataType) -> bool:
+    from pyarrow import types
+
+    return any(test(of) for test in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+def _is_integer(of: pa.DataType) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(of))
+
+
+def _is_timestamp(of: pa.DataType) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_timestamp(of))
+
+
+def _is_headers(of: pa.DataType) -> bool:
+    from pyarrow import types
+
+    if types.is_null(of):
+        return True
+    if not (types.is_list(of) or types.is_large_list(of)) or not types.is_struct(of.value_type):
+        return False
+    fields = {field.name: _decoded(field.type) for field in of.value_type}
+    return (
+        len(fields) == of.value_type.num_fields
+        and fields.keys() == {"key", "value"}
+        and all(map(_is_bytes, fields.values()))
+    )
+
+
+_INTEGER: Final = _Expected("integers", _is_integer)
+_BYTES: Final = _Expected("bytes or text", _is_bytes)
+_COLUMNS: Final = {
+    "topic": _Expected("text", _is_text),
+    "partition": _INTEGER,
+    "offset": _INTEGER,
+    _TIMESTAMP: _Expected("timestamps", _is_timestamp, is_required=False),
+    _MILLIS: _Expected("integers", _is_integer, is_required=False),
+    "timestampType": _INTEGER,
+    "key": _BYTES,
+    "value": _BYTES,
+    _HEADERS: _Expected("lists of structs of key and value", _is_headers, is_required=False),
+}
+
+
+def _checked(schema: pa.Schema, source: str) -> Sequence[str]:
+    """Return the names of the columns that records are made of.
+
+    Raises:
+        KfsError: one is missing, there twice, or of another type.
+    """
+    names = [name for name in _COLUMNS if name in schema.names]
+    missing = [name for name, expected in _COLUMNS.items() if expected.is_required and name not in names]
+    if not {_TIMESTAMP, _MILLIS} & set(names):
+        missing.append(_TIMESTAMP)
+    if missing:
+        raise KfsError(f"{source}: no column {', '.join(missing)}; there are {', '.join(schema.names) or 'none'}")
+    for name in names:
+        if schema.names.count(name) > 1:
+            raise KfsError(f"{source}: column {name} twice")
+        of = _decoded(schema.field(name).type)
+        if not _COLUMNS[name].fits(of):
+            raise KfsError(f"{source}: column {name} is of {of}, expected {_COLUMNS[name].what}")
+    return names
+
+
+def _decoded(of: pa.DataType) -> pa.DataType:
+    """Return the type of what a dictionary has, or the type itself."""
+    from pyarrow import types
+
+    return of.value_type if types.is_dictionary(of) else of
+
+
+# -- the rows
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
+    columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return what is in a column; of timestamps milliseconds, or what is none as a :class:`ValueError`."""
+    import pyarrow as pa
+
+    if not _is_timestamp(_decoded(column.type)):
+        values: list[Any] = column.to_pylist()
+        return values
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    unit = column.type.unit
+    return [None if value is None else _milliseconds(value, unit) for value in column.cast(pa.int64()).to_pylist()]
+
+
+def _milliseconds(value: int, unit: str) -> int | ValueError:
+    if unit == "s":
+        return value * _MILLISECONDS_A_SECOND
+    whole, rest = divmod(value, _PER_MILLISECOND[unit])
+    return ValueError(f"timestamp {value} {unit}, expected whole milliseconds") if rest else whole
+
+
+def _line(maker: LineMaker, number: int, row: Mapping[str, Any]) -> Line | BadLine:
+    try:
+        record = Record(
+            _given(row, "offset"),
+            _timestamp(row),
+            _bytes(row["key"]),
+            _bytes(row["value"]),
+            tuple(map(_header, row.get(_HEADERS) or ())),
+            _timestamp_type(_given(row, "timestampType")),
+        )
+        return maker.line(number, _given(row, "topic"), _given(row, "partition"), record)
+    except ValueError as error:
+        return maker.bad(number, str(error))
+
+
+def _given(row: Mapping[str, Any], name: str) -> Any:
+    value = row[name]
+    if value is None:
+        raise ValueError(f"{name} is null")
+    return value
+
+
+def _timestamp(row: Mapping[str, Any]) -> int:
+    timestamp: int | ValueError | None = row.get(_TIMESTAMP)
+    millis: int | None = row.get(_MILLIS)
+    if isinstance(timestamp, ValueError):
+        raise timestamp
+    if timestamp is not None and millis is not None and timestamp != millis:
+        raise ValueError(f"timestamp is {timestamp} milliseconds, but {_MILLIS} {millis}")
+    found = timestamp if millis is None else millis
+    if found is None:
+        raise ValueError("timestamp is null")
+    return found
+
+
+def _timestamp_type(value: int) -> TimestampType:
+    found = _TYPES.get(value)
+    if found is None:
+        raise ValueError(f"timestampType {value}, expected -1, 0 or 1")
+    return found
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _header(header: Mapping[str, Any] | None) -> Header:
+    key = None if header is None else _bytes(header["key"])
+    if header is None or key is None:
+        raise ValueError("a header without a key")
+    return key, _bytes(header["value"])
