@@ -25,7 +25,7 @@ from typing import Final
 
 from platformdirs import user_cache_dir
 
-from benchmarks import bulk_mount, readers
+from benchmarks import arrow, bulk_mount, readers
 from benchmarks.bulk_report import report
 from benchmarks.events import EventLog, event_log, many_segments
 from benchmarks.kafka_tools import JavaLoop, KafkaTools
@@ -310,6 +310,9 @@ _GROUPS: Final[dict[str, Callable[[Bench], Iterator[Measurement]]]] = {
     "timeindex": _time_index,
     "workers": _workers,
     "memory": _memory,
+    "arrow": arrow.against_aiokafka,
+    "arrow-workers": arrow.side_by_side,
+    "duckdb": arrow.in_duckdb,
     "mount": _mount,
     "raw": _raw,
     "listing": _listing,

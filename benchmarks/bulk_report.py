@@ -19,6 +19,9 @@ _UNITS: Final[dict[str, tuple[str, Callable[[Measurement], str]]]] = {
     "dump": ("every record by kfs dump, the whole process, one CPU: million records a second", lambda m: _millions(m)),
     "timeindex": ("a time index dumped, the whole process, one CPU: seconds", lambda m: f"{m.seconds:.2f}"),
     "workers": ("processes side by side, two CPUs: million records a second", lambda m: _millions(m)),
+    "arrow": ("every column as Arrow, with headers, one CPU: million records a second", lambda m: _millions(m)),
+    "arrow-workers": ("scans, processes side by side, two CPUs: million records a second", lambda m: _millions(m)),
+    "duckdb": ("a query in DuckDB, all CPUs: seconds", lambda m: f"{m.seconds:.2f}"),
     "memory": ("the most memory above the start: MiB", lambda m: f"{m.amount / _MIB:.0f}"),
     "mount": ("lines of a segment: million records a second", lambda m: _millions(m)),
     "raw": ("a .log: GB a second", lambda m: f"{m.amount / m.seconds / 1e9:.2f}"),
@@ -36,11 +39,14 @@ _RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("validating, 2 at work", "validating, 1 at work"),
         ("kfs cat --jobs 2", "kfs cat --jobs 1"),
     ),
+    "arrow": (("kfs", "aiokafka and pyarrow"),),
+    "arrow-workers": (("2 at work", "1 at work"),),
+    "duckdb": (("count(*), log", "count(*), Parquet"), ("group by, log", "group by, Parquet")),
     "mount": (("cat of segment/*.jsonl", "kfs cat --jobs 1"),),
     "raw": (("cat of raw/*.log", "cat of the file itself"),),
 }
 #: Told by the CPU clock as well: others on the machine disturb it less. It counts every process that took part.
-_BY_CPU_TOO: Final = ("validate", "ndjson", "print", "verify", "dump", "timeindex")
+_BY_CPU_TOO: Final = ("validate", "ndjson", "print", "verify", "dump", "timeindex", "arrow", "arrow-workers", "duckdb")
 
 _Cells = dict[tuple[str, str], Measurement]
 

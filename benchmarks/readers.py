@@ -184,26 +184,26 @@ def whole_batches(segment: Path, most: int) -> Iterator[bytes]:
 
 def aiokafka_validate(segments: Segments) -> int:
     """Parse every record with aiokafka's compiled parser."""
-    return _records_in(_batches(segments, MemoryRecords))
+    return _records_in(parsed_batches(segments, MemoryRecords))
 
 
 def kafka_python_validate(segments: Segments) -> int:
     """Parse every record with kafka-python, which has no compiled code of its own."""
-    return _records_in(_batches(segments, KafkaPythonRecords))
+    return _records_in(parsed_batches(segments, KafkaPythonRecords))
 
 
 def aiokafka_ndjson(segments: Segments, output: IO[bytes]) -> int:
     """Write every record as a line of JSON with orjson: without the times in words that kfs writes."""
     records = 0
     dumps, newline = orjson.dumps, orjson.OPT_APPEND_NEWLINE
-    for batch in _batches(segments, MemoryRecords):
+    for batch in parsed_batches(segments, MemoryRecords):
         lines = [dumps(_as_json(record), option=newline) for record in batch]
         output.write(b"".join(lines))
         records += len(lines)
     return records
 
 
-def _batches(segments: Segments, parser: Callable[[bytes], Any]) -> Iterator[Iterable[object]]:
+def parsed_batches(segments: Segments, parser: Callable[[bytes], Any]) -> Iterator[Iterable[Any]]:
     """Yield every batch as a client's parser gives it, its CRC checked."""
     for segment in segments:
         for data in whole_batches(segment, _FETCH_BYTES):

@@ -12,7 +12,7 @@ from kfs.api.record import Record, records_of
 from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
 from kfs.export.piece import Chosen, PieceReader, chosen_in, last_in
-from kfs.export.plan import wanted_offsets
+from kfs.export.plan import WantedOffsets, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
@@ -221,7 +221,7 @@ class PartitionLog(Scannable):
         since: Moment | None,
         before: Moment | None,
         isolation: Isolation | None,
-    ) -> tuple[PieceReader, OffsetRange]:
+    ) -> tuple[PieceReader, WantedOffsets]:
         selection = Selection(
             0 if start is None else operator.index(start),
             MAX_INT64 if until is None else operator.index(until),

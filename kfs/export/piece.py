@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kfs.errors import CorruptData
 from kfs.export.output import OutputFormat, Writer
-from kfs.export.plan import Work, pieces_of
+from kfs.export.plan import WantedOffsets, Work, pieces_of
 from kfs.export.selection import Selection
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.log.aborted_transactions import AbortedTransactions
@@ -17,8 +17,9 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.problem import Problem, faulty_records
+from kfs.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Worker:
         """See :attr:`PieceReader.left`."""
         return self.reader.left
 
-    def do(self, work: Work, offsets: OffsetRange) -> Iterator[Done]:
+    def do(self, work: Work, offsets: WantedOffsets) -> Iterator[Done]:
         """Yield the output of a piece, block by block; errors as :meth:`choose`."""
         for chosen in self.choose(work, offsets):
             yield self.render(work, chosen)
@@ -94,7 +95,7 @@ class Worker:
             writer = self._writers[key] = self.output.writer(*key)
         return Done(writer(chosen.records.columns, chosen.indexes), chosen.problems)
 
-    def choose(self, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
+    def choose(self, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """See :meth:`PieceReader.choose`."""
         return self.reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
 
@@ -108,9 +109,11 @@ class PieceReader:
     left: Left | None = None
     _aborted: AbortedTransactions | None = None
 
-    def choose(self, log: Log | None, work: Work, offsets: OffsetRange) -> Iterator[Chosen]:
+    def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
 
+        Damage is among them where it may hold offsets that were asked for: where it lies between others that weren't,
+        it can't; where nobody knows what it held, or what follows it, it may.
         ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
 
         Raises:
@@ -123,27 +126,37 @@ class PieceReader:
         self._isolate(log)
         position = work.position
         seen = work.base_offset - 1 if work.seen is None else work.seen
+        undecided: list[Problem] = []
         for item in segment.bulk(position, work.seen, work.end):
             position = item.end
-            if not isinstance(item, Damage):
-                first, last = _offsets_of(item)
-                seen = max(seen, last)
-                if first >= offsets.end:
-                    break
+            if isinstance(item, Damage):
+                if not _may_matter(item, offsets):
+                    continue
+                if item.after + 1 < offsets.start:
+                    undecided.append(item.problem)  # what follows tells whether it can reach that far
+                else:
+                    yield Chosen(problems=(item.problem,))
+                continue
+            first, last = _offsets_of(item)
+            seen = max(seen, last)
+            if undecided:
+                if first > offsets.start:
+                    yield Chosen(problems=tuple(undecided))
+                undecided.clear()
+            if first >= offsets.end:
+                break
             chosen = self._chosen_of(item, offsets)
             if chosen is not None:
                 yield chosen
+        if undecided and not _begins_by(segment, position, offsets.start):
+            yield Chosen(problems=tuple(undecided))
         self.left = Left(work, position, seen)
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
             self._aborted = AbortedTransactions(log)
 
-    def _chosen_of(self, item: Records | Undecodable | Damage, offsets: OffsetRange) -> Chosen | None:
-        if isinstance(item, Damage):
-            # What is damaged behind the log's last offset hides some; what is behind the last one asked for, none.
-            end = min(offsets.end, self.selection.end - 1)
-            return Chosen(problems=(item.problem,)) if item.may_hide(offsets.start, end) else None
+    def _chosen_of(self, item: Records | Undecodable, offsets: WantedOffsets) -> Chosen | None:
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
             if last < offsets.start or first >= offsets.end or self._is_aborted(item.block.header):
@@ -152,7 +165,7 @@ class PieceReader:
             return Chosen(problems=(Problem(item.block.file, item.position, size, item.error.reason),))
         return None if item.is_control else self._of_records(item, offsets)
 
-    def _of_records(self, item: Records, offsets: OffsetRange) -> Chosen | None:
+    def _of_records(self, item: Records, offsets: WantedOffsets) -> Chosen | None:
         columns = item.columns
         first = bisect_left(columns.offsets, offsets.start)
         stop = bisect_left(columns.offsets, offsets.end, first)
@@ -176,7 +189,7 @@ class PieceReader:
 
 
 def chosen_in(
-    reader: PieceReader, log: Log, offsets: OffsetRange, gone: Callable[[CorruptData], None] | None = None
+    reader: PieceReader, log: Log, offsets: WantedOffsets, gone: Callable[[CorruptData], None] | None = None
 ) -> Iterator[tuple[Work, Chosen]]:
     """Yield the records of a log that are wanted, block by block, with the work they belong to.
 
@@ -199,17 +212,18 @@ def chosen_in(
 
 
 def last_in(
-    reader: PieceReader, log: Log, offsets: OffsetRange, count: int, gone: Callable[[CorruptData], None] | None = None
+    reader: PieceReader, log: Log, offsets: WantedOffsets, count: int, gone: Callable[[CorruptData], None] | None = None
 ) -> Iterator[tuple[Work, Chosen]]:
     """Yield the last ``count`` of the records that :func:`chosen_in` yields; no more of the log is read than it takes.
 
     That is looked for further and further back: compaction, markers and filters leave out what they will.
     """
-    span, end, missing = max(count, 1), offsets.end, count
+    span, end, asked_end, missing = max(count, 1), offsets.end, offsets.asked_end, count
     found: deque[tuple[Work, Chosen]] = deque()
     while missing > 0 and offsets.start < end:
         start = max(offsets.start, end - span)
-        earlier = list(chosen_in(reader, log, OffsetRange(start, end), gone))
+        earlier = list(chosen_in(reader, log, WantedOffsets(start, end, max(end, asked_end)), gone))
+        asked_end = 0  # what is behind these was looked at
         for work, chosen in reversed(earlier):
             kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
             missing -= len(kept.indexes)
@@ -218,6 +232,19 @@ def last_in(
                 break
         end, span = start, span * 2
     yield from found
+
+
+def _may_matter(damage: Damage, offsets: WantedOffsets) -> bool:
+    """Whether damage may hold offsets that were asked for, as far as what is before it tells."""
+    return damage.loses_records and max(offsets.start, damage.after + 1) < offsets.asked_end
+
+
+def _begins_by(segment: Segment, position: int, offset: int) -> bool:
+    """Whether what follows ``position`` is known to begin with ``offset`` or a lower one."""
+    block = segment.block_at(position)
+    if block is not None and block.header.record_count != UNKNOWN_COUNT:
+        return block.header.base_offset <= offset
+    return segment.next_base_offset is not None and segment.next_base_offset <= offset
 
 
 def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:

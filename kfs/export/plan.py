@@ -37,14 +37,33 @@ class Work:
         return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
 
 
-def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> OffsetRange:
-    """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it."""
+@dataclass(frozen=True, slots=True)
+class WantedOffsets(OffsetRange):
+    """Offsets of a log, and the end that was asked for: there are none between ``end`` and ``asked_end`` to be read.
+
+    What is damaged there may have held some: the log may end where it does because of that.
+    """
+
+    asked_end: int
+
+
+def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
+    """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it.
+
+    It begins an offset before: where that can't be read, it may be of that time as well.
+    """
+    asked_end = selection.end
+    if log.until_high_watermark and log.high_watermark is not None:
+        asked_end = min(asked_end, log.high_watermark)
+    listed = log.visible()
     visible = visible_at(log, isolation)
+    if visible.end < listed.end:  # a transaction is open
+        asked_end = min(asked_end, visible.end)
     start, end = max(visible.start, selection.start), min(visible.end, selection.end)
     if selection.since is not None and start < end:
         reached = log.offset_for_time(selection.since, OffsetRange(start, end))
-        start = end if reached is None else reached
-    return OffsetRange(start, max(start, end))
+        start = max(start, (end if reached is None else reached) - 1)
+    return WantedOffsets(start, max(start, end), asked_end)
 
 
 def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:

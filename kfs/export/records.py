@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from kfs.errors import CorruptData, NotFound
 from kfs.export.output import OutputFormat
 from kfs.export.piece import Chosen, Done, PieceReader, Worker, chosen_in, last_in
-from kfs.export.plan import Work, pieces_of, wanted_offsets
+from kfs.export.plan import WantedOffsets, Work, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.problem import Problem
 
 
@@ -48,10 +48,10 @@ class Export:
                 write(out, done.data)
                 yield from done.problems
 
-    def _offsets(self, log: Log) -> OffsetRange:
+    def _offsets(self, log: Log) -> WantedOffsets:
         return wanted_offsets(log, self.selection, self.isolation)
 
-    def _work(self, log: Log) -> Iterator[tuple[Work, OffsetRange]]:
+    def _work(self, log: Log) -> Iterator[tuple[Work, WantedOffsets]]:
         offsets = self._offsets(log)
         for piece in pieces_of(log, offsets):
             yield piece, offsets
@@ -74,7 +74,7 @@ def logs_of(data_dir: DataDir, topic: str, partition: int | None = None) -> list
 def some_of(
     reader: PieceReader,
     log: Log,
-    offsets: OffsetRange,
+    offsets: WantedOffsets,
     first: int | None,
     last: int | None,
     gone: Callable[[CorruptData], None] | None = None,

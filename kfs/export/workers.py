@@ -21,9 +21,8 @@ from typing import Final, NoReturn
 
 from kfs.errors import CorruptData, WorkerDied
 from kfs.export.piece import Done, Left, Worker
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
 from kfs.kept_log import KeptLog, Logged, log_again
-from kfs.log.log import OffsetRange
 from kfs.log.problem import Problem
 
 #: What is written at once, in bytes or so.
@@ -33,7 +32,7 @@ _READY_BYTES: Final = 96 * 1024 * 1024
 #: Pieces that a process may have been given, the one it is at included.
 _GIVEN: Final = 2
 
-Assignment = tuple[Work, OffsetRange]
+Assignment = tuple[Work, WantedOffsets]
 
 
 def write_all(worker: Worker, work: Iterator[Assignment], jobs: int, out: int) -> Iterator[Problem]:
@@ -62,13 +61,13 @@ def write(out: int, data: bytes) -> None:
         rest = rest[os.write(out, rest) :]
 
 
-def _write_here(worker: Worker, work: Work, offsets: OffsetRange, out: int) -> Iterator[Problem]:
+def _write_here(worker: Worker, work: Work, offsets: WantedOffsets, out: int) -> Iterator[Problem]:
     for done in _portions(worker, work, offsets):
         write(out, done.data)
         yield from done.problems
 
 
-def _portions(worker: Worker, work: Work, offsets: OffsetRange) -> Iterator[Done]:
+def _portions(worker: Worker, work: Work, offsets: WantedOffsets) -> Iterator[Done]:
     """Yield the output of a piece in portions that are worth a system call."""
     parts: list[Done] = []
     size = 0

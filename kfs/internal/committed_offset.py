@@ -129,7 +129,7 @@ def _first_record(log: Log, offsets: OffsetRange) -> tuple[tuple[int, int | None
     damage = None
     for segment, item in log.walk(offsets):
         if isinstance(item, Damage):
-            if item.may_hide(offsets.start, offsets.end):
+            if item.may_hide(offsets.start, offsets.end + 1):
                 damage = damage or f"damaged at {item.problem.file} position {item.position}: {item.problem.reason}"
             continue
         if item.header.is_control:

@@ -110,5 +110,8 @@ class Damage:
         return self.problem.position + self.problem.size
 
     def may_hide(self, start: int, end: int) -> bool:
-        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``."""
-        return self.loses_records and max(self.claimed_last, self.after + 1) >= start and self.after < end
+        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``.
+
+        What begins where a log ends may be the reason that it ends there: whoever shows all of it asks one further.
+        """
+        return self.loses_records and max(self.claimed_last, self.after + 1) >= start and self.after + 1 < end

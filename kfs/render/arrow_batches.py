@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
-import pyarrow as pa
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise ModuleNotFoundError(f'Arrow needs pyarrow ({error}): pip install "kfs[arrow]"', name="pyarrow") from error
 
 from kfs.format.codecs import Codec
 from kfs.render.arrow_columns import BUFFERS, Column, Kind
 from kfs.render.arrow_gather import Buffers, Gathered
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
-_CODECS: Final = pa.array([codec.label for codec in Codec])
 _TYPES: Final = {
     Kind.BINARY: pa.binary(),
     Kind.STRING: pa.string(),
@@ -25,9 +29,29 @@ _TYPES: Final = {
 }
 
 
+def _codecs() -> pa.Array:
+    """Return the names of codecs, from buffers: ``pa.array`` imports pandas wherever there is one."""
+    names = [codec.label.encode() for codec in Codec]
+    ends = array("i", accumulate(map(len, names), initial=0))
+    return pa.Array.from_buffers(pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))])
+
+
+_CODECS: Final = _codecs()
+
+
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
     """Return the schema of these columns; everything may be null, as in the schema of Spark's Kafka source."""
     return pa.schema([(column.label, _TYPES[column.kind]) for column in columns])
+
+
+def reader_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return a reader of batches that have this schema."""
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def table_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return batches that have this schema as a table."""
+    return pa.Table.from_batches(batches, schema)
 
 
 def record_batch(schema: pa.Schema, columns: Sequence[Column], gathered: Gathered) -> pa.RecordBatch:

@@ -9,11 +9,11 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.export.piece import Chosen, Left, PieceReader
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
 from kfs.export.records import some_of
 from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.render.arrow_columns import BatchFields, needs_batches
 from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
@@ -31,13 +31,14 @@ class Gatherer:
         self._request = request
         self._reader = PieceReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
+        self._idle: tuple[Work, ArrowGather] | None = None
 
     @property
     def left(self) -> Left | None:
         """See :attr:`~kfs.export.piece.PieceReader.left`."""
         return self._reader.left
 
-    def gather(self, log: Log | None, work: Work, offsets: OffsetRange) -> Iterator[Gathered | Problem]:
+    def gather(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
         """Yield the rows of a piece, and each problem behind what lies before it.
 
         That the segment is gone, or was cut, is a problem, too.
@@ -45,7 +46,7 @@ class Gatherer:
         return self._gathered(work, self._reader.choose(log, work, offsets))
 
     def gather_some(
-        self, log: Log, offsets: OffsetRange, first: int | None, last: int | None
+        self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
     ) -> Iterator[Gathered | Problem]:
         """Yield only the first rows, or the last; see :func:`~kfs.export.records.some_of`."""
         gone: list[CorruptData] = []
@@ -55,7 +56,7 @@ class Gatherer:
         yield from map(_vanished, gone)
 
     def _gathered(self, work: Work, found: Iterable[Chosen]) -> Iterator[Gathered | Problem]:
-        gather = arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
+        gather = self._gather_of(work)
         vanished: Problem | None = None
         try:
             for chosen in found:
@@ -69,8 +70,16 @@ class Gatherer:
             vanished = _vanished(error)
         if gather.rows:
             yield gather.take()
+        self._idle = (work, gather)
         if vanished is not None:
             yield vanished
+
+    def _gather_of(self, work: Work) -> ArrowGather:
+        """Return what gathers that segment: the last one if that did, since it knows how large a batch becomes."""
+        idle, self._idle = self._idle, None
+        if idle is not None and work.continues(idle[0]):
+            return idle[1]
+        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
 from kfs.export.selection import Selection
 from kfs.log.directory_name import DirectoryName
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.storage import Storage
 from kfs.render.arrow_columns import SPARK_COLUMNS, Column
@@ -67,7 +67,7 @@ class Task:
 
     source: LogSource
     work: Work
-    offsets: OffsetRange
+    offsets: WantedOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
-from kfs.export.plan import pieces_of, wanted_offsets
+from kfs.export.plan import WantedOffsets, pieces_of, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
@@ -54,6 +54,7 @@ class Scan:
 
     Raises:
         ValueError: an argument that can't be.
+        ModuleNotFoundError: there is no pyarrow, which is needed when the schema or a batch is asked for.
     """
 
     def __init__(
@@ -122,15 +123,15 @@ class Scan:
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of one iteration."""
-        import pyarrow as pa
+        from kfs.render.arrow_batches import reader_of
 
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader_of(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
         """Return all records at once, in memory."""
-        import pyarrow as pa
+        from kfs.render.arrow_batches import table_of
 
-        return pa.Table.from_batches(iter(self), self.schema)
+        return table_of(self.schema, iter(self))
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as a capsule (Arrow PyCapsule protocol)."""
@@ -156,7 +157,7 @@ class Scan:
             gatherer.gather_some(log, offsets, self._first, self._last) for log, offsets in self._wanted()
         )
 
-    def _wanted(self) -> Iterator[tuple[Log, OffsetRange]]:
+    def _wanted(self) -> Iterator[tuple[Log, WantedOffsets]]:
         for log in self._logs() if callable(self._logs) else self._logs:
             offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
             yield log, offsets

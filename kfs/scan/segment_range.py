@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 from kfs.render.arrow_gather import Gathered
@@ -39,7 +39,8 @@ def read_range(
     from kfs.render.arrow_batches import record_batch, schema_of
 
     schema = schema_of(request.columns)
-    wanted = offsets or OffsetRange(request.selection.start, request.selection.end)
+    asked = offsets or OffsetRange(request.selection.start, request.selection.end)
+    wanted = WantedOffsets(asked.start, asked.end, asked.end)
     work = Work(log.topic, log.partition, base_offset, position, end, seen)
     for portion in Gatherer(request).gather(log, work, wanted):
         if isinstance(portion, Gathered):

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kfs.export.plan import WantedOffsets
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import Ordinary
-from kfs.log.log import OffsetRange
 from kfs.log.segment import Segment
 
 
@@ -45,16 +45,14 @@ _INDEXED_BYTES: Final = 256 * 1024
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
-def cuts_of(segment: Segment, offsets: OffsetRange, target: int, *, to_log_end: bool) -> Cuts:
+def cuts_of(segment: Segment, offsets: WantedOffsets, target: int) -> Cuts:
     """Return where a segment is cut for even pieces of at most about ``target`` bytes.
-
-    ``to_log_end`` is whether what lies behind the last of the offsets is meant, too, where the log ends there.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
     """
     first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
-    end = None if to_log_end and segment.is_last else end_of(segment, offsets.end)
+    end = None if segment.is_last and offsets.asked_end > offsets.end else end_of(segment, offsets.end)
     stop = max(segment.size() if end is None else end, first.position)
     parts = -(-(stop - first.position) // target)
     if parts <= 1:

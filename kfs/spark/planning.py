@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.export.plan import Work
+from kfs.export.plan import WantedOffsets, Work
+from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
@@ -67,7 +68,7 @@ class Piece:
 
     source: LogSource
     work: Work
-    offsets: OffsetRange
+    offsets: WantedOffsets
     version: FileVersion
     size: int
 
@@ -120,7 +121,8 @@ def _pieces_of_range(wanted: LogRange, target: int, max_records: int | None) -> 
     last: Piece | None = None
     for offsets in _chunks(wanted.offsets, max_records):
         to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
-        for last in _pieces_of(wanted.log, offsets, target, to_log_end=to_log_end):
+        asked = WantedOffsets(offsets.start, offsets.end, MAX_INT64 if to_log_end else offsets.end)
+        for last in _pieces_of(wanted.log, asked, target):
             yield last
     if wanted.to_log_end and not (last is not None and _runs_to_end(last, wanted.log)):
         yield from _damaged_end(wanted)
@@ -138,10 +140,10 @@ def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
         source = LogSource.of(wanted.log)
         name, size = source.name, damage.end - damage.position
         work = Work(name.topic, name.partition, segment.base_offset, damage.position, None, damage.after)
-        yield Piece(source, work, OffsetRange(end, end), FileVersion.of(segment), size)
+        yield Piece(source, work, WantedOffsets(end, end, MAX_INT64), FileVersion.of(segment), size)
 
 
-def _pieces_of(log: Log, offsets: OffsetRange, target: int, *, to_log_end: bool) -> Iterator[Piece]:
+def _pieces_of(log: Log, offsets: WantedOffsets, target: int) -> Iterator[Piece]:
     source = LogSource.of(log)
     for segment in log.segments:
         if segment.base_offset >= offsets.end:
@@ -150,11 +152,11 @@ def _pieces_of(log: Log, offsets: OffsetRange, target: int, *, to_log_end: bool)
             continue
         cuts = UNCUT
         with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
-            cuts = cuts_of(segment, offsets, target, to_log_end=to_log_end)
+            cuts = cuts_of(segment, offsets, target)
         yield from _pieces_between(source, segment, cuts, offsets)
 
 
-def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: OffsetRange) -> Iterator[Piece]:
+def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: WantedOffsets) -> Iterator[Piece]:
     end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
     version = FileVersion.of(segment)
     for cut, following in zip(cuts.cuts, [*cuts.cuts[1:], None], strict=True):
@@ -165,7 +167,8 @@ def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: Of
         to = cuts.end if following is None else following.position
         work = Work(source.name.topic, source.name.partition, segment.base_offset, cut.position, to, cut.seen)
         size = (cuts.stop if to is None else to) - cut.position
-        yield Piece(source, work, OffsetRange(start, end), version, max(size, 0))
+        # What is damaged before the next cut is asked for here, whatever offsets it held.
+        yield Piece(source, work, WantedOffsets(start, end, offsets.asked_end), version, max(size, 0))
 
 
 def _packed(pieces: Iterable[Piece], target: int, max_records: int | None) -> Iterator[Task]:

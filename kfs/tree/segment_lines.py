@@ -187,7 +187,7 @@ class SegmentLines:
             header = item.block.header
             is_shown = not header.is_control and header.last_offset >= start
             return self._damage(item.error) if is_shown else Piece(b"")
-        is_shown = item.may_hide(start, self._offsets.end)
+        is_shown = item.may_hide(start, self._offsets.end + 1)
         return self._damage(item.problem.error()) if is_shown else Piece(b"")
 
     def _shown(self, item: Records) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The examples of docs/PYTHON.md, docs/FSSPEC.md and docstrings, run as they are printed beside the demo's data."""
+"""The examples of ARROW.md, FSSPEC.md, PYTHON.md and docstrings, run as they are printed beside the demo's data."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_the_examples_of_docstrings_are_true(name: str, opened: kfs.Data) -> Non
     assert sum(run(test) for test in found) > 0
 
 
-@pytest.mark.parametrize("name", ["PYTHON.md", "FSSPEC.md"])
+@pytest.mark.parametrize("name", ["ARROW.md", "FSSPEC.md", "PYTHON.md"])
 def test_the_examples_of_a_page_are_true(name: str, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("pyarrow", "duckdb", "pandas", "fsspec"):
+    for package in ("pyarrow", "duckdb", "pandas", "polars", "fsspec"):
         pytest.importorskip(package)
     monkeypatch.chdir(demo)
     page = PAGES / name

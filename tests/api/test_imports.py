@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 import kfs
 
+#: What takes records elsewhere, for those who ask for that.
+ENGINES: Final = frozenset({"duckdb", "fsspec", "numpy", "pandas", "polars", "pyarrow", "pyspark"})
 #: What kfs can do without, or only some of it needs.
-OPTIONAL: Final = frozenset(
-    "click duckdb fsspec fuse mfusepy numpy pandas platformdirs polars pyarrow pyspark rich".split()  # noqa: SIM905
-)
+OPTIONAL: Final = ENGINES | {"click", "fuse", "mfusepy", "platformdirs", "rich"}
 
 
 def imported_by(code: str, directory: Path) -> set[str]:
@@ -42,6 +44,50 @@ with kfs.open("data") as data:
     )
     assert not {name.split(".")[0] for name in modules} & OPTIONAL
     assert not {name for name in modules if name.startswith(("kfs.cli", "kfs.mount", "kfs.tree", "multiprocessing"))}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["cat", "data", "orders"], ["cat", "--help"], ["ls", "data"]]
+)
+def test_commands_import_no_engine(arguments: list[str], demo: Path) -> None:
+    modules = imported_by(
+        f"""
+import contextlib, os
+from kfs.cli.main import main
+with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(SystemExit):
+    main({arguments!r})
+""",
+        demo,
+    )
+    assert "click" in modules
+    assert not {name.split(".")[0] for name in modules} & ENGINES
+
+
+def test_a_scan_imports_pyarrow_when_it_is_read_and_no_engine_ever(demo: Path) -> None:
+    making = "import kfs\nscan = kfs.open('data')['orders'].scan(jobs=1)"
+    assert not {name.split(".")[0] for name in imported_by(making, demo)} & ENGINES
+    reading = f"{making}\nassert sum(batch.num_rows for batch in scan) == 2100"
+    imported = {name.split(".")[0] for name in imported_by(reading, demo)}
+    assert imported & ENGINES <= {"pyarrow", "numpy"}  # which pyarrow imports where it is there
+    assert "pyarrow" in imported
+
+
+def test_a_scan_without_pyarrow_says_what_to_install(demo: Path) -> None:
+    imported_by(
+        """
+sys.modules["pyarrow"] = None
+import kfs
+scan = kfs.open("data")["orders"].scan()
+for use in (iter(scan).__next__, scan.to_reader, scan.to_table, scan.__arrow_c_stream__, lambda: scan.schema):
+    try:
+        use()
+    except ModuleNotFoundError as error:
+        assert 'pip install "kfs[arrow]"' in str(error)
+    else:
+        raise AssertionError(use)
+""",
+        demo,
+    )
 
 
 def test_every_name_is_there_and_found_by_dir() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiokafka.errors import UnsupportedCodecError
 from aiokafka.record.memory_records import MemoryRecords
 
 from kfs.format.layout import (
@@ -25,6 +26,20 @@ def read_by_aiokafka(data: bytes) -> list[Record]:
     aiokafka reads no lz4 in format v0, and only header keys in UTF-8.
     """
     return [record for batch in _split(data) for record in _records(batch)]
+
+
+def messages_by_aiokafka(data: bytes) -> tuple[list[Record], int]:
+    """Return the records in ``data`` but control records, and how many batches were of a codec that aiokafka lacks."""
+    found: list[Record] = []
+    unsupported = 0
+    for batch in _split(data):
+        if MemoryRecords(batch).next_batch().is_control_batch:
+            continue
+        try:
+            found += _records(batch)
+        except UnsupportedCodecError:
+            unsupported += 1
+    return found, unsupported
 
 
 def _split(data: bytes) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ from kfs.format.java_text import java_text
 from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-from tests.expected import expected_records
+from tests.expected import ExpectedRecord, expected_records
 
 Row = dict[str, Any]
 
 
-def opened(*paths: Path) -> DataDir:
+def opened(*paths: Path, until_high_watermark: bool = False) -> DataDir:
     """Return the data directory over log directories."""
-    return DataDir([str(path) for path in paths], Storage())
+    return DataDir([str(path) for path in paths], Storage(), until_high_watermark=until_high_watermark)
 
 
 def rows_of(batches: pa.Table | Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> list[Row]:
@@ -44,7 +44,7 @@ def row_of(topic: str, partition: int, record: Record) -> Row:
     }
 
 
-def expected_rows(corpus: Path) -> list[Row]:
+def expected_rows(corpus: Path, is_wanted: Callable[[ExpectedRecord], bool] = lambda _: True) -> list[Row]:
     """Return every message of a corpus, by topic and partition, in log order, deleted records left out."""
     starts: dict[tuple[str, int], int] = {}
     checkpoint = corpus / "data" / "log-start-offset-checkpoint"
@@ -55,6 +55,7 @@ def expected_rows(corpus: Path) -> list[Row]:
         expected
         for expected in expected_records(corpus)
         if not expected.is_control
+        and is_wanted(expected)
         and expected.record.offset >= starts.get((expected.topic, expected.partition), 0)
         and not expected.file.split("/")[0].endswith("-delete")
     ]
