@@ -37,6 +37,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             .config("spark.ui.enabled", "false")
             .config("spark.driver.extraClassPath", f"{kafka_source()}/*" if wants_kafka else "")
             .config("spark.driver.memory", "768m")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
