@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import visible_at
+from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.storage import Storage
 from kfs.spark.offset_limits import names_of
@@ -29,6 +29,7 @@ class FollowedLogs:
         self._options = options
         self._paths: list[str] = []
         self._data_dir: DataDir | None = None
+        self._committed: dict[str, CommittedReader] = {}
         #: Sizes of last segments behind whose last batch nothing is wrong, by path.
         self._sound: dict[str, int] = {}
 
@@ -37,6 +38,7 @@ class FollowedLogs:
         if self._data_dir is not None:
             self._data_dir.close()
         self._data_dir = None
+        self._committed.clear()
 
     def _opened(self) -> DataDir:
         paths = expand_paths(self._options.paths)
@@ -52,7 +54,13 @@ class FollowedLogs:
         return {each: log for each, log in logs if log is not None and log.segments}
 
     def _visible(self, log: Log) -> OffsetRange:
-        return visible_at(log, self._options.read.isolation)
+        if self._options.read.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return log.visible()
+        # It remembers which transactions are open: only what is new is read each time.
+        reader = self._committed.get(log.directory.path)
+        if reader is None or reader.log is not log:
+            reader = self._committed[log.directory.path] = CommittedReader(log)
+        return reader.stable(log.visible())
 
     def initial(self) -> Offsets:
         """Return where a new stream starts.
