@@ -207,9 +207,9 @@ def includes_headers(options: Options) -> bool:
     return _flag({name.lower(): value for name, value in options.items()}, "includeHeaders", default=False)
 
 
-def pushes_filters(options: Options) -> bool:
+def pushes_filters(options: Options, *, default: bool) -> bool:
     """Return what option ``filterPushdown`` says."""
-    return _flag({name.lower(): value for name, value in options.items()}, "filterPushdown", default=False)
+    return _flag({name.lower(): value for name, value in options.items()}, "filterPushdown", default=default)
 
 
 def only_for_streams(ignored: tuple[str, ...]) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("kfs.spark")
 _SECONDS: Final = 60
+_FILTER_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def check_workers(spark: SparkSession) -> None:
@@ -47,6 +48,15 @@ def check_python(python: str) -> None:
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if run.stdout.strip() != own:
         raise UnusableSession(f"Spark's workers run {path}, Python {run.stdout.strip()}, the driver {own}: {advice}")
+
+
+def is_asked_for_filters() -> bool:
+    """Whether this process is the one that Spark starts to ask for filters, which it does where the session allows it.
+
+    Nothing else tells here what the session allows.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTER_WORKER in sys.modules or getattr(main, "name", None) == _FILTER_WORKER
 
 
 def as_one_sentence(error: KfsError) -> KfsError:

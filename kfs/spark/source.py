@@ -22,7 +22,7 @@ from kfs.spark.options import (
 )
 from kfs.spark.planning import Task, plan
 from kfs.spark.pushdown import Pushed
-from kfs.spark.session import as_one_sentence, say_what_is_ignored, show_log
+from kfs.spark.session import as_one_sentence, is_asked_for_filters, say_what_is_ignored, show_log
 from kfs.spark.task_reader import TaskReader
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class KfsDataSource(DataSource):
         """Return what plans and reads a batch."""
         try:
             options = parse_batch_options(self.options)
-            return (FilteringReader if pushes_filters(self.options) else KfsReader)(options, schema)
+            takes_filters = pushes_filters(self.options, default=is_asked_for_filters())
+            return (FilteringReader if takes_filters else KfsReader)(options, schema)
         except KfsError as error:
             raise as_one_sentence(error) from None
 
@@ -106,7 +107,7 @@ class KfsReader(TaskReader, DataSourceReader):
 
 
 class FilteringReader(KfsReader):
-    """The reader for option ``filterPushdown``: Spark refuses whoever can do this unless the session allows it."""
+    """The reader that takes filters: Spark refuses whoever can do this unless the session allows it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take from the filters what saves reading; all of them are Spark's to evaluate, too."""

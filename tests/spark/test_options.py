@@ -183,7 +183,9 @@ def test_flags_are_true_or_false(name: str) -> None:
 def test_headers_and_filters_are_asked_for_by_flags() -> None:
     assert includes_headers({"includeHeaders": "true"})
     assert not includes_headers({})
-    assert pushes_filters({"FILTERPUSHDOWN": "TRUE"})
+    assert pushes_filters({"FILTERPUSHDOWN": "TRUE"}, default=False)
+    assert not pushes_filters({"filterpushdown": "false"}, default=True)
+    assert pushes_filters({}, default=True)
     with pytest.raises(InvalidOption, match="includeHeaders"):
         includes_headers({"includeHeaders": "1"})
 

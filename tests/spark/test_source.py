@@ -136,7 +136,9 @@ CONDITIONS = {
 def test_filters_leave_out_what_cannot_match(spark: SparkSession, tmp_path: Path) -> None:
     write_partition(tmp_path / "t-0", {0: dense(0, 99), 100: dense(100, 199)})
     plain = load(spark, tmp_path, subscribe="t", minPartitions=2).cache()
-    source = load(spark, tmp_path, subscribe="t", minPartitions=2, filterPushdown="true")
+    source = load(spark, tmp_path, subscribe="t", minPartitions=2)
+    unwilling = load(spark, tmp_path, subscribe="t", minPartitions=2, filterPushdown="false")
+    assert unwilling.where("offset >= 100").rdd.getNumPartitions() == 2
     for condition, tasks in CONDITIONS.items():
         pushed = source.where(condition)
         assert rows_of(pushed) == rows_of(plain.where(condition)), condition
