@@ -19,11 +19,17 @@ def register(spark: SparkSession) -> None:
     Raises:
         UnusableSession: Spark's Python workers on this machine could not run it.
     """
+    from pyspark.errors import AnalysisException
+
     from kfs.spark.session import check_workers
     from kfs.spark.source import KfsDataSource
 
     check_workers(spark)
-    spark.dataSource.register(KfsDataSource)
+    try:
+        spark.dataSource.register(KfsDataSource)
+    except AnalysisException as error:  # PySpark 4.0 refuses what it has found by itself
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def from_json_lines(lines: DataFrame, *, include_headers: bool = False) -> DataFrame:

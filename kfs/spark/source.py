@@ -26,9 +26,7 @@ from kfs.spark.session import as_one_sentence, is_asked_for_filters, say_what_is
 from kfs.spark.task_reader import TaskReader
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
-
-    from kfs.spark.streaming import KfsStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
 
 
 class KfsDataSource(DataSource):
@@ -67,14 +65,17 @@ class KfsDataSource(DataSource):
         except KfsError as error:
             raise as_one_sentence(error) from None
 
-    def streamReader(self, schema: StructType) -> KfsStreamReader:  # noqa: N802 - Spark's name
-        """Return what follows the logs in a streaming query."""
-        from kfs.spark.streaming import KfsStreamReader
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what follows the logs in a streaming query, or says what is wrong when that is asked.
+
+        What is raised here Spark would hide behind an error of its own.
+        """
+        from kfs.spark.streaming import KfsStreamReader, RefusedStreamReader
 
         try:
             return KfsStreamReader(parse_stream_options(self.options), schema)
         except KfsError as error:
-            raise as_one_sentence(error) from None
+            return RefusedStreamReader(as_one_sentence(error))
 
 
 class KfsReader(TaskReader, DataSourceReader):

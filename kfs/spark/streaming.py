@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -145,3 +145,26 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
     def stop(self) -> None:
         """Give back what is open."""
         self._logs.close()
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """The reader of a query that can't be: says why at the first question."""
+
+    def __init__(self, error: KfsError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> NoReturn:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, start: Any, end: Any) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error."""
+        raise self._error

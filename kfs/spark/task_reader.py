@@ -37,13 +37,11 @@ class TaskReader:
                 raise as_one_sentence(error) from None
 
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         from kfs.scan.request import Request
         from kfs.spark.reading import read_task
 
         self._check_version()
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = _arrow_schema(self._schema)
         request = Request(self._columns, isolation=self._read_options.isolation)
         for batch in read_task(task, request, self._read_options):
             yield conformed(batch, schema)
@@ -53,6 +51,16 @@ class TaskReader:
             raise UnusableSession(
                 f"the driver has kfs {self._version}, this executor kfs {_version()}: install the same one on both"
             )
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema that Spark compares batches with."""
+    from pyspark.sql.pandas import types
+
+    try:
+        return types.to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # PySpark 4.0 knows no other time zone
+        return types.to_arrow_schema(schema)
 
 
 def _version() -> str:

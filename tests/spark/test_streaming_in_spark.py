@@ -111,6 +111,28 @@ def test_available_now_does_all_there_is_in_parts_and_goes_on_from_its_checkpoin
         job.run()
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"subscribe": "x"}, r"NotFound: no topic 'x' in .*; the topics there: t"),
+        (
+            {"subscribe": "t", "endingOffsets": "latest"},
+            "InvalidOption: option 'endingOffsets' is not valid in streaming",
+        ),
+        (
+            {"subscribe": "t", "startingOffsets": '{"t":{"0":1000}}'},
+            "DataLoss: the log of t-0 ended at 1000 and ends at",
+        ),
+    ],
+)
+def test_an_error_of_a_query_has_one_sentence(
+    options: dict[str, str], sentence: str, spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match=sentence) as error:
+        Job(spark, data, tmp_path, **options).run()
+    assert "UnboundLocalError" not in str(error.value)  # Spark's own, where a reader can't be made
+
+
 def test_once_ignores_the_limit_as_it_should(spark: SparkSession, data: Path, tmp_path: Path) -> None:
     job = Job(spark, data, tmp_path, subscribe="t", maxOffsetsPerTrigger=40)
     job.run(once=True)
