@@ -17,7 +17,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
-from kfs.spark.cutting import UNCUT, Cuts, cuts_of
+from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange, damage_at_end
 
@@ -159,14 +159,18 @@ def _pieces_of(log: Log, offsets: WantedOffsets, target: int) -> Iterator[Piece]
 def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: WantedOffsets) -> Iterator[Piece]:
     end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
     version = FileVersion.of(segment)
+    begin: Cut | None = None
     for cut, following in zip(cuts.cuts, [*cuts.cuts[1:], None], strict=True):
         start = offsets.start if cut.seen is None else max(offsets.start, cut.seen + 1)
         end = end_of_all if following is None or following.seen is None else min(end_of_all, following.seen + 1)
+        begin = begin or cut
         if start >= end:
+            begin = cut  # all of it lies before the offsets, but for damage that may have held some
             continue
         to = cuts.end if following is None else following.position
-        work = Work(source.name.topic, source.name.partition, segment.base_offset, cut.position, to, cut.seen)
-        size = (cuts.stop if to is None else to) - cut.position
+        work = Work(source.name.topic, source.name.partition, segment.base_offset, begin.position, to, begin.seen)
+        size = (cuts.stop if to is None else to) - begin.position
+        begin = None
         # What is damaged before the next cut is asked for here, whatever offsets it held.
         yield Piece(source, work, WantedOffsets(start, end, offsets.asked_end), version, max(size, 0))
 
