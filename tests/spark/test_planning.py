@@ -268,15 +268,17 @@ def test_an_empty_topic_has_no_tasks(tmp_path: Path) -> None:
     assert planned(options_for(tmp_path)) == []
 
 
-@pytest.mark.parametrize("split", [*ALL_SPLITS, {"maxRecordsPerPartition": 5, "minPartitions": 9}], ids=str)
-def test_damage_that_hides_where_a_task_begins_is_met(split: dict[str, int], tmp_path: Path) -> None:
+@SPLITS
+@pytest.mark.parametrize("start", [0, 4, 5])
+def test_damage_that_hides_where_a_task_begins_is_met(start: int, split: dict[str, int], tmp_path: Path) -> None:
     content = dense(0, 14)
     directory = write_partition(tmp_path / "t-0", {0: content})
     log = bytearray((directory / log_name(0)).read_bytes())
     log[positions(content)[1]] ^= 0xFF  # a negative offset: nothing says what was in there
     (directory / log_name(0)).write_bytes(log)
+    bounds = {"startingOffsets": f'{{"t":{{"0":{start}}}}}', **split}
     with pytest.raises(CorruptData):
-        rows_of(tmp_path, **split)
-    options = {"onCorrupt": "skip", "skippedPath": tmp_path / "skipped", **split}
-    assert offsets_of(tmp_path, **options) == [*range(5), *range(10, 15)]
+        rows_of(tmp_path, **bounds)
+    options = {"onCorrupt": "skip", "skippedPath": tmp_path / "skipped", **bounds}
+    assert offsets_of(tmp_path, **options) == [*range(start, 5), *range(10, 15)]
     assert set(skipped_in(tmp_path / "skipped")) == {(str(directory / log_name(0)), positions(content)[1])}
