@@ -364,7 +364,7 @@ def test_every_option_of_a_scan_is_heeded_by_logs_topics_and_all(jobs: int, root
             batches = list(scanned.scan(**options, on_problem=told.append))
             assert {tuple(batch.schema.names) for batch in batches} == {("offset", "key", "partition")}
             assert all(0 < batch.num_rows <= 4 for batch in batches)
-            wanted = [
+            wanted: list[dict[str, Any]] = [
                 {"offset": one.offset, "key": one.key, "partition": one.partition}
                 for log in logs
                 for one in log.read(3, 38, since=START + 5_000, before=START + 36_000, on_damage="skip")
