@@ -199,7 +199,9 @@ def test_a_python_for_the_workers_that_cannot_run_it_is_named(tmp_path: Path) ->
         check_python(str(python))
 
 
-@pytest.mark.parametrize(("name", "topics"), [("a_v2", "shapes,append_time"), ("f_mixed", "")])
+@pytest.mark.parametrize(
+    ("name", "topics"), [("a_v2", "shapes,append_time"), pytest.param("f_mixed", "", marks=pytest.mark.long)]
+)
 def test_lines_of_json_are_the_same_rows(
     name: str, topics: str, spark: SparkSession, corpus: CorpusPath, tmp_path: Path
 ) -> None:

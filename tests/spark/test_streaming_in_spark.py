@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from tests.corpus import corpus_names
 from tests.logs import dense, log_name, write_partition
-from tests.recorded_damage import CorpusPath
+from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import expected_rows
 from tests.spark.test_source import rows_of, topics_of
 
@@ -79,9 +80,8 @@ class Job:
         return [json.loads(file.read_text().splitlines()[2]) for file in sorted(files, key=lambda file: int(file.name))]
 
 
-@pytest.mark.parametrize(
-    "name", ["b_txn", *(pytest.param(name, marks=pytest.mark.long) for name in ("a_v2", "f_mixed", "f_0.8.2.2"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in corpus_names() if name != DAMAGED])
 def test_a_corpus_is_streamed_as_kafka_itself_reads_it(
     name: str, spark: SparkSession, corpus: CorpusPath, tmp_path: Path
 ) -> None:
@@ -109,6 +109,18 @@ def test_available_now_does_all_there_is_in_parts_and_goes_on_from_its_checkpoin
     (data / "t-0" / log_name(50)).write_bytes(b"")
     with pytest.raises(Exception, match=r"DataLoss: the log of t-0 ended at 110 and ends at 50 now: .*=false"):
         job.run()
+
+
+def test_a_first_micro_batch_that_is_done_again_loses_nothing(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    job = Job(spark, data, tmp_path, subscribe="t", startingOffsets="latest")
+    job.run()
+    assert job.checkpoint == [{"t": {"0": 100}}]
+    for file in (tmp_path / "checkpoint" / "commits").iterdir():
+        file.unlink()  # as if the driver had died before it was done
+    append(data, 100, 109)
+    job.run()
+    assert job.checkpoint == [{"t": {"0": 100}}, {"t": {"0": 110}}]
+    assert job.offsets() == list(range(100, 110))
 
 
 @pytest.mark.parametrize(
