@@ -98,7 +98,9 @@ def break_some(data: st.DataObject, directory: Path, content: dict[int, list[Bat
         log = directory / log_name(base)
         broken = bytearray(log.read_bytes())
         for position in data.draw(st.lists(st.sampled_from(positions(batches)), max_size=2)):
-            place = position + data.draw(st.sampled_from([0, 7, 8, 11, 16, 17, 20, 25]))
+            # Not the lowest byte of an offset, which no CRC covers: then there are two batches of the same offsets, and
+            # an index knows only the later one.
+            place = position + data.draw(st.sampled_from([0, 8, 11, 16, 17, 20, 25]))
             broken[min(place, len(broken) - 1)] ^= data.draw(st.sampled_from([1, 0x40, 0x80, 0xFF]))
         log.write_bytes(broken[: data.draw(st.sampled_from([len(broken)] * 5 + [len(broken) - 3]))])
         if data.draw(st.booleans()):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -18,7 +21,19 @@ from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark.stream_offsets import as_json, from_json, limited
 from tests.corpus import corpus_names
-from tests.logs import START, batch, dense, log_name, positions, records, set_log_start, write_partition
+from tests.log.some_logs import some_segments
+from tests.logs import (
+    START,
+    Batch,
+    batch,
+    dense,
+    log_name,
+    positions,
+    records,
+    set_log_start,
+    write_log,
+    write_partition,
+)
 from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import Row, expected_rows
 from tests.spark.reads import rows_of
@@ -406,3 +421,35 @@ def test_damage_where_a_log_ends_is_skipped_once_and_written_down_when_more_foll
     assert offsets_in(query.rest()) == list(range(100, 105))
     lines = [json.loads(line) for one in (tmp_path / "skipped").iterdir() for line in one.read_text().splitlines()]
     assert [(line["file"], line["position"]) for line in lines] == [(str(path), position)]
+
+
+# --- any log, growing in any way --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quiet")
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), content=some_segments(), most=st.sampled_from([None, 1, 3, 50]))
+def test_a_log_that_grows_in_any_way_is_read_once(
+    data: st.DataObject, content: dict[int, list[Batch]], most: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        first = next(iter(content))
+        write_log(root / "t-0", first, b"")
+        options = {} if most is None else {"maxOffsetsPerTrigger": most}
+        query = Query(root, startingOffsets=json.dumps({"t": {"0": first}}), **options)
+        rows: list[Row] = []
+        for base, batches in content.items():
+            left = list(batches)
+            while left:
+                count = data.draw(st.integers(1, len(left)))
+                with (root / "t-0" / log_name(base)).open("ab") as log:
+                    log.writelines(one.data for one in left[:count])
+                left = left[count:]
+                if data.draw(st.booleans()) and query.begin():
+                    if data.draw(st.booleans()):
+                        query.restart()
+                    rows += query.do()
+        rows += query.rest()
+        expected = [record.offset for batches in content.values() for one in batches for record in one.records]
+        assert [row["offset"] for row in rows] == expected
