@@ -24,6 +24,9 @@
     │   └── PositionMoved        the position is not the one that the range to be saved begins at
     ├── OutputLost           files of a batch that was saved are gone
     ├── WorkerDied           a process of ours ended early: the output is not complete
+    ├── InvalidOption        an option of a source that can't be meant as it is given
+    ├── DataLoss             records that were asked for, or planned to be read, are not there (any more)
+    ├── UnusableSession      a machine or a Spark session that what was asked for can't run on
     └── MountFailed          the kernel, libfuse or the mount point said no
 
 The edges (FUSE, the command line) translate them in one place each, by :attr:`KfsError.errno`.
@@ -181,6 +184,20 @@ class OutputLost(KfsError):
 
 class WorkerDied(KfsError):
     """A process of ours ended without having done its work; the output is not complete."""
+
+
+class InvalidOption(KfsError):
+    """An option that is missing, unknown, contradicts another one, or has a value that it can't have."""
+
+    errno = _errno.EINVAL
+
+
+class DataLoss(KfsError):
+    """Offsets that were asked for, or planned to be read, and that the log doesn't reach (any more)."""
+
+
+class UnusableSession(KfsError):
+    """Java, pyarrow or kfs itself is missing where Spark needs it, or is not the one that it has to be."""
 
 
 class MountFailed(KfsError):

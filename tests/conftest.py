@@ -34,6 +34,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         need_fuse()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need a Spark session first.
+
+    pytest-xdist gives each process a run of tests, and lets others steal from its end: so one process does them all,
+    and one JVM starts.
+    """
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_directory_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what kfs keeps between mounts out of the user's own cache directory, in every process that a test starts."""

@@ -220,12 +220,21 @@ class Segment:
         if size == known_size:
             return position, next_offset
         walk = self._new_walk()
-        start, seen = (position, next_offset - 1) if known_size >= 0 else self.position_before(MAX_INT64)
+        start, seen = (position, next_offset - 1) if known_size >= 0 else self._before_last_entry()
         for item in walk.items(start, seen):
             if isinstance(item, Block):
                 next_offset = self._next_offset(item)
         self._tail = (walk.size, walk.end, next_offset)
         return walk.end, next_offset
+
+    def _before_last_entry(self) -> tuple[int, int | None]:
+        """Return a batch boundary before that of the last index entry.
+
+        No CRC covers a base offset: what the last entry leads to may claim lower offsets than lie before it, and the
+        log would end there.
+        """
+        entry = self.indexes.entry_before(MAX_INT64)
+        return self.position_before(MAX_INT64 if entry is None else entry.offset - 1)
 
     def _next_offset(self, block: Block) -> int:
         header = block.header

@@ -133,6 +133,9 @@ class SegmentIndexes:
         block = self._segment.block_at(entry.position, window)
         if block is None:
             return False
+        previous = self.entry_before(entry.offset - 1)
+        if previous is not None and self._begins_at_or_below(block, previous.offset):
+            return False  # no CRC covers a base offset, or an index
         if not self._begins_at_or_below(block, entry.offset):
             self._give_up(f"entry ({entry.offset}, {entry.position}) points at a batch that begins above its offset")
             return True

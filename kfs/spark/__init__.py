@@ -1,1 +1,47 @@
-"""The pipeline: where jobs that read log directories keep how far they got (:mod:`kfs.spark.offsets`)."""
+"""Kafka's log directories in Spark, with no broker; docs/SPARK.md tells when to use which way.
+
+:mod:`kfs.spark.offsets` keeps how far jobs got, with Spark or without. Importing this imports neither Spark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["from_json_lines", "json_schema", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``kfs`` known to a session, whatever else of that kind is installed.
+
+    Raises:
+        UnusableSession: Spark's Python workers on this machine could not run it.
+    """
+    from pyspark.errors import AnalysisException
+
+    from kfs.spark.session import check_workers
+    from kfs.spark.source import KfsDataSource
+
+    check_workers(spark)
+    try:
+        spark.dataSource.register(KfsDataSource)
+    except AnalysisException as error:  # PySpark 4.0 refuses what it has found by itself
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
+def from_json_lines(lines: DataFrame, *, include_headers: bool = False) -> DataFrame:
+    """Return lines that were read with ``json_schema`` with the columns and types of the data source."""
+    from kfs.spark import json_lines
+
+    return json_lines.from_json_lines(lines, include_headers=include_headers)
+
+
+def __getattr__(name: str) -> str:
+    if name == "json_schema":
+        from kfs.spark.json_lines import JSON_SCHEMA
+
+        return JSON_SCHEMA
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -260,6 +260,30 @@ def test_an_index_that_is_replaced_is_read_again(tmp_path: Path, eager: None) ->
     assert find_record(log, 57) == record(57, bytes(1000))
 
 
+@pytest.mark.parametrize("interval", [0, 700])  # an entry for every batch, or not for all of them
+@pytest.mark.parametrize("claimed", [0, 3, 60, 84, 89])
+def test_a_base_offset_that_flipped_where_the_last_entry_points_ends_no_log(
+    claimed: int, interval: int, tmp_path: Path
+) -> None:
+    content = dense(0, 99)
+    directory = write_partition(tmp_path / "t-0", {0: content}, interval=interval)
+    log = bytearray((directory / log_name(0)).read_bytes())
+    last = parse_index(directory / log_name(0, ".index"))[-1]
+    assert positions(content).index(last) < len(content)
+    log[last : last + 8] = claimed.to_bytes(8, "big")  # no CRC covers it
+    (directory / log_name(0)).write_bytes(log)
+    lost = content[positions(content).index(last)]
+    reopened = open_log(directory)
+    assert reopened.log_end_offset == (100 if lost.last_offset < 99 else lost.first_offset)
+    for offset in {*range(100)} - {*range(lost.first_offset, lost.last_offset + 1)}:
+        assert find_record(reopened, offset) == record(offset)
+
+
+def parse_index(path: Path) -> list[int]:
+    """Return the positions in an offset index."""
+    return [position for _, position in struct.iter_unpack(">ii", path.read_bytes())]
+
+
 def test_a_lookup_reads_little_of_a_large_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = [batch([record(at, bytes(3000))]) for at in range(1000)]
     directory = write_partition(tmp_path / "t-0", {0: content, 1000: [batch([record(1000)])]}, interval=4096)

@@ -1,0 +1,85 @@
+"""The columns of a DataFrame: those of Spark's Kafka source, or those that a schema names, and how Arrow has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import InvalidOption
+from kfs.render.arrow_columns import (
+    SPARK_COLUMNS,
+    SPARK_COLUMNS_WITH_HEADERS,
+    Column,
+    Kind,
+    columns_named,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+#: Spark's type of each kind of column (``simpleString``). A codec's name is text there.
+_TYPES: Final = {
+    Kind.BINARY: "binary",
+    Kind.STRING: "string",
+    Kind.INT64: "bigint",
+    Kind.INT32: "int",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.BOOLEAN: "boolean",
+    Kind.CODEC: "string",
+    Kind.HEADERS: "array<struct<key:string,value:binary>>",
+}
+_BY_NAME: Final = {column.label.lower(): column for column in Column}
+
+
+def default_columns(names: str | None, *, include_headers: bool) -> tuple[Column, ...]:
+    """Return the columns that option ``columns`` names, separated by commas; None: those of Spark's Kafka source.
+
+    Raises:
+        InvalidOption: there is no such column, or one occurs twice.
+    """
+    if names is None:
+        return SPARK_COLUMNS_WITH_HEADERS if include_headers else SPARK_COLUMNS
+    wanted = [name.strip() for name in names.split(",")]
+    labels = [_BY_NAME[name.lower()].label if name.lower() in _BY_NAME else name for name in wanted if name]
+    try:
+        return columns_named(labels)
+    except ValueError as error:
+        raise InvalidOption(f"option 'columns': {error}") from None
+
+
+def ddl_of(columns: Sequence[Column]) -> str:
+    """Return the schema of columns as Spark's DDL."""
+    return ", ".join(f"{column.label} {_TYPES[column.kind]}" for column in columns)
+
+
+def columns_of(schema: StructType) -> tuple[Column, ...]:
+    """Return the columns that a schema names, in its order.
+
+    Raises:
+        InvalidOption: there is no such column, one occurs twice, or it is of another type.
+    """
+    columns = default_columns(",".join(schema.fieldNames()), include_headers=False)
+    for column, field in zip(columns, schema.fields, strict=True):
+        wanted, has = field.dataType.simpleString(), _TYPES[column.kind]
+        if wanted != has:
+            raise InvalidOption(f"column {column.label!r} is of type {has}, not {wanted}: cast it in the query")
+    return columns
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the names that a schema gives its columns, whose codecs are text.
+
+    Raises:
+        InvalidOption: a column has nulls that the schema says it can't have.
+    """
+    import pyarrow as pa
+
+    arrays = []
+    for array, field in zip(batch.columns, schema, strict=True):
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if array.null_count and not field.nullable:
+            raise InvalidOption(f"column {field.name!r} has nulls, and the schema says NOT NULL")
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,157 @@
+"""Where a segment can be cut: batch boundaries about evenly apart, and what is known of the offsets before each.
+
+The offset index says where batches begin, and an index may lie: one that was made for other bytes can point at batches
+that are intact, and in another place in the log. So a boundary is used only where a walk over the few batches before it
+arrives at it; the offsets that it meets, and not the index, say what lies before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kfs.export.plan import WantedOffsets
+from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.log.block import Block, Damage
+from kfs.log.bulk import Ordinary
+from kfs.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A batch boundary, and the highest offset before it where that is known."""
+
+    position: int
+    seen: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Where reading begins, where else it can, and the boundary where it ends, None: at the end of the log.
+
+    ``stop`` is about where it ends, in any case.
+    """
+
+    cuts: Sequence[Cut]
+    end: int | None
+    stop: int
+
+
+#: Pieces smaller than that are found by walking headers: looking at each boundary of the index would take longer.
+_INDEXED_BYTES: Final = 256 * 1024
+#: A segment read from its start to its end.
+UNCUT: Final = Cuts((Cut(0, None),), None, 0)
+
+
+def cuts_of(segment: Segment, offsets: WantedOffsets, target: int) -> Cuts:
+    """Return where a segment is cut for even pieces of at most about ``target`` bytes.
+
+    Raises:
+        CorruptData: the segment vanished, or was cut off.
+    """
+    first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
+    end = None if segment.is_last and offsets.asked_end > offsets.end else end_of(segment, offsets.end)
+    stop = max(segment.size() if end is None else end, first.position)
+    parts = -(-(stop - first.position) // target)
+    if parts <= 1:
+        return Cuts((first,), end, stop)
+    step = -(-(stop - first.position) // parts)
+    cuts = [first]
+    for position, before in segment.boundaries(first.position + step, step) if step >= _INDEXED_BYTES else ():
+        if position >= stop:
+            break
+        seen = _seen_before(segment, Cut(position, before))
+        if seen is not None and (cuts[-1].seen is None or seen > cuts[-1].seen):
+            cuts.append(Cut(position, seen))
+    return Cuts(list(_refined(segment, cuts, stop, step)), end, stop)
+
+
+def end_of(segment: Segment, offset: int) -> int | None:
+    """Return the boundary behind all that lies below ``offset``, None where that is the end of the segment.
+
+    Raises:
+        CorruptData: the segment vanished, or was cut off.
+    """
+    if segment.next_base_offset is not None and offset >= segment.next_base_offset:
+        return None
+    position, seen = segment.position_before(offset)
+    for step in _walk(segment, Cut(position, seen), None):
+        if step.first >= offset or (step.seen is not None and step.seen + 1 >= offset):
+            return step.position
+    return None
+
+
+def _seen_before(segment: Segment, cut: Cut) -> int | None:
+    """Return the highest offset before a boundary that an index names, None where it is no boundary."""
+    assert cut.seen is not None
+    position, _ = segment.position_before(cut.seen)
+    steps = deque(_walk(segment, Cut(position if position < cut.position else 0, None), cut.position), maxlen=1)
+    if not steps or steps[0].end != cut.position:
+        return None
+    last = steps[0].last
+    return cut.seen if last is None else max(cut.seen, last)
+
+
+def _refined(segment: Segment, cuts: Sequence[Cut], stop: int, step: int) -> Iterator[Cut]:
+    """Yield the cuts, and others between those that lie too far apart."""
+    for cut, following in zip(cuts, [*cuts[1:], None], strict=True):
+        yield cut
+        end = stop if following is None else following.position
+        if end - cut.position > 2 * step:
+            yield from _between(segment, cut, end, step)
+
+
+def _between(segment: Segment, begin: Cut, end: int, step: int) -> Iterator[Cut]:
+    """Yield the batch boundaries between ``begin`` and ``end`` that are at least ``step`` bytes apart."""
+    cut = begin
+    for each in _walk(segment, begin, end):
+        if each.is_damage or each.seen is None or each.position < cut.position + step:
+            continue
+        if cut.seen is None or each.seen > cut.seen:  # else all that lies between is damage
+            cut = Cut(each.position, each.seen)
+            yield cut
+
+
+class _Step(NamedTuple):
+    """A batch, or several, or damage, from ``position`` to ``end``.
+
+    ``seen`` is the highest offset before it, ``last`` the highest up to its end, None where that isn't known; ``first``
+    is the lowest that it can hold.
+    """
+
+    position: int
+    end: int
+    seen: int | None
+    first: int
+    last: int | None
+    is_damage: bool = False
+
+
+def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
+    """Walk the headers of batches between two boundaries; what is wrong there is for those to report who read it."""
+    seen = begin.seen
+    for piece in segment.bulk_reader(report=lambda problem: None).pieces(begin.position, begin.seen, end):
+        if isinstance(piece, Ordinary):
+            table, rows = piece
+            for row in range(rows):
+                last = table.last_offsets[row]
+                yield _Step(table.positions[row], table.end(row), seen, table.base_offsets[row], last)
+                seen = last
+        elif isinstance(piece, Damage):
+            yield _Step(piece.position, piece.end, seen, 0, seen, is_damage=True)
+        else:
+            last_of_block = _last_of(piece, seen)
+            # Where a wrapper begins is known only inside.
+            first = 0 if piece.header.record_count == UNKNOWN_COUNT else piece.header.base_offset
+            yield _Step(piece.position, piece.end, seen, first, last_of_block)
+            seen = last_of_block
+
+
+def _last_of(block: Block, seen: int | None) -> int | None:
+    """Return the highest offset up to the end of a block, None where only decoding it would tell."""
+    header = block.header
+    if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
+        return None
+    return max(-1 if seen is None else seen, min(header.last_offset, block.before - 1))

@@ -1,0 +1,157 @@
+"""Logs that grow, as a stream follows them: where they start and end by now, and what lies between two points of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.data_dir import DataDir
+from kfs.log.isolation import CommittedReader, IsolationLevel
+from kfs.log.log import Log, OffsetRange
+from kfs.log.storage import Storage
+from kfs.spark.offset_limits import names_of
+from kfs.spark.options import OnCorrupt, StreamOptions
+from kfs.spark.paths import expand_paths
+from kfs.spark.ranges import Ends, LogRange, check_partitions, damage_at_end, lose, reachable
+from kfs.spark.stream_offsets import Offsets
+
+_LOG = logging.getLogger("kfs.spark")
+
+
+class FollowedLogs:
+    """The logs that a stream reads; new segments, partitions, topics and directories are found as they come.
+
+    Data loss is what :func:`~kfs.spark.ranges.lose` makes of it.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._paths: list[str] = []
+        self._data_dir: DataDir | None = None
+        self._committed: dict[str, CommittedReader] = {}
+        #: Sizes of last segments behind whose last batch nothing is wrong, by path.
+        self._sound: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._data_dir is not None:
+            self._data_dir.close()
+        self._data_dir = None
+        self._committed.clear()
+
+    def _opened(self) -> DataDir:
+        paths = expand_paths(self._options.paths)
+        if self._data_dir is None or paths != self._paths:
+            self.close()
+            self._data_dir = DataDir(paths, Storage(max_batch_bytes=self._options.read.max_batch_bytes))
+            self._paths = paths
+        return self._data_dir
+
+    def _logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
+        data_dir = self._opened()
+        logs = ((each, data_dir.log(each.topic, each.partition)) for each in sorted(partitions))
+        return {each: log for each, log in logs if log is not None and log.segments}
+
+    def _visible(self, log: Log) -> OffsetRange:
+        if self._options.read.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return log.visible()
+        # It remembers which transactions are open: only what is new is read each time.
+        reader = self._committed.get(log.directory.path)
+        if reader is None or reader.log is not log:
+            reader = self._committed[log.directory.path] = CommittedReader(log)
+        return reader.stable(log.visible())
+
+    def initial(self) -> Offsets:
+        """Return where a new stream starts.
+
+        Raises:
+            NotFound: a topic isn't there.
+            InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
+                time that no record reaches is where reading should start.
+        """
+        partitions = self._options.strategy.partitions(self._opened())
+        check_partitions(self._options.starting, partitions, "starting")
+        return {
+            each: Ends(log, each, self._options.read.isolation).start(self._options.starting)
+            for each, log in self._logs(partitions).items()
+        }
+
+    def latest(self) -> Offsets:
+        """Return where the logs end.
+
+        Raises:
+            CorruptData: one ends in damage, which hides where it ends, and that isn't to be skipped.
+        """
+        logs = self._logs(self._options.strategy.partitions(self._opened(), missing=_say_what_is_missing))
+        for log in logs.values():
+            self._look_at_end(log)
+        return {each: self._visible(log).end for each, log in logs.items()}
+
+    def _look_at_end(self, log: Log) -> None:
+        """Say once what is wrong there: whoever reads up to it sees no damage, and nobody ever reads on."""
+        segment = log.segments[-1]
+        path, size = segment.files.log.path, segment.size()
+        if self._sound.get(path) == size:
+            return
+        damage = damage_at_end(log)
+        if damage is not None and self._options.read.on_corrupt is OnCorrupt.FAIL:
+            raise damage.problem.error()
+        if damage is not None:
+            _LOG.warning("%s: the log ends in damage that is skipped as soon as more follows it", damage.problem)
+        self._sound[path] = size
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where logs start; those that are gone are left out."""
+        return {each: self._visible(log).start for each, log in self._logs(partitions).items()}
+
+    def between(self, start: Offsets, end: Offsets) -> list[LogRange]:
+        """Return what is to be read from one point up to another.
+
+        (``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``) Partitions that are new begin where they begin.
+
+        Raises:
+            DataLoss: not all of it is there, and that isn't to be accepted.
+        """
+        begins = {**start, **self._begin_of_new(end.keys() - start.keys())}
+        gone = start.keys() - end.keys()
+        if gone:
+            self._lose(f"partitions {names_of(gone)} are gone")
+        wanted = {}
+        for each in sorted(end.keys() & begins.keys()):
+            if end[each] < begins[each]:
+                self._lose(
+                    f"the log of {each} ended at {begins[each]} and ends at {end[each]} now: the stream was started "
+                    "behind its end, or the log was cut or made anew"
+                )
+            elif end[each] > begins[each]:
+                wanted[each] = OffsetRange(begins[each], end[each])
+        return list(self._reachable(wanted))
+
+    def _begin_of_new(self, partitions: set[TopicPartition]) -> Offsets:
+        earliest = self.earliest(partitions)
+        if missing := partitions - earliest.keys():
+            self._lose(f"new partitions {names_of(missing)} are gone again")
+        for each, offset in sorted(earliest.items()):
+            if offset:
+                self._lose(f"the new partition {each} starts at {offset}, not at 0")
+        return earliest
+
+    def _reachable(self, wanted: dict[TopicPartition, OffsetRange]) -> Iterable[LogRange]:
+        logs = self._logs(wanted)
+        for each, offsets in wanted.items():
+            if each not in logs:
+                wanted_text = f"offsets {offsets.start} to {offsets.end - 1} of {each}"
+                self._lose(f"{wanted_text} are to be read, and its log is gone")
+                continue
+            log, fail = logs[each], self._options.read.fail_on_data_loss
+            there = reachable(each, offsets, self._visible(log), fail=fail)
+            if there.start < there.end:
+                yield LogRange(log, there)
+
+    def _lose(self, reason: str) -> None:
+        lose(reason, fail=self._options.read.fail_on_data_loss)
+
+
+def _say_what_is_missing(topic: str) -> None:
+    _LOG.warning("there is no topic %r just now", topic)

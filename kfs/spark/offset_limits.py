@@ -1,0 +1,178 @@
+"""Where reading starts and ends, as the options of Spark's Kafka source say it (``KafkaOffsetRangeLimit.scala``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kfs.errors import InvalidOption
+from kfs.format.checkpoint import TopicPartition
+from kfs.format.layout import MAX_INT32, MAX_INT64
+
+#: What stands for an offset in JSON: the end of the log, and its start.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+PartitionNumbers = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first offset of every partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The offset after the last one of every partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecificOffsets:
+    """An offset for every partition, :data:`LATEST` or :data:`EARLIEST`."""
+
+    offsets: PartitionNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class SpecificTimestamps:
+    """For every partition a time in milliseconds; ``latest_where_none`` decides what holds where no record is later."""
+
+    timestamps: PartitionNumbers
+    latest_where_none: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTimestamp:
+    """One time for every partition, as in :class:`SpecificTimestamps`."""
+
+    timestamp: int
+    latest_where_none: bool
+
+
+OffsetLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp
+
+
+class LimitOptions(NamedTuple):
+    """The names of the options that say one end, from the one that wins down."""
+
+    by_timestamp: str
+    by_timestamps: str
+    by_offsets: str
+
+
+STARTING: Final = LimitOptions("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+ENDING: Final = LimitOptions("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
+
+
+def parse_limit(options: Mapping[str, str], names: LimitOptions, default: OffsetLimit) -> OffsetLimit:
+    """Return what the options, whose names are in lower case, say of one end (``getKafkaOffsetRangeLimit``).
+
+    Raises:
+        InvalidOption: the option that wins makes no sense.
+    """
+    strategy = options.get(STRATEGY_OPTION.lower(), "error").lower()
+    if strategy not in ("error", "latest"):
+        raise InvalidOption(f"option {STRATEGY_OPTION!r} has to be 'error' or 'latest', not {strategy!r}")
+    latest_where_none = strategy == "latest"
+    timestamp = options.get(names.by_timestamp.lower())
+    if timestamp is not None:
+        return GlobalTimestamp(_timestamp(names.by_timestamp, timestamp), latest_where_none)
+    timestamps = options.get(names.by_timestamps.lower())
+    if timestamps is not None:
+        numbers = _partition_numbers(names.by_timestamps, timestamps, '{"topicA":{"0":1606446771205}}')
+        return SpecificTimestamps(numbers, latest_where_none)
+    offsets = options.get(names.by_offsets.lower())
+    if offsets is None:
+        return default
+    word = offsets.strip().lower()
+    if word in ("earliest", "latest"):
+        return Earliest() if word == "earliest" else Latest()
+    return SpecificOffsets(_partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}'))
+
+
+def _timestamp(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidOption(f"option {name!r} has to be one number of milliseconds, not {text.strip()!r}") from None
+
+
+def _partition_numbers(name: str, text: str, example: str) -> dict[TopicPartition, int]:
+    try:
+        topics = json.loads(text)
+        numbers = {
+            TopicPartition(topic, int(partition)): _int64(number)
+            for topic, partitions in topics.items()
+            for partition, number in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidOption(f"option {name!r} has to be like {example}, not {text}") from None
+    if any(not 0 <= each.partition <= MAX_INT32 for each in numbers):
+        raise InvalidOption(f"option {name!r} has to be like {example}, not {text}")
+    return numbers
+
+
+def _int64(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not -MAX_INT64 <= number <= MAX_INT64:
+        raise ValueError(number)
+    return number
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """Return the partitions that option ``assign`` names."""
+    example = '{"topicA":[0,1],"topicB":[2]}'
+    try:
+        return tuple(
+            TopicPartition(topic, _int64(partition))
+            for topic, partitions in json.loads(text).items()
+            for partition in partitions
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidOption(f"option 'assign' has to be like {example}, not {text}") from None
+
+
+def check_batch_limits(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    """Raise :class:`InvalidOption` where a batch can't start or end there (``validateBatchOptions``)."""
+    if isinstance(starting, Latest):
+        raise InvalidOption("the starting offset can't be latest for a batch query")
+    if isinstance(starting, SpecificOffsets):
+        _check_without(starting, LATEST, "startingOffsets", "latest")
+    if isinstance(ending, Earliest):
+        raise InvalidOption("the ending offset can't be earliest for a batch query")
+    if isinstance(ending, SpecificOffsets):
+        _check_without(ending, EARLIEST, "endingOffsets", "earliest")
+
+
+def _check_without(limit: SpecificOffsets, forbidden: int, option: str, meaning: str) -> None:
+    for each, offset in limit.offsets.items():
+        if offset == forbidden:
+            raise InvalidOption(f"{option} for {each} can't be {meaning} for a batch query")
+
+
+def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
+    """Raise :class:`InvalidOption` where both ends are given and contradict (``checkOffsetLimitValidity``)."""
+    if isinstance(starting, SpecificOffsets) and isinstance(ending, SpecificOffsets):
+        _check_pairs(starting.offsets, ending.offsets, "offset")
+    elif isinstance(starting, SpecificTimestamps) and isinstance(ending, SpecificTimestamps):
+        _check_pairs(starting.timestamps, ending.timestamps, "timestamp")
+
+
+def _check_pairs(starting: PartitionNumbers, ending: PartitionNumbers, what: str) -> None:
+    if starting.keys() != ending.keys():
+        raise InvalidOption(
+            f"the starting and ending {what}s have to be of the same partitions, "
+            f"not of {names_of(starting)} and of {names_of(ending)}"
+        )
+    for each, start in starting.items():
+        if start > ending[each] >= 0:
+            raise InvalidOption(
+                f"the starting {what} {start} of {each} is greater than the ending {what} {ending[each]}"
+            )
+
+
+def names_of(partitions: Mapping[TopicPartition, object] | set[TopicPartition]) -> str:
+    """Return the names of partitions, for a message."""
+    return ", ".join(map(str, sorted(partitions))) or "none"

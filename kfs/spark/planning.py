@@ -1,0 +1,192 @@
+"""A batch cut into tasks of about the same size, each a few ranges of bytes between batch boundaries.
+
+The driver reads no more than it must: directory listings, the ends of the last segments, index files where a segment
+is cut. Only where an index doesn't say where to cut, or not finely enough, are headers walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.export.plan import WantedOffsets, Work
+from kfs.format.layout import MAX_INT64
+from kfs.log.log import Log, OffsetRange
+from kfs.log.segment import Segment
+from kfs.scan.request import LogSource
+from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
+from kfs.spark.options import SplitOptions
+from kfs.spark.ranges import LogRange, damage_at_end
+
+#: Bytes of log in a task where nothing else is said: enough to be worth a task, few enough for every core to get one.
+DEFAULT_TASK_BYTES: Final = 32 * 1024 * 1024
+#: With more tasks than that Spark's driver becomes the bottleneck: then they are larger.
+_MOST_TASKS: Final = 10_000
+#: What opening another segment costs, in bytes that could be read meanwhile.
+_OPEN_COST_BYTES: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """How a segment's file can be known again; of one that may grow only the inode and the size, which it then exceeds.
+
+    An inode alone is given to another file as soon as it is free.
+    """
+
+    inode: int
+    size: int
+    mtime_ns: int | None
+
+    @classmethod
+    def of(cls, segment: Segment) -> FileVersion:
+        """Return what a segment's file is now."""
+        inode = segment.files.log.inode
+        try:
+            status = segment.file().status()
+        except CorruptData:  # it vanished: nothing is this version
+            return cls(inode, -1, -1)
+        return cls(inode, status.st_size, None if segment.is_last else status.st_mtime_ns)
+
+    def is_of(self, segment: Segment) -> bool:
+        """Whether a segment's file still is what it was, or has only grown."""
+        now = FileVersion.of(segment)
+        if self.mtime_ns is None:
+            return now.inode == self.inode and now.size >= self.size >= 0
+        return now == self or (now.inode, now.size, now.mtime_ns) == (self.inode, self.size, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of bytes of one segment, and the offsets that are wanted of it.
+
+    Position and end hold as long as the segment's file is this ``version`` of it; offsets hold always.
+    ``size`` is about what is read, in bytes.
+    """
+
+    source: LogSource
+    work: Work
+    offsets: WantedOffsets
+    version: FileVersion
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one task reads, in this order."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
+    """Return the tasks that together read the ranges, in their order; none where there is nothing to read."""
+    target = _target_bytes(ranges, split)
+    pieces = (piece for each in ranges for piece in _pieces_of_range(each, target, split.max_records))
+    return list(_packed(pieces, target, split.max_records))
+
+
+def _target_bytes(ranges: Sequence[LogRange], split: SplitOptions) -> int:
+    """How many bytes a task should have."""
+    total = sum(
+        segment.size() for each in ranges for segment in each.log.segments if _holds_some_of(segment, each.offsets)
+    )
+    target = split.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
+    if split.min_partitions:
+        target = min(target, max(total // split.min_partitions, 1))
+    return target
+
+
+def _holds_some_of(segment: Segment, offsets: OffsetRange) -> bool:
+    return segment.base_offset < offsets.end and (
+        segment.next_base_offset is None or segment.next_base_offset > offsets.start
+    )
+
+
+def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
+    """Cut offsets evenly so that none has more than ``most`` (``KafkaOffsetRangeCalculator.scala``)."""
+    size = offsets.end - offsets.start
+    parts = 1 if most is None else -(-size // most)
+    for part in range(parts):
+        yield OffsetRange(offsets.start + size * part // parts, offsets.start + size * (part + 1) // parts)
+
+
+def _pieces_of_range(wanted: LogRange, target: int, max_records: int | None) -> Iterator[Piece]:
+    last: Piece | None = None
+    for offsets in _chunks(wanted.offsets, max_records):
+        to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
+        asked = WantedOffsets(offsets.start, offsets.end, MAX_INT64 if to_log_end else offsets.end)
+        for last in _pieces_of(wanted.log, asked, target):
+            yield last
+    if wanted.to_log_end and not (last is not None and _runs_to_end(last, wanted.log)):
+        yield from _damaged_end(wanted)
+
+
+def _runs_to_end(piece: Piece, log: Log) -> bool:
+    return piece.work.end is None and piece.work.base_offset == log.segments[-1].base_offset
+
+
+def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
+    """Yield a piece for what a log ends with that no other piece has, if that is damage: who reads it will say so."""
+    damage = damage_at_end(wanted.log)
+    if damage is not None:
+        segment, end = wanted.log.segments[-1], wanted.offsets.end
+        source = LogSource.of(wanted.log)
+        name, size = source.name, damage.end - damage.position
+        work = Work(name.topic, name.partition, segment.base_offset, damage.position, None, damage.after)
+        yield Piece(source, work, WantedOffsets(end, end, MAX_INT64), FileVersion.of(segment), size)
+
+
+def _pieces_of(log: Log, offsets: WantedOffsets, target: int) -> Iterator[Piece]:
+    source = LogSource.of(log)
+    for segment in log.segments:
+        if segment.base_offset >= offsets.end:
+            return
+        if not _holds_some_of(segment, offsets):
+            continue
+        cuts = UNCUT
+        with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
+            cuts = cuts_of(segment, offsets, target)
+        yield from _pieces_between(source, segment, cuts, offsets)
+
+
+def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: WantedOffsets) -> Iterator[Piece]:
+    end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
+    version = FileVersion.of(segment)
+    begin: Cut | None = None
+    for cut, following in zip(cuts.cuts, [*cuts.cuts[1:], None], strict=True):
+        start = offsets.start if cut.seen is None else max(offsets.start, cut.seen + 1)
+        end = end_of_all if following is None or following.seen is None else min(end_of_all, following.seen + 1)
+        begin = begin or cut
+        if start >= end:
+            begin = cut  # all of it lies before the offsets, but for damage that may have held some
+            continue
+        to = cuts.end if following is None else following.position
+        work = Work(source.name.topic, source.name.partition, segment.base_offset, begin.position, to, begin.seen)
+        size = (cuts.stop if to is None else to) - begin.position
+        begin = None
+        # What is damaged before the next cut is asked for here, whatever offsets it held.
+        yield Piece(source, work, WantedOffsets(start, end, offsets.asked_end), version, max(size, 0))
+
+
+def _packed(pieces: Iterable[Piece], target: int, max_records: int | None) -> Iterator[Task]:
+    """Yield tasks of pieces that follow one another, as many as fit in ``target`` bytes and ``max_records`` offsets."""
+    packed: list[Piece] = []
+    size = records = 0
+    for piece in pieces:
+        cost, count = piece.size + _OPEN_COST_BYTES, piece.offsets.end - piece.offsets.start
+        is_full = size + cost > target or (max_records is not None and records + count > max_records)
+        if packed and is_full:
+            yield Task(tuple(packed))
+            packed, size, records = [], 0, 0
+        packed.append(piece)
+        size += cost
+        records += count
+    if packed:
+        yield Task(tuple(packed))

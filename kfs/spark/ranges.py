@@ -1,0 +1,170 @@
+"""Which offsets of each partition a batch reads: the options applied to the logs (``KafkaOffsetReader.scala``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.block import Block, Damage
+from kfs.log.data_dir import DataDir
+from kfs.log.isolation import IsolationLevel, visible_at
+from kfs.log.log import Log, OffsetRange
+from kfs.spark.offset_limits import (
+    EARLIEST,
+    LATEST,
+    Earliest,
+    GlobalTimestamp,
+    Latest,
+    OffsetLimit,
+    SpecificOffsets,
+    SpecificTimestamps,
+    names_of,
+)
+from kfs.spark.options import BatchOptions
+
+_LOG = logging.getLogger("kfs.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """A log that is read, and the offsets of it that are.
+
+    ``to_log_end`` is whether all is meant that the log has up to its end: damage there hides records, then.
+    """
+
+    log: Log
+    offsets: OffsetRange
+    to_log_end: bool = False
+
+
+def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
+    """Return the logs that are read, by topic and partition, each with the offsets that are to be read of it.
+
+    Records that are appended later aren't read. A log of which nothing is to be read is left out.
+
+    Raises:
+        NotFound: a topic isn't there.
+        InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
+            time that no record reaches is where reading should start.
+        DataLoss: offsets that are to be read are not in a log, and that isn't to be accepted.
+    """
+    partitions = options.strategy.partitions(data_dir)
+    check_partitions(options.starting, partitions, "starting")
+    check_partitions(options.ending, partitions, "ending")
+    found = []
+    for partition in sorted(partitions):
+        log = data_dir.log(partition.topic, partition.partition)
+        if log is None:
+            raise NotFound(f"partition {partition} is gone from {', '.join(data_dir.paths)}")
+        ends = Ends(log, partition, options.read.isolation)
+        offsets = OffsetRange(ends.start(options.starting), ends.end(options.ending))
+        if offsets.start < offsets.end:
+            offsets = reachable(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
+        to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
+        if offsets.start < offsets.end or to_log_end:
+            found.append(LogRange(log, offsets, to_log_end))
+    return found
+
+
+def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
+    """Raise :class:`InvalidOption` where a limit is of other partitions than those that are read."""
+    numbers: Mapping[TopicPartition, int]
+    if isinstance(limit, SpecificOffsets):
+        numbers, what, hint = limit.offsets, "offsets", "; -1 stands for latest, -2 for earliest"
+    elif isinstance(limit, SpecificTimestamps):
+        numbers, what, hint = limit.timestamps, "timestamps", ""
+    else:
+        return
+    if numbers.keys() != partitions:
+        raise InvalidOption(
+            f"the {which} {what} have to name all partitions that are read and no others{hint}: "
+            f"they name {names_of(numbers)}, read are {names_of(partitions)}"
+        )
+
+
+class Ends:
+    """Where a log starts and ends, and the offsets that a limit stands for in it."""
+
+    def __init__(self, log: Log, partition: TopicPartition, isolation: IsolationLevel) -> None:
+        self._log = log
+        self._partition = partition
+        self.visible = visible_at(log, isolation)
+
+    def start(self, limit: OffsetLimit) -> int:
+        """Return the offset to start at."""
+        return self._offset(limit, is_start=True)
+
+    def end(self, limit: OffsetLimit) -> int:
+        """Return the offset to end before."""
+        return self._offset(limit, is_start=False)
+
+    def is_open(self, limit: OffsetLimit) -> bool:
+        """Whether a limit stands for the end of a log, wherever that is."""
+        return isinstance(limit, Latest) or (
+            isinstance(limit, SpecificOffsets) and limit.offsets[self._partition] == LATEST
+        )
+
+    def _offset(self, limit: OffsetLimit, *, is_start: bool) -> int:
+        match limit:
+            case Earliest():
+                return self.visible.start
+            case Latest():
+                return self.visible.end
+            case SpecificOffsets():
+                offset = limit.offsets[self._partition]
+                return {EARLIEST: self.visible.start, LATEST: self.visible.end}.get(offset, offset)
+            case SpecificTimestamps():
+                timestamp = limit.timestamps[self._partition]
+            case GlobalTimestamp():
+                timestamp = limit.timestamp
+        found = self._log.offset_for_time(timestamp, self.visible)
+        if found is None and is_start and not limit.latest_where_none:
+            raise InvalidOption(
+                f"no record of {self._partition} has timestamp {timestamp} or a later one to start at; "
+                "startingOffsetsByTimestampStrategy=latest takes none of its records then"
+            )
+        return self.visible.end if found is None else found
+
+
+def reachable(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange, *, fail: bool) -> OffsetRange:
+    """Return what of the wanted offsets a log reaches; the rest is data loss."""
+    there = OffsetRange(max(wanted.start, visible.start), min(wanted.end, visible.end))
+    if there == wanted:
+        return there
+    lose(
+        f"offsets {wanted.start} to {wanted.end - 1} of {partition} are to be read, "
+        f"and the log has {_range_text(visible)}",
+        fail=fail,
+    )
+    return there
+
+
+def _range_text(offsets: OffsetRange) -> str:
+    return f"{offsets.start} to {offsets.end - 1}" if offsets.start < offsets.end else "none"
+
+
+def damage_at_end(log: Log) -> Damage | None:
+    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
+    if not log.segments:
+        return None
+    segment = log.segments[-1]
+    first: Damage | None = None
+    try:
+        for item in segment.walk_from(log.log_end_offset):
+            if isinstance(item, Block):
+                first = None
+            elif first is None and item.loses_records:
+                first = item
+    except CorruptData:  # it vanished, or was cut just now
+        return None
+    return first
+
+
+def lose(reason: str, *, fail: bool) -> None:
+    """Say that data was lost: raise :class:`DataLoss`, or only log it where option ``failOnDataLoss`` is false."""
+    if fail:
+        raise DataLoss(f"{reason}; option failOnDataLoss=false reads what there is")
+    _LOG.warning("%s; reading what there is", reason)

@@ -1,0 +1,148 @@
+"""What a task does: its ranges of bytes as Arrow's record batches. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kfs.errors import UnusableSource
+from kfs.export.plan import Work
+from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import Problem
+from kfs.render.arrow_batches import record_batch, schema_of
+from kfs.render.arrow_gather import Gathered
+from kfs.scan.gathering import Gatherer
+from kfs.scan.request import LogSource, Request
+from kfs.spark.cutting import end_of
+from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.planning import Piece, Task
+from kfs.spark.ranges import lose
+from kfs.spark.skipped import Skipped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_task(task: Task, request: Request, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield what is requested of the records of a task, in the order of its pieces.
+
+    Raises:
+        UnusableSource: the path isn't there on this machine.
+        DataLoss: offsets that were there when it was planned are gone, and that isn't to be accepted.
+        CorruptData: a batch can't be read, and that isn't to be skipped.
+        UnusableSession: what was skipped can't be written down.
+    """
+    skipped = Skipped(task, options.skipped_path)
+    reader = _TaskReader(request, options, skipped)
+    try:
+        for piece in task.pieces:
+            yield from reader.read(piece)
+    finally:
+        reader.close()
+    skipped.save()
+
+
+class _TaskReader:
+    """Reads pieces, of as many logs as there are; a log stays open until a piece of another log comes."""
+
+    def __init__(self, request: Request, options: ReadOptions, skipped: Skipped) -> None:
+        self._request = request
+        self._options = options
+        self._skipped = skipped
+        self._source: LogSource | None = None
+        self._log: Log | None = None
+        self._gatherer = Gatherer(request)
+        self._schema = schema_of(request.columns)
+
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a piece."""
+        log = self._open(piece.source)
+        if log is None:
+            return
+
+        for work in self._works(log, piece):
+            for portion in self._gatherer.gather(log, work, piece.offsets):
+                if isinstance(portion, Gathered):
+                    yield record_batch(self._schema, self._request.columns, portion)
+                else:
+                    self._meet(portion, piece)
+
+    def _open(self, source: LogSource) -> Log | None:
+        """Return the log, None where it is gone and that is accepted."""
+        if source != self._source or self._log is None:
+            self.close()
+            if not self._is_there(source):
+                return None
+            self._source, self._log = source, source.open()
+        return self._log
+
+    def _is_there(self, source: LogSource) -> bool:
+        path, host = source.path, socket.gethostname()
+        try:
+            os.scandir(path).close()
+        except FileNotFoundError:
+            if not os.path.isdir(os.path.dirname(path)):
+                raise UnusableSource(
+                    f"{path} is not there on {host}: every executor has to see the log directories under the same path"
+                ) from None
+            lose(f"{path} is not there on {host} (any more)", fail=self._options.fail_on_data_loss)
+            return False
+        except OSError as error:
+            raise UnusableSource(f"{path} can't be read on {host}: {error.strerror}") from None
+        return True
+
+    def _works(self, log: Log, piece: Piece) -> Iterator[Work]:
+        """Yield the piece as planned, or, where the segment is another file by now, where its offsets lie now."""
+        segment = log.segment_for(piece.work.base_offset)
+        if segment is not None and segment.base_offset == piece.work.base_offset and piece.version.is_of(segment):
+            yield piece.work
+            return
+        self._check_for_loss(log, piece)
+        offsets = piece.offsets
+        for segment in log.segments:
+            if segment.base_offset >= offsets.end:
+                return
+            if segment.next_base_offset is None or segment.next_base_offset > offsets.start:
+                position, seen = segment.position_before(max(offsets.start, segment.base_offset))
+                end = None if piece.work.end is None else end_of(segment, offsets.end)
+                yield Work(log.topic, log.partition, segment.base_offset, position, end, seen)
+
+    def _check_for_loss(self, log: Log, piece: Piece) -> None:
+        wanted, segments = piece.offsets, log.segments
+        there = OffsetRange(segments[0].base_offset, log.log_end_offset) if segments else OffsetRange(0, 0)
+        if wanted.start < there.start or wanted.end > there.end:
+            self._lose(piece, f"the log has {there.start} to {there.end - 1} by now" if segments else "the log is gone")
+
+    def _lose(self, piece: Piece, reason: str) -> None:
+        wanted = piece.offsets
+        lose(
+            f"offsets {wanted.start} to {wanted.end - 1} of {piece.work.topic}-{piece.work.partition} "
+            f"were there when the query was planned, and {reason} ({piece.source.path} on {socket.gethostname()})",
+            fail=self._options.fail_on_data_loss,
+        )
+
+    def _meet(self, problem: Problem, piece: Piece) -> None:
+        """Decide what becomes of bytes that can't be read."""
+        if self._is_gone(problem, piece):
+            self._lose(piece, problem.reason)
+        elif self._options.on_corrupt is OnCorrupt.FAIL:
+            raise problem.error()
+        else:
+            self._skipped.add(problem)
+
+    @staticmethod
+    def _is_gone(problem: Problem, piece: Piece) -> bool:
+        """Whether a problem is that a file was removed or cut."""
+        try:
+            size = os.stat(problem.file).st_size
+        except OSError:
+            return True
+        return size < (piece.work.position if piece.work.end is None else piece.work.end)
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._log is not None:
+            self._log.storage.close()
+        self._source = self._log = None

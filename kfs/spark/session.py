@@ -1,0 +1,80 @@
+"""What a session needs before kfs runs in it, said before Spark fails at it, and how it is told what is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import KfsError, UnusableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("kfs.spark")
+_SECONDS: Final = 60
+_FILTER_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Raise :class:`UnusableSession` where the Python that Spark starts here for its workers has not what it needs.
+
+    What other machines have they say themselves, when a task runs there.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UnusableSession(f"there is no pyarrow in {sys.prefix}: pip install 'kfs[spark]'")
+    context = getattr(spark, "_sc", None)  # Spark Connect has none: its workers are the server's affair
+    if context is not None:
+        check_python(context.pythonExec)
+
+
+def check_python(python: str) -> None:
+    """Raise :class:`UnusableSession` where a Python isn't there, lacks kfs or pyarrow, or is of another version."""
+    path = shutil.which(python)
+    advice = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
+    if path is None:
+        raise UnusableSession(f"Spark's workers run {python}, which isn't there: {advice}")
+    if path == shutil.which(sys.executable):
+        return
+    program = "import sys, kfs.spark, pyarrow; print('%d.%d' % sys.version_info[:2])"
+    run = subprocess.run([path, "-c", program], capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    if run.returncode:
+        reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+        raise UnusableSession(f"Spark's workers run {path}, which can't run kfs ({reason}): {advice}")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if run.stdout.strip() != own:
+        raise UnusableSession(f"Spark's workers run {path}, Python {run.stdout.strip()}, the driver {own}: {advice}")
+
+
+def is_asked_for_filters() -> bool:
+    """Whether this process is the one that Spark starts to ask for filters, which it does where the session allows it.
+
+    Nothing else tells here what the session allows.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTER_WORKER in sys.modules or getattr(main, "name", None) == _FILTER_WORKER
+
+
+def as_one_sentence(error: KfsError) -> KfsError:
+    """Return the error without where it comes from, which Spark would show above it."""
+    return error.with_traceback(None)
+
+
+def show_log() -> None:
+    """Let what is logged here reach the worker's standard error, which Spark keeps or shows."""
+    if not _LOG.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("kfs: %(message)s"))
+        _LOG.addHandler(handler)
+
+
+def say_what_is_ignored(options: Sequence[str], only_for_streams: Sequence[str] = ()) -> None:
+    """Log the names of options that change nothing, and of those that only a stream obeys."""
+    if options:
+        _LOG.warning("options that change nothing: %s", ", ".join(options))
+    for name in only_for_streams:
+        _LOG.warning("option %s is ignored in batch queries", name)

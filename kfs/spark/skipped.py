@@ -1,0 +1,63 @@
+"""What tasks skipped of damaged logs (``onCorrupt=skip``): lines in the log, and a file that can be counted on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+
+from kfs.errors import UnusableSession
+from kfs.log.problem import Problem
+from kfs.spark.planning import Task
+
+_LOG = logging.getLogger("kfs.spark")
+
+
+class Skipped:
+    """The ranges of bytes that one task left out.
+
+    The file has one line of JSON for each, and a name that depends on nothing but what the task reads: a task that
+    is done again, or twice at the same time, leaves the same file. There is none where nothing was left out.
+    """
+
+    def __init__(self, task: Task, directory: str | None) -> None:
+        self._task = task
+        self._directory = directory
+        self._problems: dict[tuple[str, int], Problem] = {}
+
+    def add(self, problem: Problem) -> None:
+        """Remember a range, and log it."""
+        if (problem.file, problem.position) not in self._problems:
+            self._problems[problem.file, problem.position] = problem
+            _LOG.warning(
+                "%s: position %d: skipped %d bytes: %s", problem.file, problem.position, problem.size, problem.reason
+            )
+
+    def save(self) -> None:
+        """Write the file.
+
+        Raises:
+            UnusableSession: it can't be written.
+        """
+        if self._directory is None or not self._problems:
+            return
+        path = os.path.join(self._directory, self._name())
+        partial = f"{path}.{uuid.uuid4().hex}.tmp"
+        try:
+            os.makedirs(self._directory, exist_ok=True)
+            with open(partial, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.writelines(self._line(problem) + "\n" for problem in self._problems.values())
+            os.replace(partial, path)
+        except OSError as error:
+            raise UnusableSession(f"what was skipped can't be written to {path}: {error.strerror}") from None
+
+    def _name(self) -> str:
+        first, last = self._task.pieces[0], self._task.pieces[-1]
+        begin = f"{first.work.topic}-{first.work.partition}-{first.offsets.start}"
+        return f"{begin}_{last.work.topic}-{last.work.partition}-{last.offsets.end}.jsonl"
+
+    @staticmethod
+    def _line(problem: Problem) -> str:
+        line = {"file": problem.file, "position": problem.position, "size": problem.size, "reason": problem.reason}
+        return json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,75 @@
+"""Which partitions are read: assigned, subscribed to, or by a pattern (``ConsumerStrategy.scala``)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kfs.errors import NotFound
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.data_dir import DataDir
+
+_LOG = logging.getLogger("kfs.spark")
+#: Topics that no pattern matches: the broker's own (``Topic.INTERNAL_TOPICS``), and the one that it lists nowhere.
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+
+#: Who is told the names of topics that are to be read and aren't there.
+Missing = Callable[[str], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Just these partitions; those that their topic doesn't have are left out, as Spark leaves them out."""
+
+    wanted: tuple[TopicPartition, ...]
+
+    def partitions(self, data_dir: DataDir, missing: Missing = None) -> set[TopicPartition]:
+        """Return the partitions to read; a topic that isn't there is ``missing``, or raises :class:`NotFound`."""
+        there = _partitions_of(data_dir, {each.topic for each in self.wanted}, missing)
+        for each in sorted(set(self.wanted) - there) if missing is None else ():
+            _LOG.warning("there is no partition %s in %s; left out", each, ", ".join(data_dir.paths))
+        return there & set(self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+    def partitions(self, data_dir: DataDir, missing: Missing = None) -> set[TopicPartition]:
+        """Return the partitions to read; a topic that isn't there is ``missing``, or raises :class:`NotFound`."""
+        return _partitions_of(data_dir, self.topics, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """All partitions of the topics in whose name the pattern is found, Kafka's own topics aside."""
+
+    pattern: re.Pattern[str]
+
+    def partitions(self, data_dir: DataDir, missing: Missing = None) -> set[TopicPartition]:
+        """Return the partitions to read; there may be none."""
+        topics = (topic for topic in data_dir.topics() if topic not in INTERNAL_TOPICS)
+        return _partitions_of(data_dir, filter(self.pattern.search, topics), missing)
+
+
+Strategy = Assign | Subscribe | SubscribePattern
+
+
+def _partitions_of(data_dir: DataDir, topics: Iterable[str], missing: Missing) -> set[TopicPartition]:
+    found: set[TopicPartition] = set()
+    for topic in topics:
+        partitions = data_dir.partitions(topic)
+        if not partitions and missing is not None:
+            missing(topic)
+        elif not partitions:
+            there = ", ".join(data_dir.topics()) or "none"
+            raise NotFound(f"no topic {topic!r} in {', '.join(data_dir.paths)}; the topics there: {there}")
+        found.update(TopicPartition(topic, partition) for partition in partitions)
+    return found

@@ -1,0 +1,170 @@
+"""The stream reader of the data source: micro-batches over log directories that grow."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kfs.errors import KfsError, UnusableSession
+from kfs.spark.following import FollowedLogs
+from kfs.spark.offset_limits import Latest
+from kfs.spark.options import StreamOptions
+from kfs.spark.planning import plan
+from kfs.spark.session import as_one_sentence, say_what_is_ignored, show_log
+from kfs.spark.stream_offsets import Json, Offsets, as_json, from_json, limited, new_offsets
+from kfs.spark.task_reader import TaskReader
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+
+    HAS_ADMISSION_CONTROL = True
+except ImportError:  # before PySpark 4.2
+    HAS_ADMISSION_CONTROL = False
+    SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+#: As many offsets as there are, in Java's terms.
+_ANY: int = 2**63 - 1
+
+
+class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says how far the logs have come and plans what lies between two points (``KafkaMicroBatchStream.scala``).
+
+    One of these lives in the driver as long as a query runs, others read in tasks.
+    """
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        super().__init__(options.read, schema)
+        if not HAS_ADMISSION_CONTROL and (options.rates.least or options.rates.most):
+            raise UnusableSession("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or later")
+        self._options = options
+        self._logs = FollowedLogs(options)
+        self._is_available_now = False
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._last_trigger = 0.0
+        self._initial: Offsets | None = None
+        self._has_begun = False
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """Return where a query starts that has no checkpoint yet."""
+        show_log()
+        say_what_is_ignored(self._options.ignored)
+        try:
+            self._initial = self._logs.initial()
+        except KfsError as error:
+            raise as_one_sentence(error) from None
+        return as_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return what Spark hands to :meth:`latestOffset`, where the trigger isn't for all there is.
+
+        Spark for Python has no limit that is both a minimum and a maximum: what the options say is applied there.
+        """
+        rates = self._options.rates
+        return ReadAllAvailable() if rates.least is None and rates.most is None else ReadMaxRows(rates.most or _ANY)
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> Json:  # noqa: N802 - Spark's name
+        """Return how far the next micro-batch goes; ``start``, where it isn't to be."""
+        show_log()
+        try:
+            self._latest = self._current_end()
+            if start is None or limit is None:
+                return as_json(self._latest)
+            begin = from_json(start)
+            return as_json(begin if self._is_first(begin) else self._next(begin, limit))
+        except KfsError as error:
+            raise as_one_sentence(error) from None
+
+    def _current_end(self) -> Offsets:
+        if not self._is_available_now:
+            return self._logs.latest()
+        if self._target is None:
+            self._target = self._logs.latest()
+        return self._target
+
+    def _is_first(self, start: Offsets) -> bool:
+        """Whether this micro-batch is only there for Spark to write down where a stream starts that starts at the end.
+
+        Spark asks again for the start when it does the first micro-batch again, and the end is elsewhere by then.
+        """
+        is_first = isinstance(self._options.starting, Latest) and start == self._initial and not self._has_begun
+        self._has_begun = True
+        return is_first
+
+    def _next(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        assert self._latest is not None
+        if isinstance(limit, ReadAllAvailable):
+            return self._latest
+        if self._is_too_early(start, self._latest):
+            return start
+        most = min(limit.max_rows if isinstance(limit, ReadMaxRows) else _ANY, self._options.rates.most or _ANY)
+        if most == _ANY:
+            return self._latest
+        return limited(most, start, self._latest, self._logs.earliest(self._latest.keys() - start.keys()))
+
+    def _is_too_early(self, start: Offsets, latest: Offsets) -> bool:
+        """Whether to wait for more; with Trigger.AvailableNow nothing more would ever come."""
+        rates, now = self._options.rates, time.monotonic()
+        if rates.least is None or self._is_available_now:
+            return False
+        has_waited = self._last_trigger == 0 or now - self._last_trigger >= rates.longest_delay
+        if not has_waited and new_offsets(start, latest) < rates.least:
+            return True
+        self._last_trigger = now
+        return False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Go no further than what is there when the first micro-batch is asked for."""
+        self._is_available_now = True
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
+        """Return how far the logs had come, for the progress that Spark reports."""
+        return None if self._latest is None else as_json(self._latest)
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """Return what each task of a micro-batch reads."""
+        show_log()
+        try:
+            begin, stop = from_json(start), from_json(end)
+            if begin == stop or self._is_first_again(begin):
+                return []
+            return [InputPartition(task) for task in plan(self._logs.between(begin, stop), self._options.split)]
+        except KfsError as error:
+            raise as_one_sentence(error) from None
+
+    def _is_first_again(self, start: Offsets) -> bool:
+        """Whether the first micro-batch is done again, after a crash: nothing was in it, see :meth:`_is_first`."""
+        return isinstance(self._options.starting, Latest) and start == self._initial and not self._has_begun
+
+    def stop(self) -> None:
+        """Give back what is open."""
+        self._logs.close()
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """The reader of a query that can't be: says why at the first question."""
+
+    def __init__(self, error: KfsError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> NoReturn:  # noqa: N802 - Spark's name
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, start: Any, end: Any) -> NoReturn:
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error."""
+        raise self._error

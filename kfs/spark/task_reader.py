@@ -1,0 +1,69 @@
+"""What the readers of batches and of streams have in common: a task read in a worker of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kfs.errors import KfsError, UnusableSession
+from kfs.spark.columns import columns_of, conformed
+from kfs.spark.options import ReadOptions
+from kfs.spark.planning import Task
+from kfs.spark.session import as_one_sentence, show_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+
+class TaskReader:
+    """Reads tasks: what is known here when it is pickled is all that a task knows."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._read_options = options
+        self._schema = schema
+        self._columns = columns_of(schema)
+        self._version = _version()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one task."""
+        show_log()
+        task = partition.value
+        if isinstance(task, Task):  # and not Spark's stand-in where there is nothing to read
+            try:
+                yield from self._read(task)
+            except KfsError as error:
+                raise as_one_sentence(error) from None
+
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        from kfs.scan.request import Request
+        from kfs.spark.reading import read_task
+
+        self._check_version()
+        schema = _arrow_schema(self._schema)
+        request = Request(self._columns, isolation=self._read_options.isolation)
+        for batch in read_task(task, request, self._read_options):
+            yield conformed(batch, schema)
+
+    def _check_version(self) -> None:
+        if self._version != _version():
+            raise UnusableSession(
+                f"the driver has kfs {self._version}, this executor kfs {_version()}: install the same one on both"
+            )
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema that Spark compares batches with."""
+    from pyspark.sql.pandas import types
+
+    try:
+        return types.to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # PySpark 4.0 knows no other time zone
+        return types.to_arrow_schema(schema)
+
+
+def _version() -> str:
+    from kfs import __version__
+
+    return str(__version__)
