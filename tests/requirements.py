@@ -15,6 +15,7 @@ from kfs.mount import fronts
 
 REQUIRE_FUSE = "KFS_REQUIRE_FUSE"
 REQUIRE_JAVA = "KFS_REQUIRE_JAVA"
+REQUIRE_PYSPARK = "KFS_REQUIRE_PYSPARK"
 REQUIRE_REDIS = "KFS_REQUIRE_REDIS"
 REQUIRE_ZOOKEEPER = "KFS_REQUIRE_ZOOKEEPER"
 
@@ -41,6 +42,14 @@ def need_redis() -> str:
     if server is None:
         unmet("there is no redis-server", REQUIRE_REDIS)
     return server
+
+
+def need_pyspark() -> None:
+    """Go on only where there is PySpark."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        unmet("there is no pyspark", REQUIRE_PYSPARK)
 
 
 def need_zookeeper(jars: Callable[[], Path]) -> tuple[str, Path]:

@@ -4,9 +4,9 @@
 #   tests/run.sh [--long] [pytest arguments]
 #
 # --long  includes the tests that are too slow for every day.
-# Tests that need FUSE, Java, a Redis server or ZooKeeper (its jars are fetched, and need Java) are skipped where there is
-# none, unless KFS_REQUIRE_FUSE=1, KFS_REQUIRE_JAVA=1, KFS_REQUIRE_REDIS=1 or KFS_REQUIRE_ZOOKEEPER=1 say that there has
-# to be one. Each test process starts servers of its own on free ports, and stops them.
+# Tests that need FUSE, Java, PySpark, a Redis server or ZooKeeper (its jars are fetched, and need Java) are skipped
+# where there is none, unless KFS_REQUIRE_FUSE=1, KFS_REQUIRE_JAVA=1, KFS_REQUIRE_PYSPARK=1, KFS_REQUIRE_REDIS=1 or
+# KFS_REQUIRE_ZOOKEEPER=1 say that there has to be one. Each test process starts servers of its own on free ports, and stops them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def test_without_what_they_need_tests_fail_where_it_is_required(
         need()
 
 
+def test_without_pyspark_tests_are_skipped_or_fail_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delenv(requirements.REQUIRE_PYSPARK, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="there is no pyspark"):
+        requirements.need_pyspark()
+    monkeypatch.setenv(requirements.REQUIRE_PYSPARK, "1")
+    with pytest.raises(pytest.fail.Exception, match="KFS_REQUIRE_PYSPARK is set, but there is no pyspark"):
+        requirements.need_pyspark()
+
+
 def test_zookeeper_needs_its_jars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _command: "/usr/bin/java")
     monkeypatch.setenv(requirements.REQUIRE_ZOOKEEPER, "1")
@@ -57,6 +68,11 @@ def test_zookeeper_needs_its_jars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(requirements.REQUIRE_ZOOKEEPER)
     with pytest.raises(pytest.skip.Exception, match="ZooKeeper's jars can't be fetched: no network"):
         need_zookeeper_offline()
+
+
+def test_pyspark_is_here_where_it_is_required() -> None:
+    """Modules that are skipped without it can't tell."""
+    requirements.need_pyspark()
 
 
 @pytest.mark.fuse

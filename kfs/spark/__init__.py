@@ -1,6 +1,7 @@
 """Kafka's log directories in Spark, with no broker; docs/SPARK.md tells when to use which way.
 
-:mod:`kfs.spark.offsets` keeps how far jobs got, with Spark or without. Importing this imports neither Spark nor pyarrow.
+:mod:`kfs.spark.offsets` keeps how far jobs got, with Spark or without. Importing this imports neither
+Spark nor pyarrow.
 """
 
 from __future__ import annotations

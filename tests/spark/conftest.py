@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from benchmarks.maven_jars import fetched_jars
-from tests.requirements import need_java
+from tests.requirements import need_java, need_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,9 @@ def kafka_source() -> Path:
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores, with Spark's Kafka source where a test of the run is about it."""
     need_java()
-    sql = pytest.importorskip("pyspark.sql")
+    need_pyspark()
+    from pyspark import sql
+
     wants_kafka = any("both" in getattr(item, "fixturenames", ()) for item in request.session.items)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
