@@ -13,7 +13,7 @@ from kfs.log.storage import Storage
 from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
 from kfs.spark.paths import expand_paths
-from kfs.spark.ranges import Ends, LogRange, check_partitions, damage_at_end, lose, reachable
+from kfs.spark.ranges import Ends, LogRange, check_partitions, damage_at_end, lose, reachable, resolved
 from kfs.spark.stream_offsets import Offsets
 
 _LOG = logging.getLogger("kfs.spark")
@@ -69,11 +69,14 @@ class FollowedLogs:
             NotFound: a topic isn't there.
             InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
                 time that no record reaches is where reading should start.
+            KfsError: as :func:`~kfs.spark.ranges.resolved`.
         """
-        partitions = self._options.strategy.partitions(self._opened())
-        check_partitions(self._options.starting, partitions, "starting")
+        data_dir = self._opened()
+        partitions = self._options.strategy.partitions(data_dir)
+        starting = resolved(self._options.starting, data_dir, partitions)
+        check_partitions(starting, partitions, "starting")
         return {
-            each: Ends(log, each, self._options.read.isolation).start(self._options.starting)
+            each: Ends(log, each, self._options.read.isolation).start(starting)
             for each, log in self._logs(partitions).items()
         }
 

@@ -51,7 +51,15 @@ class GlobalTimestamp:
     latest_where_none: bool
 
 
-OffsetLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a consumer group has committed; ``otherwise``, :data:`LATEST` or :data:`EARLIEST`, where that is nothing."""
+
+    group: str
+    otherwise: int
+
+
+OffsetLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp | GroupOffsets
 
 
 class LimitOptions(NamedTuple):
@@ -65,6 +73,8 @@ class LimitOptions(NamedTuple):
 STARTING: Final = LimitOptions("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = LimitOptions("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
+#: Where to start, and the name of a group behind it: not of Spark's source, which asks no group.
+_GROUP: Final = "group:"
 
 
 def parse_limit(options: Mapping[str, str], names: LimitOptions, default: OffsetLimit) -> OffsetLimit:
@@ -90,6 +100,8 @@ def parse_limit(options: Mapping[str, str], names: LimitOptions, default: Offset
     word = offsets.strip().lower()
     if word in ("earliest", "latest"):
         return Earliest() if word == "earliest" else Latest()
+    if names is STARTING and word.startswith(_GROUP):
+        return GroupOffsets(offsets.strip()[len(_GROUP) :], EARLIEST if isinstance(default, Earliest) else LATEST)
     return SpecificOffsets(_partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}'))
 
 
@@ -132,6 +144,13 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InvalidOption(f"option 'assign' has to be like {example}, not {text}") from None
+
+
+def moves(limit: OffsetLimit) -> bool:
+    """Whether a limit may stand for another offset when it is asked for again, as logs and groups go on."""
+    return isinstance(limit, (Latest, GroupOffsets)) or (
+        isinstance(limit, SpecificOffsets) and LATEST in limit.offsets.values()
+    )
 
 
 def check_batch_limits(starting: OffsetLimit, ending: OffsetLimit) -> None:

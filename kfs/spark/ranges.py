@@ -17,6 +17,7 @@ from kfs.spark.offset_limits import (
     LATEST,
     Earliest,
     GlobalTimestamp,
+    GroupOffsets,
     Latest,
     OffsetLimit,
     SpecificOffsets,
@@ -49,10 +50,12 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         NotFound: a topic isn't there.
         InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
             time that no record reaches is where reading should start.
-        DataLoss: offsets that are to be read are not in a log, and that isn't to be accepted.
+        DataLoss: offsets that are to be read are not in a log, or a group has read more than it has, and that isn't
+            to be accepted.
     """
     partitions = options.strategy.partitions(data_dir)
-    check_partitions(options.starting, partitions, "starting")
+    starting = resolved(options.starting, data_dir, partitions)
+    check_partitions(starting, partitions, "starting")
     check_partitions(options.ending, partitions, "ending")
     found = []
     for partition in sorted(partitions):
@@ -60,13 +63,36 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         if log is None:
             raise NotFound(f"partition {partition} is gone from {', '.join(data_dir.paths)}")
         ends = Ends(log, partition, options.read.isolation)
-        offsets = OffsetRange(ends.start(options.starting), ends.end(options.ending))
+        offsets = OffsetRange(ends.start(starting), ends.end(options.ending))
+        if isinstance(options.starting, GroupOffsets) and offsets.start > ends.visible.end:
+            lose(
+                f"group {options.starting.group!r} has read {partition} up to offset {offsets.start}, and the log has "
+                f"{_range_text(ends.visible)}",
+                fail=options.read.fail_on_data_loss,
+            )
         if offsets.start < offsets.end:
             offsets = reachable(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
         to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
         if offsets.start < offsets.end or to_log_end:
             found.append(LogRange(log, offsets, to_log_end))
     return found
+
+
+def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartition]) -> OffsetLimit:
+    """Return a limit; one that names a group as the offsets that it has committed for those partitions.
+
+    Raises:
+        NotFound: there is no such group.
+        UnusableSource: the log directories have no partition of ``__consumer_offsets``.
+        CorruptStore: what the group committed can't be read.
+    """
+    if not isinstance(limit, GroupOffsets):
+        return limit
+    from kfs.spark.offsets.group_store import GroupStore
+
+    with GroupStore(data_dir.paths, limit.group) as store:
+        positions = store.load().positions
+    return SpecificOffsets({each: positions.get(each, limit.otherwise) for each in partitions})
 
 
 def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
@@ -120,6 +146,8 @@ class Ends:
                 timestamp = limit.timestamps[self._partition]
             case GlobalTimestamp():
                 timestamp = limit.timestamp
+            case GroupOffsets():
+                raise AssertionError("a group is resolved before")
         found = self._log.offset_for_time(timestamp, self.visible)
         if found is None and is_start and not limit.latest_where_none:
             raise InvalidOption(

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kfs.errors import KfsError, UnusableSession
 from kfs.spark.following import FollowedLogs
-from kfs.spark.offset_limits import Latest
+from kfs.spark.offset_limits import moves
 from kfs.spark.options import StreamOptions
 from kfs.spark.planning import plan
 from kfs.spark.session import as_one_sentence, say_what_is_ignored, show_log
@@ -89,11 +89,11 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         return self._target
 
     def _is_first(self, start: Offsets) -> bool:
-        """Whether this micro-batch is only there for Spark to write down where a stream starts that starts at the end.
+        """Whether this micro-batch is only there for Spark to write down where the stream starts.
 
-        Spark asks again for the start when it does the first micro-batch again, and the end is elsewhere by then.
+        Spark asks again for the start when it does the first micro-batch again; that may be elsewhere.
         """
-        is_first = isinstance(self._options.starting, Latest) and start == self._initial and not self._has_begun
+        is_first = moves(self._options.starting) and start == self._initial and not self._has_begun
         self._has_begun = True
         return is_first
 
@@ -140,7 +140,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _is_first_again(self, start: Offsets) -> bool:
         """Whether the first micro-batch is done again, after a crash: nothing was in it, see :meth:`_is_first`."""
-        return isinstance(self._options.starting, Latest) and start == self._initial and not self._has_begun
+        return moves(self._options.starting) and start == self._initial and not self._has_begun
 
     def stop(self) -> None:
         """Give back what is open."""
