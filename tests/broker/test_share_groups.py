@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from aiokafka import AIOKafkaProducer
 
 from tests.broker.real_broker import RealBroker
@@ -88,6 +90,7 @@ def _text(number: int | None) -> str:
 GROUPS = ("all", "some", "late")
 
 
+@pytest.mark.long
 def test_the_tool_that_asks_a_broker_says_the_same(tmp_path: Path) -> None:
     broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
     earliest = ("--alter", "--entity-type", "groups", "--add-config", "share.auto.offset.reset=earliest")
