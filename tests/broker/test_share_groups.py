@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
 from aiokafka import AIOKafkaProducer
 
 from tests.broker.real_broker import RealBroker
