@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from kfs.errors import CorruptData
 from kfs.format.aborted_transaction import parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, is_intact, read_header
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
+from kfs.format.json_object import parse_json_object
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.format.properties import parse_properties
-from kfs.internal.message_json import Json
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
@@ -269,7 +268,7 @@ class Dumper:
         yield self._form.properties(_read(path, parse_properties))
 
     def _quorum_state(self, path: str) -> Iterator[bytes]:
-        yield self._form.properties(_read(path, _parse_json))
+        yield self._form.properties(_read(path, parse_json_object))
 
 
 def _lacks_records(records: Records) -> bool:
@@ -292,13 +291,3 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
     if parsed is None:
         raise CorruptData("no such file", 0, path)
     return parsed
-
-
-def _parse_json(data: bytes) -> dict[str, Json]:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise CorruptData("not an object")
-    return content

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kfs.errors import CorruptData
+from kfs.format.json_object import parse_json_object
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 
 
@@ -32,12 +32,7 @@ def parse_quorum_state(data: bytes) -> QuorumState:
     Raises:
         CorruptData: it is no such JSON.
     """
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise CorruptData("not an object")
+    content = parse_json_object(data)
     voters = content.get("currentVoters")
     if voters is not None and not (isinstance(voters, list) and all(isinstance(voter, dict) for voter in voters)):
         raise CorruptData("currentVoters is no list of objects")
