@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from kfs.api.partition_log import PartitionLog
 from kfs.api.record import Record
 from kfs.api.scannable import Damage, Isolation, Scannable
+from kfs.broker_state import BrokerState
 from kfs.errors import NotFound, UnusableSource
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
@@ -24,10 +24,7 @@ from kfs.render.timestamps import Moment
 if TYPE_CHECKING:
     from kfs.api.groups import Groups
     from kfs.api.transactions import Transaction, TransactionalIds
-    from kfs.internal.cluster.cluster import Cluster
     from kfs.internal.cluster.rows import ClusterRows
-    from kfs.internal.groups import Groups as GroupState
-    from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
 
 #: The default of ``transaction.max.timeout.ms``.
 DEFAULT_MAX_TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
@@ -106,7 +103,7 @@ class Data(Mapping[str, Topic], Scannable):
     def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: OnDamage) -> None:
         super().__init__(isolation, on_damage)
         self._source = source
-        source.topic_ids = lambda: self._cluster  # tells copies of a topic from an older one of the same name
+        self._broker = BrokerState(source)  # which tells copies of a topic from an older one of the same name
         self._is_closed = False
         self._known: dict[tuple[str, int], PartitionLog] = {}
 
@@ -188,9 +185,9 @@ class Data(Mapping[str, Topic], Scannable):
         from kfs.internal.groups import OFFSETS_TOPIC
 
         self.check_open()
-        if not self._group_state.are_here:
+        if not self._broker.groups.are_here:
             raise self._not_here(OFFSETS_TOPIC, "groups are")
-        return Groups(self, self._group_state)
+        return Groups(self, self._broker.groups)
 
     def transactions(
         self, *, ended: bool = False, max_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
@@ -211,7 +208,7 @@ class Data(Mapping[str, Topic], Scannable):
         from kfs.api.transactions import transactions_of
 
         milliseconds = max_timeout // timedelta(milliseconds=1)
-        return transactions_of(self.source.logs(), self._transactional_ids, milliseconds, ended=ended)
+        return transactions_of(self.source.logs(), self._broker.transactional_ids, milliseconds, ended=ended)
 
     def transactional_ids(self) -> TransactionalIds:
         """Return the transactional ids, by name, and what their coordinators know of them.
@@ -223,9 +220,9 @@ class Data(Mapping[str, Topic], Scannable):
         from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC
 
         self.check_open()
-        if not self._transactional_ids.are_here:
+        if not self._broker.transactional_ids.are_here:
             raise self._not_here(TRANSACTION_STATE_TOPIC, "transactional ids are")
-        return TransactionalIds(self, self._transactional_ids)
+        return TransactionalIds(self, self._broker.transactional_ids)
 
     def cluster(self) -> ClusterRows:
         """Return what KRaft's metadata log says of the cluster, or as much as the directories tell without it.
@@ -240,28 +237,10 @@ class Data(Mapping[str, Topic], Scannable):
         from kfs.internal.cluster.rows import ClusterRows
 
         self.check_open()
-        return ClusterRows(self._cluster)
+        return ClusterRows(self._broker.cluster)
 
     def _not_here(self, topic: str, what: str) -> UnusableSource:
         return UnusableSource(f"{', '.join(self.paths)}: no partition of {topic}, which is where {what} kept")
-
-    @cached_property
-    def _group_state(self) -> GroupState:
-        from kfs.internal.groups import Groups
-
-        return Groups(self._source)
-
-    @cached_property
-    def _transactional_ids(self) -> TransactionalIdState:
-        from kfs.internal.transaction_state import TransactionalIds
-
-        return TransactionalIds(self._source)
-
-    @cached_property
-    def _cluster(self) -> Cluster:
-        from kfs.internal.cluster.cluster import Cluster
-
-        return Cluster(self._source)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
-from kfs.internal.cluster.cluster import Cluster
 from kfs.internal.cluster.entity_rows import Row
 from kfs.internal.cluster.names import METADATA_VERSION
 from kfs.internal.cluster.rows import ClusterRows
@@ -185,8 +185,7 @@ def cluster(
     if as_json and len(names) > 1:
         raise click.UsageError("--json shows one list at a time")
     data_dir = DataDir(log_dirs, Storage(max_batch_bytes=max_batch_bytes))
-    found = Cluster.known_to(data_dir)
-    rows = ClusterRows(found)
+    rows = ClusterRows(BrokerState(data_dir).cluster)
     for name in names:
         _show(rows, _SECTIONS[name], topic_filter(topics), as_json)
     if not names:

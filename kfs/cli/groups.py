@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
 from kfs.errors import NotFound, UnusableSource
-from kfs.internal.cluster.cluster import Cluster
 from kfs.internal.committed_offset import Standing
 from kfs.internal.group_json import group_json
 from kfs.internal.group_table import MEMBERS, OFFSETS, STATE
@@ -77,8 +77,7 @@ def groups(
     """
     say_what_is_logged()
     data_dir = DataDir(paths, Storage(max_batch_bytes=max_batch_bytes), until_high_watermark=until == "hw")
-    Cluster.known_to(data_dir)
-    state = Groups(data_dir)
+    state = BrokerState(data_dir).groups
     if not state.are_here:
         raise UnusableSource(f"{', '.join(paths)}: no partition of {OFFSETS_TOPIC}, which is where groups are kept")
     now = time.time()

@@ -10,12 +10,12 @@ from typing import Final
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
 from kfs.errors import CorruptData, UnusableSource
-from kfs.internal.cluster.cluster import Cluster
 from kfs.internal.hanging import MAX_TRANSACTION_TIMEOUT_MS, Judge, Standing
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_json import ended_json, open_json, transactional_id_json
@@ -128,8 +128,7 @@ def txn(
     say_what_is_logged()
     storage = Storage(max_batch_bytes=max_batch_bytes)
     data_dir = DataDir(paths, storage, until_high_watermark=until == "hw")
-    Cluster.known_to(data_dir)
-    ids = TransactionalIds(data_dir)
+    ids = BrokerState(data_dir).transactional_ids
     now_ms = time.time_ns() // 1_000_000
     try:
         if of_ids:

@@ -93,7 +93,7 @@ def about_directory(context: TreeContext) -> FixedDirectory:
 def _cluster(context: TreeContext) -> FixedDirectory:
     from kfs.tree.cluster_dir import cluster_directory
 
-    return cluster_directory(context, context.cluster)
+    return cluster_directory(context, context.broker.cluster)
 
 
 def _groups(context: TreeContext) -> FixedDirectory:

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache, TTLCache
 
+from kfs.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
@@ -25,9 +25,6 @@ from kfs.tree.text import TextCache, TextKey
 from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
-    from kfs.internal.cluster.cluster import Cluster
-    from kfs.internal.groups import Groups
-    from kfs.internal.transaction_state import TransactionalIds
     from kfs.tree.partition_view import PartitionView
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
@@ -75,7 +72,7 @@ class TreeContext:
 
     def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
         self.data_dir = data_dir
-        data_dir.topic_ids = lambda: self.cluster
+        self.broker = BrokerState(data_dir)
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
@@ -94,29 +91,6 @@ class TreeContext:
         self.lock = threading.Lock()
         self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
-
-    # What Kafka's own topics say is made, and the code for it imported, when somebody asks: few do.
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Consumer groups."""
-        from kfs.internal.groups import Groups
-
-        return Groups(self.data_dir)
-
-    @cached_property
-    def transactional_ids(self) -> TransactionalIds:
-        """Transactional ids."""
-        from kfs.internal.transaction_state import TransactionalIds
-
-        return TransactionalIds(self.data_dir)
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster."""
-        from kfs.internal.cluster.cluster import Cluster
-
-        return Cluster(self.data_dir)
 
     def generated(self, node_id: int, produce: Callable[[], bytes], mtime_ns: int) -> tuple[bytes, int]:
         """Return what ``produce`` made, kept a moment so that a size and the bytes belong together, and its time.

@@ -39,25 +39,25 @@ class _GroupNames(Mapping[str, Maker]):
     def __getitem__(self, name: str) -> Maker:
         if name == _PROBLEMS:
             return self._problems
-        groups = self._context.groups
+        groups = self._context.broker.groups
         group = group_of_name(name.removesuffix(_JSON), groups.names())
         if group is None or group not in groups:
             raise KeyError(name)
         return partial(self._file if name.endswith(_JSON) else self._directory, group)
 
     def __iter__(self) -> Iterator[str]:
-        for group in self._context.groups.names():
+        for group in self._context.broker.groups.names():
             name = group_name(group)
             yield name
             yield name + _JSON
         yield _PROBLEMS
 
     def __len__(self) -> int:
-        return 2 * len(self._context.groups.names()) + 1
+        return 2 * len(self._context.broker.groups.names()) + 1
 
     def _problems(self) -> Node:
         def produce() -> bytes:
-            return json_lines(self._context.groups.trouble().rows())
+            return json_lines(self._context.broker.groups.trouble().rows())
 
         return _state_file(self._context, f"{self._path}/{_PROBLEMS}", produce)
 
@@ -81,7 +81,7 @@ def _state_file(context: TreeContext, path: str, produce: Callable[[], bytes]) -
 
 
 def _group(context: TreeContext, name: str) -> Group:
-    group = context.groups.group(name)
+    group = context.broker.groups.group(name)
     if group is None:
         raise NotFound(f"no group {name!r}")
     return group
@@ -107,7 +107,7 @@ def _topic_directory(context: TreeContext, path: str, name: str, topic: str) -> 
 
 def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Link:
     """The record that the group reads next: the one at its offset, or the first one there is above."""
-    offset = context.groups.standing(partition).next_offset
+    offset = context.broker.groups.standing(partition).next_offset
     if offset is None:
         raise NotFound(f"{path}: nothing to be read next")
     owner, mtime_ns = status_of(source_of(context, OFFSETS_TOPIC))
@@ -117,10 +117,10 @@ def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Li
 
 def _group_line(context: TreeContext, name: str) -> bytes:
     group = _group(context, name)
-    return json_lines([group_json(group, map(context.groups.standing, group.partitions), time.time())])
+    return json_lines([group_json(group, map(context.broker.groups.standing, group.partitions), time.time())])
 
 
 def _partition_line(context: TreeContext, name: str, topic: str, number: int) -> bytes:
     group = _group(context, name)
     partition = _partition(group, topic, number)
-    return json_lines([partition_json(group, partition, context.groups.standing(partition), time.time())])
+    return json_lines([partition_json(group, partition, context.broker.groups.standing(partition), time.time())])

@@ -42,7 +42,9 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def __getitem__(self, name: str) -> Maker:
         if name == _PROBLEMS:
-            return partial(self._file, name, lambda: json_lines(self._context.transactional_ids.trouble().rows()))
+            return partial(
+                self._file, name, lambda: json_lines(self._context.broker.transactional_ids.trouble().rows())
+            )
         transactional_id = self._id_of(name) if name.endswith(_JSON) else None
         if transactional_id is None:
             raise KeyError(name)
@@ -50,7 +52,7 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def _id_of(self, name: str) -> str | None:
         """Return the transactional id that a file is of, None where there is none."""
-        ids = self._context.transactional_ids
+        ids = self._context.broker.transactional_ids
         text = text_of_name(name.removesuffix(_JSON), ids.names)
         return text if text is not None and ids.get(text) is not None else None
 
@@ -61,16 +63,16 @@ class _TransactionalIdNames(Mapping[str, Maker]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        for name in self._context.transactional_ids.names():
+        for name in self._context.broker.transactional_ids.names():
             yield file_name(name) + _JSON
         yield _PROBLEMS
 
     def __len__(self) -> int:
-        return len(self._context.transactional_ids.names()) + 1
+        return len(self._context.broker.transactional_ids.names()) + 1
 
 
 def _id_line(context: TreeContext, name: str) -> bytes:
-    known: TransactionalId | None = context.transactional_ids.get(name)
+    known: TransactionalId | None = context.broker.transactional_ids.get(name)
     if known is None:
         raise NotFound(f"no transactional id {name!r}")
     return json_lines([transactional_id_json(known, _now_ms())])
@@ -85,7 +87,7 @@ def partition_transactions(partition: PartitionView, path: str) -> CostlyGenerat
 
 
 def _transactions(partition: PartitionView) -> bytes:
-    judge = Judge(partition.context.transactional_ids, _now_ms())
+    judge = Judge(partition.context.broker.transactional_ids, _now_ms())
     history = partition.history.now()
     return json_lines([history_json(partition.log.topic_partition, history, judge, _BOOTSTRAP_SERVER)])
 

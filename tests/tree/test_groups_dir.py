@@ -193,7 +193,7 @@ def test_nothing_of_it_is_read_before_somebody_looks(
 def test_a_listing_reckons_no_lag(root: Path, log: InternalPartition, monkeypatch: pytest.MonkeyPatch) -> None:
     log.append(*[commit(f"g{number}", "orders", 0, 1) for number in range(20)])
     tree = open_tree(root)
-    tree.context.groups.names()
+    tree.context.broker.groups.names()
     reads = watch_reads(monkeypatch)
     entries = list(directory_at(tree, GROUPS).entries())
     assert len(entries) == 41

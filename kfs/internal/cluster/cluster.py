@@ -38,13 +38,6 @@ class Cluster:
         self._looked = -1.0
         self._looking = threading.Lock()
 
-    @classmethod
-    def known_to(cls, data_dir: DataDir) -> Cluster:
-        """Return what is known of the cluster; from now on the directory asks it for ids and names of topics."""
-        cluster = cls(data_dir)
-        data_dir.topic_ids = lambda: cluster
-        return cluster
-
     # -- the metadata log
 
     def metadata_logs(self) -> list[MetadataLog]:
