@@ -12,13 +12,14 @@ from kfs.api.partition_log import PartitionLog
 from kfs.api.record import Record
 from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.broker_state import BrokerState
-from kfs.errors import NotFound, UnusableSource
+from kfs.errors import NotFound
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS
 from kfs.render.timestamps import Moment
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from kfs.api.transactions import Transaction, TransactionalIds
     from kfs.internal.cluster.rows import ClusterRows
 
-#: The default of ``transaction.max.timeout.ms``.
-DEFAULT_MAX_TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
+DEFAULT_MAX_TRANSACTION_TIMEOUT: Final = timedelta(milliseconds=MAX_TRANSACTION_TIMEOUT_MS)
 
 
 class Topic(Mapping[int, PartitionLog], Scannable):
@@ -182,11 +182,9 @@ class Data(Mapping[str, Topic], Scannable):
             UnusableSource: no partition of a topic is here, or among those that were opened, that they are kept in.
         """
         from kfs.api.groups import Groups
-        from kfs.internal.groups import OFFSETS_TOPIC
 
         self.check_open()
-        if not self._broker.groups.are_here:
-            raise self._not_here(OFFSETS_TOPIC, "groups are")
+        self._broker.groups.check_here()
         return Groups(self, self._broker.groups)
 
     def transactions(
@@ -217,11 +215,9 @@ class Data(Mapping[str, Topic], Scannable):
             UnusableSource: no partition of the topic is here, or among those that were opened, that they are kept in.
         """
         from kfs.api.transactions import TransactionalIds
-        from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC
 
         self.check_open()
-        if not self._broker.transactional_ids.are_here:
-            raise self._not_here(TRANSACTION_STATE_TOPIC, "transactional ids are")
+        self._broker.transactional_ids.check_here()
         return TransactionalIds(self, self._broker.transactional_ids)
 
     def cluster(self) -> ClusterRows:
@@ -238,9 +234,6 @@ class Data(Mapping[str, Topic], Scannable):
 
         self.check_open()
         return ClusterRows(self._broker.cluster)
-
-    def _not_here(self, topic: str, what: str) -> UnusableSource:
-        return UnusableSource(f"{', '.join(self.paths)}: no partition of {topic}, which is where {what} kept")
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -14,11 +14,11 @@ from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
-from kfs.errors import NotFound, UnusableSource
+from kfs.errors import NotFound
 from kfs.internal.committed_offset import Standing
 from kfs.internal.group_json import group_json
 from kfs.internal.group_table import MEMBERS, OFFSETS, STATE
-from kfs.internal.groups import OFFSETS_TOPIC, Group, Groups
+from kfs.internal.groups import Group, Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
@@ -78,8 +78,7 @@ def groups(
     say_what_is_logged()
     data_dir = DataDir(paths, Storage(max_batch_bytes=max_batch_bytes), until_high_watermark=until == "hw")
     state = BrokerState(data_dir).groups
-    if not state.are_here:
-        raise UnusableSource(f"{', '.join(paths)}: no partition of {OFFSETS_TOPIC}, which is where groups are kept")
+    state.check_here()
     now = time.time()
     chosen = _chosen(state, groups, topics)
     if is_json:

@@ -15,8 +15,8 @@ from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
-from kfs.errors import CorruptData, UnusableSource
-from kfs.internal.hanging import MAX_TRANSACTION_TIMEOUT_MS, Judge, Standing
+from kfs.errors import CorruptData
+from kfs.internal.hanging import Judge, Standing
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_json import ended_json, open_json, transactional_id_json
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalIds
@@ -24,7 +24,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
 from kfs.log.storage import Storage
-from kfs.log.transactions import ended_transactions, open_transactions
+from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS, ended_transactions, open_transactions
 from kfs.render.timestamps import age_text
 
 _EXIT_INCOMPLETE: Final = 1
@@ -132,8 +132,7 @@ def txn(
     now_ms = time.time_ns() // 1_000_000
     try:
         if of_ids:
-            if not ids.are_here:
-                raise UnusableSource(f"{', '.join(paths)}: no partition of {TRANSACTION_STATE_TOPIC}")
+            ids.check_here()
             _print_ids(ids, now_ms, is_json=is_json)
             is_incomplete = False
         else:

@@ -118,6 +118,11 @@ class Groups:
         """Whether there is anything that groups are kept in."""
         return self._logs.are_here or self._share_logs.are_here
 
+    def check_here(self) -> None:
+        """Raise :class:`UnusableSource` where there is nothing that groups are kept in."""
+        if not self.are_here:
+            raise self._logs.not_here("groups are")
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all groups, sorted."""
         with self._lock:

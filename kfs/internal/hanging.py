@@ -5,14 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.internal.transaction_state import TransactionalId, TransactionalIds, duration_ms
-from kfs.log.transactions import OpenTransaction
-
-#: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
-MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
+from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
 
 
 class Standing(StrEnum):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from typing import Final, Generic, TypeVar
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, UnusableSource
 from kfs.internal.schema import Malformed
 from kfs.internal.topic_reader import TopicReader
 from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
@@ -140,6 +140,11 @@ class TopicStates(Generic[State]):
     def are_here(self) -> bool:
         """Whether there is a partition; nothing is read for that."""
         return bool(self._data_dir.partitions(self._topic))
+
+    def not_here(self, what: str) -> UnusableSource:
+        """Return the error that says so, and what is kept there."""
+        paths = ", ".join(self._data_dir.paths)
+        return UnusableSource(f"{paths}: no partition of {self._topic}, which is where {what} kept")
 
     def now(self) -> list[State]:
         """Return those of the partitions there are, brought up to date unless that was done a moment ago."""

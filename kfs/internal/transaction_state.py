@@ -150,6 +150,11 @@ class TransactionalIds:
         """Whether there is anything that they are kept in."""
         return self._logs.are_here
 
+    def check_here(self) -> None:
+        """Raise :class:`UnusableSource` where there is nothing that they are kept in."""
+        if not self.are_here:
+            raise self._logs.not_here("transactional ids are")
+
     @property
     def may_be_elsewhere(self) -> bool:
         """Whether what isn't known here may be known elsewhere, or have been lost.

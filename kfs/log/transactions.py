@@ -16,6 +16,8 @@ from kfs.log.isolation import first_undecided, replay_of_open
 from kfs.log.log import Log
 from kfs.log.transaction_replay import EndedTransaction, TransactionReplay
 
+#: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
+MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
 #: Of the transactions that ended so many are named, and the others counted.
 MOST_NAMED: Final = 1000
 
