@@ -59,7 +59,9 @@ class GroupOffsets:
     otherwise: int
 
 
-OffsetLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp | GroupOffsets
+#: What a log alone tells the offset of.
+LogLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp
+OffsetLimit = LogLimit | GroupOffsets
 
 
 class LimitOptions(NamedTuple):
@@ -77,7 +79,7 @@ STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
 _GROUP: Final = "group:"
 
 
-def parse_limit(options: Mapping[str, str], names: LimitOptions, default: OffsetLimit) -> OffsetLimit:
+def parse_limit(options: Mapping[str, str], names: LimitOptions, default: LogLimit) -> LogLimit:
     """Return what the options, whose names are in lower case, say of one end (``getKafkaOffsetRangeLimit``).
 
     Raises:
@@ -100,9 +102,19 @@ def parse_limit(options: Mapping[str, str], names: LimitOptions, default: Offset
     word = offsets.strip().lower()
     if word in ("earliest", "latest"):
         return Earliest() if word == "earliest" else Latest()
-    if names is STARTING and word.startswith(_GROUP):
-        return GroupOffsets(offsets.strip()[len(_GROUP) :], EARLIEST if isinstance(default, Earliest) else LATEST)
     return SpecificOffsets(_partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}'))
+
+
+def parse_start(options: Mapping[str, str], default: Earliest | Latest) -> OffsetLimit:
+    """Return where to start, as :func:`parse_limit`, or where a group stopped if the options name one."""
+    name = STARTING.by_offsets.lower()
+    offsets = options.get(name, "").strip()
+    if not offsets.lower().startswith(_GROUP):
+        return parse_limit(options, STARTING, default)
+    by_time = parse_limit({**options, name: "earliest"}, STARTING, default)
+    if not isinstance(by_time, Earliest):  # which wins
+        return by_time
+    return GroupOffsets(offsets[len(_GROUP) :], EARLIEST if isinstance(default, Earliest) else LATEST)
 
 
 def _timestamp(name: str, text: str) -> int:

@@ -21,11 +21,13 @@ from kfs.spark.offset_limits import (
     STRATEGY_OPTION,
     Earliest,
     Latest,
+    LogLimit,
     OffsetLimit,
     check_batch_limits,
     check_order,
     parse_assignment,
     parse_limit,
+    parse_start,
 )
 from kfs.spark.paths import parse_paths
 from kfs.spark.strategies import Assign, Strategy, Subscribe, SubscribePattern
@@ -122,7 +124,7 @@ class BatchOptions:
     paths: tuple[str, ...]
     strategy: Strategy
     starting: OffsetLimit
-    ending: OffsetLimit
+    ending: LogLimit
     split: SplitOptions
     read: ReadOptions
     ignored: tuple[str, ...] = ()
@@ -157,7 +159,7 @@ def parse_batch_options(options: Options) -> BatchOptions:
         InvalidOption: one is missing or refused, or makes no sense.
     """
     given = {name.lower(): value for name, value in options.items()}
-    starting = parse_limit(given, STARTING, Earliest())
+    starting = parse_start(given, Earliest())
     ending = parse_limit(given, ENDING, Latest())
     check_batch_limits(starting, ending)
     strategy = _strategy(given)
@@ -185,7 +187,7 @@ def parse_stream_options(options: Options) -> StreamOptions:
     split = _split_options(given)
     _check_kafka_options(given)
     rates = _rate_options(given)
-    starting = parse_limit(given, STARTING, Latest())
+    starting = parse_start(given, Latest())
     obeyed = _OBEYED.difference(name.lower() for name in _BATCH).union(name.lower() for name in _STREAMING)
     ignored = tuple(sorted(given.keys() - obeyed))
     return StreamOptions(parse_paths(given), strategy, starting, rates, split, _read_options(given), ignored)

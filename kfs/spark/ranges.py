@@ -19,6 +19,7 @@ from kfs.spark.offset_limits import (
     GlobalTimestamp,
     GroupOffsets,
     Latest,
+    LogLimit,
     OffsetLimit,
     SpecificOffsets,
     SpecificTimestamps,
@@ -78,7 +79,7 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
     return found
 
 
-def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartition]) -> OffsetLimit:
+def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartition]) -> LogLimit:
     """Return a limit; one that names a group as the offsets that it has committed for those partitions.
 
     Raises:
@@ -119,21 +120,21 @@ class Ends:
         self._partition = partition
         self.visible = visible_at(log, isolation)
 
-    def start(self, limit: OffsetLimit) -> int:
+    def start(self, limit: LogLimit) -> int:
         """Return the offset to start at."""
         return self._offset(limit, is_start=True)
 
-    def end(self, limit: OffsetLimit) -> int:
+    def end(self, limit: LogLimit) -> int:
         """Return the offset to end before."""
         return self._offset(limit, is_start=False)
 
-    def is_open(self, limit: OffsetLimit) -> bool:
+    def is_open(self, limit: LogLimit) -> bool:
         """Whether a limit stands for the end of a log, wherever that is."""
         return isinstance(limit, Latest) or (
             isinstance(limit, SpecificOffsets) and limit.offsets[self._partition] == LATEST
         )
 
-    def _offset(self, limit: OffsetLimit, *, is_start: bool) -> int:
+    def _offset(self, limit: LogLimit, *, is_start: bool) -> int:
         match limit:
             case Earliest():
                 return self.visible.start
@@ -146,8 +147,6 @@ class Ends:
                 timestamp = limit.timestamps[self._partition]
             case GlobalTimestamp():
                 timestamp = limit.timestamp
-            case GroupOffsets():
-                raise AssertionError("a group is resolved before")
         found = self._log.offset_for_time(timestamp, self.visible)
         if found is None and is_start and not limit.latest_where_none:
             raise InvalidOption(

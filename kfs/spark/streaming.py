@@ -93,7 +93,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
 
         Spark asks again for the start when it does the first micro-batch again; that may be elsewhere.
         """
-        is_first = moves(self._options.starting) and start == self._initial and not self._has_begun
+        is_first = self._is_first_again(start)
         self._has_begun = True
         return is_first
 

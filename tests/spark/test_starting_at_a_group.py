@@ -101,6 +101,14 @@ def test_without_the_topic_of_groups_there_is_none(tmp_path: Path) -> None:
         rows_of(tmp_path, subscribe="t", startingOffsets="group:g")
 
 
+def test_a_time_wins(corpus: CorpusPath) -> None:
+    everything = rows_of(corpus("d_groups") / "data", subscribe="payments")
+    found = rows_of(
+        corpus("d_groups") / "data", subscribe="payments", startingOffsets="group:nobody", startingTimestamp=0
+    )
+    assert found == everything != []
+
+
 def test_a_group_is_no_end(tmp_path: Path) -> None:
     write_partition(tmp_path / "t-0", {0: dense(0, 9)})
     with pytest.raises(InvalidOption, match="option 'endingOffsets' has to be like"):
