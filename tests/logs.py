@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import zlib
@@ -314,3 +315,12 @@ def content_of(tree: KafkaTree, path: str) -> bytes:
     data = file.read(0, MAX_INT64)
     assert len(data) == file.attributes().size
     return data
+
+
+def object_at(tree: KafkaTree, path: str) -> dict[str, Any]:
+    """Return the object that the file at ``path`` holds, on one line."""
+    content = content_of(tree, path)
+    assert content.endswith(b"\n")
+    assert content.count(b"\n") == 1
+    found: dict[str, Any] = json.loads(content)
+    return found

@@ -15,7 +15,18 @@ from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File
 from tests.every_node import every_node
 from tests.internal.group_logs import InternalPartition, classic_group, commit, member
-from tests.logs import START, content_of, dense, directory_at, names, open_tree, target_of, watch_reads, write_partition
+from tests.logs import (
+    START,
+    content_of,
+    dense,
+    directory_at,
+    names,
+    object_at,
+    open_tree,
+    target_of,
+    watch_reads,
+    write_partition,
+)
 
 GROUPS = ".kfs/groups"
 
@@ -34,14 +45,6 @@ def log(root: Path) -> InternalPartition:
     return InternalPartition(root)
 
 
-def object_at(tree: KafkaTree, path: str) -> dict[str, Any]:
-    content = content_of(tree, f"{GROUPS}/{path}")
-    assert content.endswith(b"\n")
-    assert content.count(b"\n") == 1
-    found: dict[str, Any] = json.loads(content)
-    return found
-
-
 def lines_at(tree: KafkaTree, path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content_of(tree, f"{GROUPS}/{path}").splitlines()]
 
@@ -54,8 +57,8 @@ def test_there_is_a_file_and_a_directory_of_each_group(root: Path, log: Internal
     )
     assert names(directory_at(tree, f"{GROUPS}/billing")) == ["orders"]
     assert names(directory_at(tree, f"{GROUPS}/billing/orders")) == ["1.json", "1.next.json"]
-    assert object_at(tree, "%.json")["group"] == ""
-    assert object_at(tree, "a%2Fb.json")["group"] == "a/b"
+    assert object_at(tree, f"{GROUPS}/%.json")["group"] == ""
+    assert object_at(tree, f"{GROUPS}/a%2Fb.json")["group"] == "a/b"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_a_groups_file_says_everything_of_it(root: Path, log: InternalPartition)
         classic_group("billing", [member("m")]),
         commit("billing", "orders", 1, 2, metadata="mark", leaderEpoch=3),
     )
-    found = object_at(open_tree(root), "billing.json")
+    found = object_at(open_tree(root), f"{GROUPS}/billing.json")
     (offset,) = found.pop("offsets")
     assert found == {
         "group": "billing",
@@ -130,9 +133,9 @@ def test_a_groups_file_says_everything_of_it(root: Path, log: InternalPartition)
 def test_a_partitions_file_is_the_same_by_itself(root: Path, log: InternalPartition) -> None:
     log.append(commit("billing", "orders", 1, 2), commit("billing", "orders", 0, 5))
     tree = open_tree(root)
-    group = object_at(tree, "billing.json")
+    group = object_at(tree, f"{GROUPS}/billing.json")
     for number in (0, 1):
-        found = object_at(tree, f"billing/orders/{number}.json")
+        found = object_at(tree, f"{GROUPS}/billing/orders/{number}.json")
         assert (found.pop("group"), found.pop("type"), found.pop("state")) == ("billing", "Classic", "Empty")
         assert found["oldestUnread"].pop("ageMs") - group["offsets"][number]["oldestUnread"].pop("ageMs") < 60_000
         assert found == group["offsets"][number]
@@ -205,9 +208,9 @@ def test_a_listing_reckons_no_lag(root: Path, log: InternalPartition, monkeypatc
 def test_it_follows_the_log(root: Path, log: InternalPartition) -> None:
     log.append(commit("g", "orders", 0, 1))
     tree = open_tree(root)
-    assert object_at(tree, "g/orders/0.json")["offset"] == 1
+    assert object_at(tree, f"{GROUPS}/g/orders/0.json")["offset"] == 1
     log.append(commit("g", "orders", 0, 4), commit("h", "orders", 0, 4))
-    assert object_at(tree, "g/orders/0.json")["offset"] == 4
+    assert object_at(tree, f"{GROUPS}/g/orders/0.json")["offset"] == 4
     assert target_of(tree, f"{GROUPS}/g/orders/0.next.json").endswith("/4.json")
     assert "h.json" in names(directory_at(tree, GROUPS))
     log.append(commit("g", "orders", 0, None))

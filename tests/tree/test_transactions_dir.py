@@ -17,7 +17,17 @@ from kfs.tree.node import Directory, File
 from tests.cli.running import printed
 from tests.every_node import every_node
 from tests.internal.some_states import STATE_TOPIC, in_partitions, key_of, value_of, write_state, write_states
-from tests.logs import content_of, dense, directory_at, names, open_tree, set_log_start, watch_reads, write_partition
+from tests.logs import (
+    content_of,
+    dense,
+    directory_at,
+    names,
+    object_at,
+    open_tree,
+    set_log_start,
+    watch_reads,
+    write_partition,
+)
 
 Corpus = Callable[[str], Path]
 IDS = ".kfs/transactions"
@@ -39,14 +49,6 @@ HOSTILE = {
 }
 
 
-def object_at(tree: KafkaTree, name: str) -> dict[str, Any]:
-    content = content_of(tree, f"{IDS}/{name}")
-    assert content.endswith(b"\n")
-    assert content.count(b"\n") == 1
-    found: dict[str, Any] = json.loads(content)
-    return found
-
-
 def lines_at(tree: KafkaTree, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content_of(tree, f"{IDS}/{name}").splitlines()]
 
@@ -64,7 +66,7 @@ def test_there_is_a_file_of_each_id_that_says_what_the_command_says(name: str, c
     expected = {each["transactionalId"]: at_one_time(each) for each in said}
     tree = open_tree(corpus(name) / "data")
     assert names(directory_at(tree, IDS)) == [*(f"{each}.json" for each in sorted(expected)), "problems.jsonl"]
-    assert {each: at_one_time(object_at(tree, f"{each}.json")) for each in expected} == expected
+    assert {each: at_one_time(object_at(tree, f"{IDS}/{each}.json")) for each in expected} == expected
     assert content_of(tree, f"{IDS}/problems.jsonl") == b""
     assert len(expected) >= 1
 
@@ -98,7 +100,7 @@ def test_any_id_has_a_name_that_leads_to_it_and_nowhere_else(tmp_path: Path) -> 
     found = {}
     for name in listed:
         if name != "problems.jsonl":
-            known = object_at(tree, name)
+            known = object_at(tree, f"{IDS}/{name}")
             found[known["transactionalId"]] = known["producerId"]
     assert found == {each: number for number, each in enumerate(every)}
     assert content_of(tree, f"{IDS}/problems.jsonl") == b""
@@ -115,7 +117,7 @@ def test_what_is_not_there_is_not_found(tmp_path: Path, name: str) -> None:
 
 def test_an_id_says_where_markers_are_to_be_written_still(tmp_path: Path) -> None:
     write_states(tmp_path, 1, {"a": value_of(transactionPartitions=in_partitions(("u", [0]), ("t", [1, 0])))})
-    known = object_at(open_tree(tmp_path), "a.json")
+    known = object_at(open_tree(tmp_path), f"{IDS}/a.json")
     assert known["partitions"] == [{"topic": "t", "partitions": [0, 1]}, {"topic": "u", "partitions": [0]}]
     assert (known["coordinator"], known["offset"], known["state"]) == (0, 0, "Ongoing")
 
@@ -168,10 +170,10 @@ def test_it_follows_the_log(tmp_path: Path) -> None:
     data = (whole / path.name).read_bytes()
     tree = open_tree(tmp_path / "data")
     assert names(directory_at(tree, IDS)) == ["a.json", "problems.jsonl"]
-    assert object_at(tree, "a.json")["state"] == "Ongoing"
+    assert object_at(tree, f"{IDS}/a.json")["state"] == "Ongoing"
     path.write_bytes(data[: data.index((3).to_bytes(8, "big"))])
     assert names(directory_at(tree, IDS)) == ["a.json", "b.json", "problems.jsonl"]
-    assert object_at(tree, "a.json")["state"] == "CompleteAbort"
+    assert object_at(tree, f"{IDS}/a.json")["state"] == "CompleteAbort"
     path.write_bytes(data)
     assert names(directory_at(tree, IDS)) == ["a.json", "problems.jsonl"]
     with pytest.raises(NotFound):
