@@ -1,0 +1,32 @@
+"""Runs a broker for whoever wants one, until it is told to end; prints where it listens when it is up.
+
+::
+
+    python -m tests.broker DIRECTORY [TOPIC=PARTITIONS ...]
+
+Its log directory is ``DIRECTORY/data``.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from benchmarks.kafka_jars import kafka_jars
+from tests.broker.real_broker import RealBroker
+from tests.requirements import need_java
+
+
+def main(directory: str, *topics: str) -> None:
+    """Run it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    broker = RealBroker.make(Path(directory), need_java(), {})
+    with broker.running():
+        broker.create_topics({name: int(count) for name, _, count in (topic.partition("=") for topic in topics)})
+        print(f"127.0.0.1:{broker.port}", kafka_jars(), flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
