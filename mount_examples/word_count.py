@@ -4,8 +4,9 @@
 
     word_count.py [--follow] LOG_DIR DATASET STORE BROKER
 
-Without ``--follow`` it stops when it has read what is there. How far it got is in STORE and nowhere else; the counts of a
-micro-batch, in files in DATASET, become valid in one step with that. So every line counts once, whenever this is killed.
+Without ``--follow`` it stops when it has read what is there. How far it got is in STORE and nowhere else; the counts of
+a micro-batch, in files in DATASET, become valid in one step with that. So every line counts once, whenever this is
+killed.
 """
 
 import argparse

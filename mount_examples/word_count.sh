@@ -18,9 +18,9 @@ cat "$root"/README.md "$root"/docs/*.md >text
 split --number l/2 --numeric-suffixes=1 --suffix-length 1 text text.
 
 tell "A Kafka broker and a Redis server run. The job reads the broker's log directory, which grows under it:"
-job="python word_count.py --follow broker/data counts $redis $broker"
-printf '\n$ %s &\n' "$job"
-setsid $job >job.log 2>&1 &
+job=(python word_count.py --follow broker/data counts "$redis" "$broker")
+printf '\n$ %s &\n' "${job[*]}"
+setsid "${job[@]}" >job.log 2>&1 &
 servers+=($!)
 job_group=$!
 

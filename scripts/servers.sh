@@ -3,6 +3,8 @@
 # real servers to stop in the end.
 set -euo pipefail
 
+: "${root:?}" "${scratch:?}"
+
 # Where Kafka's own tools are, by the names that they have in Kafka's bin directory.
 PATH=$scratch/bin:$PATH
 

@@ -1,10 +1,10 @@
-"""Runs a broker for whoever wants one, until it is told to end; prints where it listens when it is up.
+"""Runs a broker for whoever wants one, until it is told to end.
 
 ::
 
     python -m tests.broker DIRECTORY [TOPIC=PARTITIONS ...]
 
-Its log directory is ``DIRECTORY/data``.
+Its log directory is ``DIRECTORY/data``. When it is up, it prints where it listens, and where Kafka's jars are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def main(directory: str, *topics: str) -> None:
     broker = RealBroker.make(Path(directory), need_java(), {})
     with broker.running():
         broker.create_topics({name: int(count) for name, _, count in (topic.partition("=") for topic in topics)})
-        print(f"127.0.0.1:{broker.port}", kafka_jars(), flush=True)
+        sys.stdout.write(f"127.0.0.1:{broker.port} {kafka_jars()}\n")
+        sys.stdout.flush()
         signal.pause()
 
 
