@@ -38,3 +38,18 @@ show() {
     printf '\n$ %s\n' "$1"
     bash -c "$1"
 }
+
+# The demo's data in data, as if a broker was still writing: orders has not got its last segments yet.
+make_growing_topic() {
+    local partition segments segment
+    kfs demo all >/dev/null
+    cp -a all data
+    for partition in data/orders-*; do
+        segments=("$partition"/*.log)
+        segment=${segments[-1]%.log}
+        rm "$segment".*
+    done
+}
+
+# The broker has written these, too.
+append_orders() { cp -a all/orders-* data/; }

@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Callable[[str], str]:
 
 def test_every_example_is_tested_here() -> None:
     tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh", "from_python.sh"}
-    for name in ("consumer_loop", "word_count", "kafka_job"):
+    for name in ("consumer_loop", "word_count", "kafka_job", "three_ways"):
         tested |= {f"{name}.sh", f"{name}.py"}  # the one runs the other
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
@@ -142,13 +142,13 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
 
 
 @pytest.fixture
-def spark_and_kafka() -> None:
+def java_and_pyspark() -> None:
     """The examples install these; tests don't."""
     need_java()
     need_pyspark()
 
 
-@pytest.mark.usefixtures("spark_and_kafka")
+@pytest.mark.usefixtures("java_and_pyspark")
 def test_word_count(run: Callable[[str], str]) -> None:
     need_redis()
     output = run("word_count.sh")
@@ -170,7 +170,7 @@ def test_word_count(run: Callable[[str], str]) -> None:
     assert re.search(r"cmp - .*\n[1-9]\d{3}\n\Z", output)
 
 
-@pytest.mark.usefixtures("spark_and_kafka")
+@pytest.mark.usefixtures("java_and_pyspark")
 def test_kafka_job(run: Callable[[str], str]) -> None:
     output = run("kafka_job.sh")
     assert re.search(r'^<         reader.format\("kafka"\)\n---\n>         reader.format\("kfs"\)$', output, re.M)
@@ -178,3 +178,14 @@ def test_kafka_job(run: Callable[[str], str]) -> None:
     assert re.search(r"^city,status,orders,revenue\n(\w+,\w+,\d+,[\d.]+\n){3}", output, re.M)
     assert re.findall(r"out/archive/\*.json \| wc -l\n(\d+)\n", output) == ["1421", "1421", "2100"]
     assert output.endswith("| uniq -d | wc -l\n0\n")
+
+
+@pytest.mark.usefixtures("java_and_pyspark")
+def test_three_ways(run: Callable[[str], str]) -> None:
+    output = run("three_ways.sh")
+    exports = re.findall(r"^\$ kfs export .*\n.*\n((?:orders\t.*\n)+)kfs: ([\d,]+) records in", output, re.M)
+    assert [records for _, records in exports] == ["1,387", "713"]
+    first, then = ([line.split("\t") for line in lines.splitlines()] for lines, _ in exports)
+    assert [line[3] for line in first] == [line[2] for line in then]
+    assert "\n2020-11-24,85,15177.75\n" in output
+    assert output.endswith("\nsource\nmount\ndataset\n")
