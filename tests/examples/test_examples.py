@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.maven_jars import CACHE
 from tests.requirements import need_java, need_pyspark, need_redis
 
 EXAMPLES = Path(__file__).parents[2] / "mount_examples"
@@ -143,9 +144,13 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
 
 @pytest.fixture
 def java_and_pyspark() -> None:
-    """The examples install these; tests don't."""
+    """The examples install these, tests don't; and Kafka's jars are not fetched for each run of the tests."""
     need_java()
     need_pyspark()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    of_the_run = Path(os.environ["XDG_CACHE_HOME"]) / CACHE.name
+    if not of_the_run.is_symlink():
+        of_the_run.symlink_to(CACHE)
 
 
 @pytest.mark.usefixtures("java_and_pyspark")
