@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
 _LOCAL: Final = Path.home() / ".m2" / "repository"
 #: Found before tests choose another cache directory for what they test.
-_CACHE: Final = user_cache_path("kfs-development", appauthor=False)
+CACHE: Final = user_cache_path("kfs-development", appauthor=False)
 _AT_A_TIME: Final = 8
 _SECONDS: Final = 60
 
@@ -30,7 +30,7 @@ def fetched_jars(names: Path, cache: Path | None = None) -> Path:
         RuntimeError: a jar isn't the one it should be.
         OSError: one can't be fetched.
     """
-    cache = cache or _CACHE
+    cache = cache or CACHE
     jars = cache / f"jars-{hashlib.sha256(names.read_bytes()).hexdigest()[:16]}"
     if not jars.exists():
         cache.mkdir(parents=True, exist_ok=True)

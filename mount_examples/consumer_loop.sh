@@ -7,18 +7,6 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/demonstrate.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/demonstrate.sh"
 
-# A broker that is still writing: orders has not got its last segments yet.
-make_growing_topic() {
-    local partition segments segment
-    kfs demo all >/dev/null
-    cp -a all data
-    for partition in data/orders-*; do
-        segments=("$partition"/*.log)
-        segment=${segments[-1]%.log}
-        rm "$segment".*
-    done
-}
-
 export store=sqlite:progress.db
 cp "$root/mount_examples/consumer_loop.py" .
 make_growing_topic
@@ -40,7 +28,7 @@ tell "Started again, it goes on where it stopped."
 show "python consumer_loop.py mnt/orders paid \$store"
 
 tell "The broker has written more in the meantime. Another run takes only that."
-cp -a all/orders-* data/
+append_orders
 sleep 1 # a mount may be that late to see what is appended
 show "python consumer_loop.py mnt/orders paid \$store"
 show "kfs offsets show \$store data"

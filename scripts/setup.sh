@@ -3,7 +3,7 @@
 # Debian packages where they are missing, /dev/fuse, and the package itself in .venv beside this directory.
 # Where all of it is there already, it does nothing and takes no time.
 #
-#   scripts/setup.sh [EXTRA]      EXTRA: test (default) or dev, as in pyproject.toml
+#   scripts/setup.sh [EXTRA]      EXTRA, as in pyproject.toml: test (default), spark (with test), or dev (all there is)
 #
 # PYTHON names the interpreter (3.11 or later) when it is not to be python3.
 set -euo pipefail
@@ -15,9 +15,9 @@ python=${PYTHON:-python3}
 
 # A command that has to be there, and the Debian package that brings it.
 commands=(fusermount3:fuse3 jq:jq rsync:rsync ps:procps)
-# Real servers are among the tests that have to run where everything is checked: Kafka and ZooKeeper, whose jars the tests
-# fetch, and Redis.
-[[ $extra != dev ]] || commands+=(java:default-jre-headless redis-server:redis-server)
+# Spark needs Java. So do Kafka and ZooKeeper, whose jars are fetched where they are wanted; jobs may keep where they are in
+# Redis. The tests do without what isn't there, except where everything is checked.
+[[ $extra == test ]] || commands+=(java:default-jre-headless redis-server:redis-server)
 readonly commands
 
 say() { echo "setup: $*" >&2; }
@@ -85,16 +85,23 @@ provide_fuse_device() {
 
 install_kfs() {
     local state
-    state="$extra $root $("$python" -V) $(sha256sum <pyproject.toml)"
-    # What was installed with every extra serves for the fewer as well.
-    if grep -qxF -e "$state" -e "${state/#test /dev }" "$venv/.kfs-setup" 2>/dev/null; then
-        return
-    fi
+    state="$root $("$python" -V) $(sha256sum <pyproject.toml)"
+    ! is_installed "$state" || return 0
     say "installing kfs and its Python packages in $venv"
     [[ $("$venv/bin/python" -V 2>&1) == "$("$python" -V)" ]] || "$python" -m venv --clear "$venv"
-    quietly "$venv/bin/python" -m pip install --disable-pip-version-check -e ".[$extra]" ||
+    quietly "$venv/bin/python" -m pip install --disable-pip-version-check -e ".[test,$extra]" ||
         fail "pip could not install kfs in $venv"
-    echo "$state" >"$venv/.kfs-setup"
+    echo "$extra $state" >"$venv/.kfs-setup"
+}
+
+# What was installed with more serves for less as well.
+is_installed() {
+    local enough more=(dev)
+    [[ $extra != test ]] || more+=(spark)
+    for enough in "$extra" "${more[@]}"; do
+        ! grep -qxF -e "$enough $1" "$venv/.kfs-setup" 2>/dev/null || return 0
+    done
+    return 1
 }
 
 can_be_root() { ((EUID == 0)) || command -v sudo >/dev/null; }

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.maven_jars import CACHE
+from tests.requirements import need_java, need_pyspark, need_redis
+
 EXAMPLES = Path(__file__).parents[2] / "mount_examples"
 
 pytestmark = [
@@ -31,7 +34,7 @@ def run(tmp_path: Path) -> Callable[[str], str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=280,
+            timeout=290,
             check=False,
         )
         assert done.returncode == 0, done.stdout
@@ -44,7 +47,8 @@ def run(tmp_path: Path) -> Callable[[str], str]:
 
 def test_every_example_is_tested_here() -> None:
     tested = {"quickstart.sh", "search_topic.sh", "extract_payloads.sh", "dead_broker.sh", "from_python.sh"}
-    tested |= {"consumer_loop.sh", "consumer_loop.py"}  # the one runs the other
+    for name in ("consumer_loop", "word_count", "kafka_job", "three_ways"):
+        tested |= {f"{name}.sh", f"{name}.py"}  # the one runs the other
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
 
@@ -136,3 +140,57 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
     assert "paid-orders\torders\t0\t700\t0\t700\t0\t3\t-\t-\n" in output
     assert "$ cmp found expected && wc -l <found\n525\n" in output
     assert "paid-orders\torders\t0\t700\t596\t-\n" in output
+
+
+@pytest.fixture
+def java_and_pyspark() -> None:
+    """The examples install these, tests don't; and Kafka's jars are not fetched for each run of the tests."""
+    need_java()
+    need_pyspark()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    of_the_run = Path(os.environ["XDG_CACHE_HOME"]) / CACHE.name
+    if not of_the_run.is_symlink():
+        of_the_run.symlink_to(CACHE)
+
+
+@pytest.mark.usefixtures("java_and_pyspark")
+def test_word_count(run: Callable[[str], str]) -> None:
+    need_redis()
+    output = run("word_count.sh")
+    killed, again = re.findall(r"^\$ (?:cat job.log|python word_count.py broker.*)\n((?:.*\n)*?)\n", output, re.M)
+    ranges = {}
+    for partition in "01":
+        ranges[partition] = re.findall(rf"\blines-{partition}: offsets (\d+) to (\d+)", killed + again)
+        # Each batch begins where the one before ended, across the kill; one may have been committed and not printed.
+        assert ranges[partition][0][0] == "0"
+        starts, ends = [int(start) for start, _ in ranges[partition]], [int(end) for _, end in ranges[partition]]
+        gaps = [start - end for start, end in zip(starts[1:], ends, strict=False)]
+        assert all(gap >= 0 for gap in gaps)
+        assert sum(gap > 0 for gap in gaps) <= 1
+        first, then = re.findall(rf"^word-count\tlines\t{partition}\t(\d+)\t0\t(\d+)\t(\d+)\t", output, re.M)
+        assert 0 < int(first[0]) == int(first[1]) - int(first[2])
+        assert then == (str(ends[-1]), str(ends[-1]), "0")
+    assert "which has ended" in output
+    assert re.search(r"^\$ sort -rn -k 2 counted .*\nthe\t\d+\n", output, re.M)
+    assert re.search(r"cmp - .*\n[1-9]\d{3}\n\Z", output)
+
+
+@pytest.mark.usefixtures("java_and_pyspark")
+def test_kafka_job(run: Callable[[str], str]) -> None:
+    output = run("kafka_job.sh")
+    assert re.search(r'^<         reader.format\("kafka"\)\n---\n>         reader.format\("kfs"\)$', output, re.M)
+    assert re.search(r'^<         .load\(\)\n---\n>         .load\("broker/data"\)$', output, re.M)
+    assert re.search(r"^city,status,orders,revenue\n(\w+,\w+,\d+,[\d.]+\n){3}", output, re.M)
+    assert re.findall(r"out/archive/\*.json \| wc -l\n(\d+)\n", output) == ["1421", "1421", "2100"]
+    assert output.endswith("| uniq -d | wc -l\n0\n")
+
+
+@pytest.mark.usefixtures("java_and_pyspark")
+def test_three_ways(run: Callable[[str], str]) -> None:
+    output = run("three_ways.sh")
+    exports = re.findall(r"^\$ kfs export .*\n.*\n((?:orders\t.*\n)+)kfs: ([\d,]+) records in", output, re.M)
+    assert [records for _, records in exports] == ["1,387", "713"]
+    first, then = ([line.split("\t") for line in lines.splitlines()] for lines, _ in exports)
+    assert [line[3] for line in first] == [line[2] for line in then]
+    assert "\n2020-11-24,85,15177.75\n" in output
+    assert output.endswith("\nsource\nmount\ndataset\n")
