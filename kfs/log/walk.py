@@ -167,10 +167,24 @@ class SegmentWalk:
             reason = f"{left} bytes left, fewer than a header"
         else:
             reason = f"batch of {header.size} bytes with {left} left in the file"
-        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        found = self._found_behind(position, header)
         if found is None and self.bounds.is_last:
             return None
         return self._damaged(position, (found or self.size) - position, reason, Cause.TRUNCATED, header)
+
+    def _found_behind(self, position: int, header: BatchHeader | None) -> int | None:
+        """Return where the next intact batch begins behind one that the file ends inside of.
+
+        A codec may store what it can't compress as it is: what is found inside of a compressed message that is just
+        being written may be a message of its own. Its offset isn't above that of the message around it, and intact ones
+        don't fill the file from there to its end.
+        """
+        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        if found is None or header is None or header.record_count != UNKNOWN_COUNT:
+            return found
+        if self._header(found).last_offset > header.last_offset or self._is_chain(found, self.size):
+            return found
+        return find_batch(self._window, self.bounds, position + 1, max(self._seen, header.last_offset), self.limit)
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
