@@ -23,6 +23,7 @@ _COMMANDS: Final = (
     "demo",
     "diff",
     "dump",
+    "export",
     "groups",
     "import",
     "index",

@@ -52,7 +52,14 @@ class TableWriter:
     """
 
     def __init__(
-        self, schema: pa.Schema, table_format: TableFormat, out: BinaryIO, *, is_file: bool, metadata: dict[str, str]
+        self,
+        schema: pa.Schema,
+        table_format: TableFormat,
+        out: BinaryIO,
+        *,
+        is_file: bool,
+        metadata: dict[str, str],
+        compression: str = "zstd",
     ) -> None:
         import pyarrow as pa
 
@@ -64,7 +71,7 @@ class TableWriter:
         self._writer: pa.RecordBatchStreamWriter | None = None
         self._parquet: pa.parquet.ParquetWriter | None = None
         if table_format is TableFormat.PARQUET:
-            self._parquet = _parquet_writer(sink, schema)
+            self._parquet = _parquet_writer(sink, schema, compression)
         else:
             self._writer = pa.ipc.new_file(sink, schema) if is_file else pa.ipc.new_stream(sink, schema)
 
@@ -74,27 +81,42 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
-            self._sink.is_abandoned = True
-        elif self._parquet is not None:
-            self._write_row_group()
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def close(self) -> None:
+        """Complete what is written."""
+        if self._parquet is not None:
+            self.write_row_group()
             self._parquet.close()
         elif self._writer is not None:
             self._writer.close()
+
+    def abandon(self) -> None:
+        """Write nothing any more."""
+        self._sink.is_abandoned = True
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much is held in memory for the next row group."""
+        return self._bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch, in Parquet once there are enough for a row group."""
         if self._writer is not None:
             self._writer.write_batch(batch)
             return
-        size = batch.get_total_buffer_size()
+        size = batch.nbytes
         if self._rows + batch.num_rows > _ROW_GROUP_ROWS or self._bytes + size > _ROW_GROUP_BYTES:
-            self._write_row_group()
+            self.write_row_group()
         self._waiting.append(batch)
         self._rows += batch.num_rows
         self._bytes += size
 
-    def _write_row_group(self) -> None:
+    def write_row_group(self) -> None:
+        """Write what is held in memory as a row group of Parquet."""
         import pyarrow as pa
 
         if self._waiting and self._parquet is not None:
@@ -103,15 +125,15 @@ class TableWriter:
         self._rows = self._bytes = 0
 
 
-def _parquet_writer(sink: pa.PythonFile, schema: pa.Schema) -> pa.parquet.ParquetWriter:
+def _parquet_writer(sink: pa.PythonFile, schema: pa.Schema, compression: str) -> pa.parquet.ParquetWriter:
     from pyarrow import parquet
 
     return parquet.ParquetWriter(
         sink,
         schema,
-        compression="zstd",
-        use_dictionary=list(_REPEATING),
-        column_encoding=dict.fromkeys(_ASCENDING, "DELTA_BINARY_PACKED"),
+        compression=compression,
+        use_dictionary=[name for name in _REPEATING if name.partition(".")[0] in schema.names],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _ASCENDING if name in schema.names},
         write_page_checksum=True,
     )
 

@@ -48,7 +48,8 @@ class FollowedLogs:
             self._paths = paths
         return self._data_dir
 
-    def _logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
+    def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
+        """Return the logs of partitions; those that are gone, or have no segments (yet), are left out."""
         data_dir = self._opened()
         logs = ((each, data_dir.log(each.topic, each.partition)) for each in sorted(partitions))
         return {each: log for each, log in logs if log is not None and log.segments}
@@ -62,8 +63,12 @@ class FollowedLogs:
             reader = self._committed[log.directory.path] = CommittedReader(log)
         return reader.stable(log.visible())
 
-    def initial(self) -> Offsets:
-        """Return where a new stream starts.
+    def check_topics(self) -> None:
+        """Raise :class:`NotFound` where a topic that is to be read isn't there."""
+        self._options.strategy.partitions(self._opened())
+
+    def initial(self, only: set[TopicPartition] | None = None) -> Offsets:
+        """Return where a new stream starts, or only where some partitions do.
 
         Raises:
             NotFound: a topic isn't there.
@@ -72,12 +77,12 @@ class FollowedLogs:
             KfsError: as :func:`~kfs.spark.ranges.resolved`.
         """
         data_dir = self._opened()
-        partitions = self._options.strategy.partitions(data_dir)
+        partitions = self._options.strategy.partitions(data_dir) if only is None else only
         starting = resolved(self._options.starting, data_dir, partitions)
         check_partitions(starting, partitions, "starting")
         return {
             each: Ends(log, each, self._options.read.isolation).start(starting)
-            for each, log in self._logs(partitions).items()
+            for each, log in self.logs(partitions).items()
         }
 
     def latest(self) -> Offsets:
@@ -86,7 +91,7 @@ class FollowedLogs:
         Raises:
             CorruptData: one ends in damage, which hides where it ends, and that isn't to be skipped.
         """
-        logs = self._logs(self._options.strategy.partitions(self._opened(), missing=_say_what_is_missing))
+        logs = self.logs(self._options.strategy.partitions(self._opened(), missing=_say_what_is_missing))
         for log in logs.values():
             self._look_at_end(log)
         return {each: self._visible(log).end for each, log in logs.items()}
@@ -106,7 +111,7 @@ class FollowedLogs:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where logs start; those that are gone are left out."""
-        return {each: self._visible(log).start for each, log in self._logs(partitions).items()}
+        return {each: self._visible(log).start for each, log in self.logs(partitions).items()}
 
     def between(self, start: Offsets, end: Offsets) -> list[LogRange]:
         """Return what is to be read from one point up to another.
@@ -141,7 +146,7 @@ class FollowedLogs:
         return earliest
 
     def _reachable(self, wanted: dict[TopicPartition, OffsetRange]) -> Iterable[LogRange]:
-        logs = self._logs(wanted)
+        logs = self.logs(wanted)
         for each, offsets in wanted.items():
             if each not in logs:
                 wanted_text = f"offsets {offsets.start} to {offsets.end - 1} of {each}"

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_task(task: Task, request: Request, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_task(
+    task: Task, request: Request, options: ReadOptions, skipped: Skipped | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield what is requested of the records of a task, in the order of its pieces.
+
+    ``skipped`` gets the ranges of bytes that are left out, where somebody wants to have them.
 
     Raises:
         UnusableSource: the path isn't there on this machine.
@@ -34,7 +38,7 @@ def read_task(task: Task, request: Request, options: ReadOptions) -> Iterator[pa
         CorruptData: a batch can't be read, and that isn't to be skipped.
         UnusableSession: what was skipped can't be written down.
     """
-    skipped = Skipped(task, options.skipped_path)
+    skipped = skipped or Skipped(task, options.skipped_path)
     reader = _TaskReader(request, options, skipped)
     try:
         for piece in task.pieces:

@@ -50,6 +50,21 @@ def check_python(python: str) -> None:
         raise UnusableSession(f"Spark's workers run {path}, Python {run.stdout.strip()}, the driver {own}: {advice}")
 
 
+def own_version() -> str:
+    """Return the version of kfs that this process has."""
+    from kfs import __version__
+
+    return str(__version__)
+
+
+def check_version(driver: str) -> None:
+    """Raise :class:`UnusableSession` where this process has another kfs than the driver."""
+    if driver != own_version():
+        raise UnusableSession(
+            f"the driver has kfs {driver}, this executor kfs {own_version()}: install the same one on both"
+        )
+
+
 def is_asked_for_filters() -> bool:
     """Whether this process is the one that Spark starts to ask for filters, which it does where the session allows it.
 

@@ -26,6 +26,11 @@ class Skipped:
         self._directory = directory
         self._problems: dict[tuple[str, int], Problem] = {}
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The ranges, in the order they were met."""
+        return tuple(self._problems.values())
+
     def add(self, problem: Problem) -> None:
         """Remember a range, and log it."""
         if (problem.file, problem.position) not in self._problems:

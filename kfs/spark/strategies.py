@@ -11,6 +11,7 @@ from typing import Final
 from kfs.errors import NotFound
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import is_legal_topic, topic_filter
 
 _LOG = logging.getLogger("kfs.spark")
 #: Topics that no pattern matches: the broker's own (``Topic.INTERNAL_TOPICS``), and the one that it lists nowhere.
@@ -59,7 +60,33 @@ class SubscribePattern:
         return _partitions_of(data_dir, filter(self.pattern.search, topics), missing)
 
 
-Strategy = Assign | Subscribe | SubscribePattern
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """All partitions of the topics that shell patterns name; without patterns, of all topics but Kafka's own.
+
+    Kafka's own topics are read where a pattern is the name of one. What no broker would call a topic is left out.
+    """
+
+    patterns: tuple[str, ...] = ()
+
+    def partitions(self, data_dir: DataDir, missing: Missing = None) -> set[TopicPartition]:
+        """Return the partitions to read; a pattern without a topic is ``missing``, or raises :class:`NotFound`."""
+        there = [topic for topic in data_dir.topics() if self._may_be_read(topic, data_dir)]
+        topics = set() if self.patterns else set(there)
+        for pattern in self.patterns:
+            matches = topic_filter((pattern,))
+            found = {topic for topic in there if matches is not None and matches(topic)}
+            topics |= found or {each.topic for each in _partitions_of(data_dir, (pattern,), missing)}
+        return _partitions_of(data_dir, topics, missing)
+
+    def _may_be_read(self, topic: str, data_dir: DataDir) -> bool:
+        if not is_legal_topic(topic):
+            _LOG.warning("%s: %r is no name of a topic; left out", ", ".join(data_dir.paths), topic)
+            return False
+        return topic not in INTERNAL_TOPICS or topic in self.patterns
+
+
+Strategy = Assign | Subscribe | SubscribePattern | Matching
 
 
 def _partitions_of(data_dir: DataDir, topics: Iterable[str], missing: Missing) -> set[TopicPartition]:

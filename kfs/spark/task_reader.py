@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kfs.errors import KfsError, UnusableSession
+from kfs.errors import KfsError
 from kfs.spark.columns import columns_of, conformed
 from kfs.spark.options import ReadOptions
 from kfs.spark.planning import Task
-from kfs.spark.session import as_one_sentence, show_log
+from kfs.spark.session import as_one_sentence, check_version, own_version, show_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ class TaskReader:
         self._read_options = options
         self._schema = schema
         self._columns = columns_of(schema)
-        self._version = _version()
+        self._version = own_version()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
@@ -40,17 +40,11 @@ class TaskReader:
         from kfs.scan.request import Request
         from kfs.spark.reading import read_task
 
-        self._check_version()
+        check_version(self._version)
         schema = _arrow_schema(self._schema)
         request = Request(self._columns, isolation=self._read_options.isolation)
         for batch in read_task(task, request, self._read_options):
             yield conformed(batch, schema)
-
-    def _check_version(self) -> None:
-        if self._version != _version():
-            raise UnusableSession(
-                f"the driver has kfs {self._version}, this executor kfs {_version()}: install the same one on both"
-            )
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
@@ -61,9 +55,3 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
         return types.to_arrow_schema(schema, timezone="UTC")
     except TypeError:  # PySpark 4.0 knows no other time zone
         return types.to_arrow_schema(schema)
-
-
-def _version() -> str:
-    from kfs import __version__
-
-    return str(__version__)

@@ -1,0 +1,293 @@
+"""``kfs export``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from kfs.cli.messages import messages, say_what_is_logged
+from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
+from kfs.cli.progress import progress_bar
+from kfs.cli.tables import print_table
+from kfs.errors import KfsError, UnusableSession
+from kfs.export.table_file import need_pyarrow
+from kfs.log.isolation import IsolationLevel
+from kfs.spark.exporting.export import Export, Totals, check_logs
+from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
+from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
+from kfs.spark.exporting.with_spark import spark_export
+from kfs.spark.offset_limits import OffsetLimit
+from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.strategies import Matching
+
+EXIT_INCOMPLETE: Final = 1
+_COLUMNS: Final = ("TOPIC", "PARTITION", "FROM-OFFSET", "UNTIL-OFFSET", "RECORDS")
+_MOST_SKIPPED: Final = 10
+
+
+class _Start(click.ParamType[OffsetLimit]):
+    """earliest, latest, a time, or the name of a group."""
+
+    name = "earliest|latest|time|group:name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OffsetLimit:
+        try:
+            return parse_starting(value)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is neither earliest nor latest, no time such as 2020-11-27T03:12, and no group:NAME",
+                param,
+                ctx,
+            )
+
+
+class _Setting(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        key, equals, setting = value.partition("=")
+        if not key or not equals:
+            self.fail(f"{value!r} is not KEY=VALUE, such as spark.executor.memory=2g", param, ctx)
+        return key, setting
+
+
+@click.command()
+@click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.argument("dataset", metavar="DATASET", type=click.Path(readable=False))
+@topic_option
+@click.option(
+    "--from",
+    "starting",
+    type=_Start(),
+    default="earliest",
+    show_default=True,
+    help="Where to start in partitions that have no position yet.",
+)
+@isolation_option
+@click.option(
+    "--on-corrupt",
+    type=click.Choice([choice.value for choice in OnCorrupt]),
+    default=OnCorrupt.FAIL.value,
+    show_default=True,
+    help="What becomes of a batch of the log that can't be read: the end of the export, or nothing of it is exported.",
+)
+@click.option("--accept-data-loss", is_flag=True, help="Go on where offsets that come next are no longer in the log.")
+@click.option("--follow", is_flag=True, help="Go on with what is appended, until SIGINT or SIGTERM.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="Seconds between two looks of --follow.",
+)
+@click.option(
+    "--format",
+    "table_format",
+    metavar="FORMAT",
+    default=PARQUET,
+    show_default=True,
+    help="Or another that the session has: orc, json, avro; delta, iceberg.",
+)
+@click.option("--table", metavar="NAME", default=None, help="Append to that table; DATASET has the positions only.")
+@click.option(
+    "--compression",
+    metavar="CODEC",
+    default=None,
+    help=f"How files are compressed: zstd, snappy, none.  [default: {DEFAULT_COMPRESSION}; the format's own in others]",
+)
+@click.option("--max-records", type=click.IntRange(1), default=None, help="Offsets in a batch, at most.")
+@click.option(
+    "--batch-bytes",
+    type=ByteSize(),
+    default=None,
+    help="Bytes of log in a batch, about, at most.  [default: 512M for each core]",
+)
+@max_batch_bytes_option
+@click.option("--store", metavar="URL", default=None, help="Where positions are kept.  [default: in the dataset]")
+@click.option("--group", metavar="NAME", default=None, help="Under which name; needed with --store.  [default: export]")
+@click.option("--master", metavar="URL", default=None, help=f"Spark's master.  [default: {DEFAULT_MASTER}]")
+@click.option("--conf", "settings", multiple=True, type=_Setting(), help="A setting of Spark. Repeatable.")
+@click.option(
+    "--spark-log",
+    type=click.Path(dir_okay=False),
+    default=None,
+    help="Where to keep what Spark prints.  [default: kept only where the export fails]",
+)
+@click.option("--json", "is_json", is_flag=True, help="The summary as one line of JSON.")
+def export(
+    log_dirs: tuple[str, ...],
+    dataset: str,
+    topics: tuple[str, ...],
+    starting: OffsetLimit,
+    isolation: str,
+    on_corrupt: str,
+    accept_data_loss: bool,
+    follow: bool,
+    interval: float,
+    table_format: str,
+    table: str | None,
+    compression: str | None,
+    max_records: int | None,
+    batch_bytes: int | None,
+    max_batch_bytes: int,
+    store: str | None,
+    group: str | None,
+    master: str | None,
+    settings: tuple[tuple[str, str], ...],
+    spark_log: str | None,
+    is_json: bool,
+) -> None:
+    """Export LOG_DIR... to DATASET, Parquet files by topic and date, with Spark: only what is new, each record once.
+
+    Killed at any point, it goes on where it was when it is started again. DATASET is a directory
+    that all machines which take part see under the same path, as they do LOG_DIR.
+
+    \b
+      kfs export /var/lib/kafka/data /lake/events
+      kfs export /backup/broker1 /backup/broker2 /lake/events --topic 'orders*' --isolation read_committed
+      kfs export /mnt/kafka/data /mnt/lake/events --master spark://head:7077 --follow
+
+    \b
+    Exit codes: 0 done, 1 failed, stopped before the end, or something was skipped, 2 wrong usage.
+    """
+    say_what_is_logged()
+    read = ReadOptions(
+        not accept_data_loss, IsolationLevel(isolation), OnCorrupt(on_corrupt), max_batch_bytes=max_batch_bytes
+    )
+    options = ExportOptions(
+        log_dirs,
+        dataset,
+        Matching(topics),
+        starting,
+        read,
+        BatchLimits(max_records, batch_bytes),
+        table_format,
+        compression,
+        table,
+        store,
+        group,
+    )
+    need_pyarrow()
+    check_logs(options)
+    with (
+        _stopping() as stop,
+        _spark_log(spark_log) as log,
+        started_session(master, dict(settings), log) as spark,
+        spark_export(spark, options) as exporting,
+    ):
+        is_complete = _run(exporting, stop, interval if follow else None)
+    _say(exporting.totals, is_complete, is_json)
+    if exporting.totals.skipped or not (is_complete or follow):
+        raise click.exceptions.Exit(EXIT_INCOMPLETE)
+
+
+def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bool:
+    """Export all there is, and what comes if there is an interval, in seconds; return whether that was all."""
+    while True:
+        end = exporting.look()
+        with progress_bar(exporting.left(end), "exporting") as advance:
+            is_complete = exporting.reach(end, advance, is_over=stop.is_set)
+        if interval is None or stop.wait(interval):
+            return is_complete
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Yield what is set once the command is asked to end; asked again, it ends at once."""
+    stop = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        messages.say("stopping after this batch")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _spark_log(path: str | None) -> Iterator[str]:
+    """Yield the path of a file for what Spark prints; one that nobody named is kept, and said, where that may help."""
+    if path is not None:
+        try:
+            open(path, "a").close()
+        except OSError as error:
+            raise KfsError(f"{path}: {error.strerror}") from None
+        yield path
+        return
+    number, path = tempfile.mkstemp(prefix="kfs-export-", suffix=".log")
+    os.close(number)
+    kept = False
+    try:
+        yield path
+    except UnusableSession:
+        if os.path.getsize(path):
+            messages.say(f"what Spark printed is in {path}")
+            kept = True
+        raise
+    finally:
+        if not kept:
+            os.unlink(path)
+
+
+def _say(totals: Totals, is_complete: bool, is_json: bool) -> None:
+    for problem in totals.skipped[:_MOST_SKIPPED]:
+        messages.say(f"{problem.file}: position {problem.position}: skipped {problem.size} bytes: {problem.reason}")
+    if len(totals.skipped) > _MOST_SKIPPED:
+        messages.say(
+            f"and {len(totals.skipped) - _MOST_SKIPPED} more ranges of bytes were skipped; --json has them all"
+        )
+    if is_json:
+        click.echo(json.dumps(_json_fields(totals, is_complete), separators=(",", ":")))
+        return
+    print_table(
+        _COLUMNS,
+        [
+            [name.topic, name.partition, each.from_offset, each.until_offset, each.records]
+            for name, each in sorted(totals.partitions.items())
+        ],
+    )
+    batches = f"{totals.batches:,} batch{'' if totals.batches == 1 else 'es'}"
+    done = f"{totals.records:,} records in {totals.files:,} files, {totals.size:,} bytes, {batches}"
+    if not totals.batches:
+        done = "nothing new"
+    messages.say(done if is_complete else f"{done}; there is more to be exported")
+
+
+def _json_fields(totals: Totals, is_complete: bool) -> dict[str, Any]:
+    return {
+        "records": totals.records,
+        "files": totals.files,
+        "bytes": totals.size,
+        "batches": totals.batches,
+        "complete": is_complete,
+        "skipped": [
+            {"file": each.file, "position": each.position, "size": each.size, "reason": each.reason}
+            for each in totals.skipped
+        ],
+        "partitions": [
+            {
+                "topic": name.topic,
+                "partition": name.partition,
+                "fromOffset": each.from_offset,
+                "untilOffset": each.until_offset,
+                "records": each.records,
+            }
+            for name, each in sorted(totals.partitions.items())
+        ],
+    }

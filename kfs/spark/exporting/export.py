@@ -1,0 +1,235 @@
+"""The driver's part of an export: batch after batch, each in the dataset as a whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from kfs.errors import KfsError
+from kfs.format.checkpoint import TopicPartition
+from kfs.log.log import OffsetRange
+from kfs.log.output_directory import check_apart
+from kfs.log.problem import Problem
+from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for
+from kfs.spark.exporting.jobs import Advance
+from kfs.spark.exporting.options import ExportOptions
+from kfs.spark.exporting.sinks import Sink, Written
+from kfs.spark.following import FollowedLogs
+from kfs.spark.offset_limits import names_of
+from kfs.spark.offsets.progress import ConsumedRange
+from kfs.spark.offsets.staged_output import StagedOutput, make_durable_directories
+from kfs.spark.offsets.store_url import open_writable_store
+from kfs.spark.options import RateOptions, SplitOptions, StreamOptions
+from kfs.spark.paths import expand_paths
+from kfs.spark.planning import plan
+from kfs.spark.stream_offsets import Offsets
+
+_LOG = logging.getLogger("kfs.spark")
+
+
+def _nothing(_done: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
+@dataclass(slots=True)
+class PartitionTotals:
+    """What was exported of a partition: from which offset up to which, and how many records, None: nobody knows."""
+
+    from_offset: int
+    until_offset: int
+    records: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """What an export came to; ``skipped`` are the bytes of the logs that were left out, ``size`` those of the files."""
+
+    partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
+    batches: int = 0
+    records: int = 0
+    files: int = 0
+    size: int = 0
+    skipped: list[Problem] = field(default_factory=list)
+
+    def add(self, ranges: Sequence[ConsumedRange], written: Written) -> None:
+        """Count a batch."""
+        self.batches += 1
+        self.records += written.records
+        self.files += len(written.files)
+        self.size += written.size
+        self.skipped += written.skipped
+        for each in ranges:
+            totals = self.partitions.setdefault(each.topic_partition, PartitionTotals(each.from_offset, 0))
+            totals.until_offset = each.until_offset
+            if written.by_partition or not written.records:
+                totals.records = (totals.records or 0) + written.by_partition.get(each.topic_partition, 0)
+
+
+class Export:
+    """An export that has its group, until it is closed.
+
+    ::
+
+    with opened_export(options, SparkJobs(spark)) as export:
+        export.reach(export.look())
+    """
+
+    def __init__(self, options: ExportOptions, sink: Sink, cores: int, output: StagedOutput) -> None:
+        self._options = options
+        self._sink = sink
+        self._cores = cores
+        self._output = output
+        self._logs = _logs_of(options)
+        self._has_begun = False
+        self._said_gone: set[TopicPartition] = set()
+        self.totals = Totals()
+
+    def close(self) -> None:
+        """Give back what is open; the group is the output's."""
+        self._logs.close()
+
+    def look(self) -> Offsets:
+        """Return where the logs end now.
+
+        Where partitions start of which nothing is stored is decided, and stored, before anything of them is read.
+
+        Raises:
+            KfsError: a log ends in damage, or it can't be known where to start.
+        """
+        latest = self._logs.latest()
+        positions = self._output.progress.positions
+        missing = latest.keys() - positions.keys()
+        if missing:
+            starts = self._starts(set(missing))
+            ranges = [ConsumedRange(each.topic, each.partition, offset, offset) for each, offset in starts.items()]
+            self._output.commit(ranges, [])
+        self._catch_up_with_sink()
+        self._say_what_is_gone(latest)
+        self._has_begun = True
+        return latest
+
+    def _catch_up_with_sink(self) -> None:
+        """Move the positions over what was written before it could be stored that it is.
+
+        What was written of a partition is one range from the position on: nothing that is missing lies before its end.
+        """
+        if self._has_begun:
+            return
+        positions = self._output.progress.positions
+        if not (reached := self._sink.reached(dict(positions))):
+            return
+        self._output.commit(
+            [ConsumedRange(each.topic, each.partition, positions[each], offset) for each, offset in reached.items()],
+            [],
+        )
+
+    def _starts(self, missing: set[TopicPartition]) -> Offsets:
+        """Where an option says, but partitions that came after their topic was known begin where they begin."""
+        known = {each.topic for each in self._output.progress.positions}
+        added = {each for each in missing if self._has_begun or each.topic in known}
+        return {**self._logs.earliest(added), **self._logs.initial(missing - added)}
+
+    def _say_what_is_gone(self, latest: Offsets) -> None:
+        topics = {each.topic for each in latest}
+        gone = {each for each in self._output.progress.positions if each.topic in topics} - latest.keys()
+        if gone - self._said_gone:
+            _LOG.warning("partitions %s have positions and aren't there (any more)", names_of(gone - self._said_gone))
+            self._said_gone |= gone
+
+    def left(self, end: Offsets) -> int:
+        """Return about how many bytes of log there are up to ``end``."""
+        positions, logs = self._output.progress.positions, self._logs.logs(end)
+        return sum(bytes_of(log, OffsetRange(positions[each], end[each])) for each, log in logs.items())
+
+    def next_batch(self, end: Offsets) -> PlannedBatch | None:
+        """Return what comes next on the way to ``end``, None where all is done.
+
+        Raises:
+            DataLoss: offsets that come next are gone, and that isn't to be accepted.
+        """
+        start = {each: self._output.progress.positions[each] for each in end}
+        logs = self._logs.logs(end)
+        reached = batch_end(logs, start, end, self._options.limits, self._cores)
+        ranges = self._logs.between(start, reached)
+        consumed = tuple(
+            ConsumedRange(each.topic, each.partition, start[each], reached[each])
+            for each in sorted(reached)
+            if reached[each] > start[each]
+        )
+        if not consumed:
+            return None
+        size = sum(bytes_of(each.log, each.offsets) for each in ranges)
+        tasks = tuple(plan(ranges, split_for(size, self._cores)))
+        return PlannedBatch(consumed, tasks, sum(task.size for task in tasks))
+
+    def do(self, batch: PlannedBatch, advance: Advance = _nothing) -> None:
+        """Write a batch, and make it part of the dataset; ``advance`` is told of bytes of log.
+
+        Raises:
+            Fenced: another export has the group; nothing of this batch is in the dataset.
+            KfsError: nothing of this batch is in the dataset, unless the store didn't answer.
+        """
+        written = self._sink.write(batch, self._output.staging, advance)
+        self._output.commit(batch.ranges, written.files)
+        self._output.clear()
+        self.totals.add(batch.ranges, written)
+
+    def reach(self, end: Offsets, advance: Advance = _nothing, *, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Do batches up to ``end``, or until ``is_over`` says before one that it is time to stop; return whether all
+        were done.
+
+        Raises:
+            KfsError: as :meth:`next_batch` and :meth:`do`.
+        """
+        while (batch := self.next_batch(end)) is not None:
+            if is_over():
+                return False
+            self.do(batch, advance)
+        return True
+
+
+def _logs_of(options: ExportOptions) -> FollowedLogs:
+    return FollowedLogs(
+        StreamOptions(options.paths, options.strategy, options.starting, RateOptions(), SplitOptions(), options.read)
+    )
+
+
+def check_logs(options: ExportOptions) -> None:
+    """Look whether the logs are there, and the dataset isn't among them, before anything is started for them.
+
+    Raises:
+        UnusableSource: one of the paths won't do.
+        NotFound: a topic isn't there.
+        KfsError: the dataset lies in a log directory.
+    """
+    for path in expand_paths(options.paths):
+        check_apart(path, options.dataset)
+    with closing(_logs_of(options)) as logs:
+        logs.check_topics()
+
+
+@contextmanager
+def opened_export(options: ExportOptions, sink: Sink, cores: int) -> Iterator[Export]:
+    """Open an export: take its group, and complete or remove what the one before left.
+
+    Raises:
+        KfsError: the dataset or the store won't do.
+    """
+    check_logs(options)
+    if options.store is None:
+        try:
+            make_durable_directories(os.path.dirname(options.staging))
+        except OSError as error:
+            raise KfsError(f"{options.dataset}: {error.strerror}") from None
+    with (
+        open_writable_store(options.store_url) as store,
+        StagedOutput(store, options.group_name, options.dataset, options.staging) as output,
+    ):
+        export = Export(options, sink, cores, output)
+        try:
+            yield export
+        finally:
+            export.close()

@@ -1,0 +1,108 @@
+"""A Spark session for a command: started with what an export needs, its noise kept in a file, its failures readable."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import UnusableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*]"
+#: What spark-submit sets for the Python that it starts: the JVM is there already.
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+_WORKERS_PYTHON: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
+#: Nothing of these changes what is exported.
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+#: What is worth telling of Spark's log, where it doesn't start: errors, and what ended the JVM.
+_WHY: Final = re.compile(r" ERROR |^Error|^Exception|^java\.|UnsupportedClassVersionError")
+#: For who runs all on this machine: nothing of it listens to others.
+_LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+@contextmanager
+def started_session(master: str | None, conf: Mapping[str, str], log: str) -> Iterator[SparkSession]:
+    """Start a session and stop it in the end; what Spark prints meanwhile goes into the file ``log``.
+
+    Under ``spark-submit`` it is that one's session, and it prints where it was told to.
+
+    Raises:
+        UnusableSession: PySpark or Java isn't there, or it doesn't start.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UnusableSession(f"kfs export needs PySpark ({error}): pip install 'kfs[spark]'") from None
+    is_submitted = _GATEWAY in os.environ
+    builder = SparkSession.builder.appName("kfs export")
+    settings = dict(conf)
+    if master is not None or not is_submitted:
+        builder = builder.master(master or DEFAULT_MASTER)
+    if not is_submitted:
+        _check_java()
+        settings = {**_DEFAULTS, **(_LOCAL if (master or DEFAULT_MASTER).startswith("local") else {}), **settings}
+    if not any(name in settings for name in _WORKERS_PYTHON):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        if is_submitted:
+            session = builder.getOrCreate()
+        else:
+            with _output_into(log):
+                session = builder.getOrCreate()
+    except Exception as error:
+        raise UnusableSession(f"Spark doesn't start: {_reason(error, log)}") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _check_java() -> None:
+    """Raise :class:`UnusableSession` where there is no Java, in words; PySpark's own are about a gateway."""
+    home = os.environ.get("JAVA_HOME")
+    if home and shutil.which(os.path.join(home, "bin", "java")) is None:
+        raise UnusableSession(f"Spark needs Java 17 or later, and JAVA_HOME={home} has no bin/java")
+    if not home and shutil.which("java") is None:
+        raise UnusableSession("Spark needs Java 17 or later, and there is none: install a JRE, or set JAVA_HOME")
+
+
+@contextmanager
+def _output_into(path: str) -> Iterator[None]:
+    """Let standard output and error of processes that are started meanwhile, and of theirs, go into a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, before in enumerate(kept, start=1):
+            os.dup2(before, number)
+            os.close(before)
+        os.close(log)
+
+
+def _reason(error: Exception, log: str) -> str:
+    """Return why it doesn't start: what Spark itself said of it, else what PySpark makes of that."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        said = [line.strip() for line in file if _WHY.search(line)]
+    if said:
+        return said[0].rpartition(" ERROR ")[2]
+    lines = [line.strip(" \t:") for line in str(error).strip().splitlines()]
+    return next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)
