@@ -220,12 +220,15 @@ def last_in(
     """
     span, end, asked_end, missing = max(count, 1), offsets.end, offsets.asked_end, count
     found: deque[tuple[Work, Chosen]] = deque()
+    told: set[Problem] = set()
     while missing > 0 and offsets.start < end:
         start = max(offsets.start, end - span)
         earlier = list(chosen_in(reader, log, WantedOffsets(start, end, max(end, asked_end)), gone))
         asked_end = 0  # what is behind these was looked at
         for work, chosen in reversed(earlier):
-            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :])
+            problems = tuple(problem for problem in chosen.problems if problem not in told)  # one may reach across
+            told.update(problems)
+            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :], problems=problems)
             missing -= len(kept.indexes)
             found.appendleft((work, kept))
             if missing <= 0:

@@ -112,6 +112,11 @@ class BatchHeader(NamedTuple):
         return later_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     @property
+    def has_unknown_last(self) -> bool:
+        """Old librdkafka left the offset of a v1 wrapper at 0: how far it reaches is known only inside."""
+        return self.magic == MAGIC_V1 and self.record_count == UNKNOWN_COUNT and self.last_offset == 0
+
+    @property
     def is_dense(self) -> bool:
         """Every offset from base to last is a record, so a listing needs no decoding."""
         return self.record_count == self.last_offset - self.base_offset + 1

@@ -69,7 +69,7 @@ cdef Py_ssize_t scan_rows(
         found = read_batch(data, at, end, &following)
         if batch.base_offset <= seen or batch.last_offset >= limit:
             break
-        if batch.base_offset > seen + 1 and not (found and following.last_offset > batch.last_offset):
+        if batch.base_offset > seen + 1 and not (found and following.base_offset > batch.last_offset):
             break
         if not is_intact(data, &batch):
             break

@@ -62,7 +62,7 @@ class BlockDecoder(Protocol):
 
         An ordinary batch is whole, no larger than ``max_size`` bytes, its CRC holds, and its offsets
         lie above ``seen``, the highest offset before it, and below ``limit``. Where it leaves offsets
-        out, the next header must go on from there: a leap that is taken back is for others to judge.
+        out, the next header must go on behind it: a leap that is taken back is for others to judge.
         ``position`` is that of ``at`` in the file.
         """
         ...

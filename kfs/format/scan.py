@@ -27,7 +27,7 @@ def scan_batches(buffer: bytes, at: int, position: int, seen: int, limit: int, m
         following = _header(buffer, at + header.size, buffer_position)
         if header.base_offset <= seen or header.last_offset >= limit:
             break
-        if header.base_offset > seen + 1 and (following is None or following.last_offset <= header.last_offset):
+        if header.base_offset > seen + 1 and (following is None or following.base_offset <= header.last_offset):
             break
         if not is_intact(header, view[at : at + header.size]):
             break

@@ -65,6 +65,20 @@ def find_batch(
     return None
 
 
+def find_bytes(file: OpenFile, wanted: bytes, end: int, most: int) -> int | None:
+    """Return where ``wanted`` first stands in ``end`` bytes of a file, None where not in the first ``most`` of them."""
+    position = 0
+    while position < min(end, most):
+        chunk = file.read(position, min(_SCAN_CHUNK, end - position))
+        at = chunk.find(wanted)
+        if at >= 0:
+            return position + at
+        if len(chunk) <= len(wanted):
+            return None
+        position += len(chunk) - len(wanted) + 1
+    return None
+
+
 def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
     """Whether only zero bytes follow: a preallocated or crashed file. Holes are skipped, not read."""
     while (position := next_data(file, position, size)) < size:

@@ -200,7 +200,7 @@ class Segment:
 
     def _ordinary_block(self, offset: int, file: OpenFile) -> Block | None:
         """Return the block that holds ``offset``, if the index leads to it over nothing that needs judgement."""
-        entry = self.indexes.entry_before(offset)
+        entry = self.indexes.entry_before(offset - 1)
         if entry is None:
             return None
         walk = self._new_walk(Window(file, file.size()))
@@ -210,6 +210,8 @@ class Segment:
         table = walk.ordinary(entry.position)
         row = bisect_left(table.last_offsets, offset)
         if row == len(table) or table.base_offsets[row] > offset or table.base_offsets[0] > entry.offset:
+            return None
+        if row == 0:  # where a batch belongs, only the one before it tells
             return None
         return Block(table.header(row), table.data(row), file.path)
 
@@ -228,13 +230,9 @@ class Segment:
         return walk.end, next_offset
 
     def _before_last_entry(self) -> tuple[int, int | None]:
-        """Return a batch boundary before that of the last index entry.
-
-        No CRC covers a base offset: what the last entry leads to may claim lower offsets than lie before it, and the
-        log would end there.
-        """
+        """Return a batch boundary before that of the last index entry: only what is before tells where that belongs."""
         entry = self.indexes.entry_before(MAX_INT64)
-        return self.position_before(MAX_INT64 if entry is None else entry.offset - 1)
+        return self.position_before(self.base_offset if entry is None else entry.offset)
 
     def _next_offset(self, block: Block) -> int:
         header = block.header
@@ -245,6 +243,8 @@ class Segment:
 
     def position_before(self, offset: int, window: Window | None = None) -> tuple[int, int | None]:
         """Return a batch boundary before which every batch ends below ``offset``, and the highest offset before it.
+
+        At least one batch lies between it and the one that ``offset`` is in: see :class:`SegmentIndexes`.
 
         The latter is None where it isn't known: from an index. What is read to make sure passes through the ``window``,
         if there is one.

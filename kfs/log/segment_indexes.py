@@ -2,6 +2,10 @@
 
 An index only shortens the way. An entry is used once the batch it points at is intact and can be the
 one it means; an index that is missing, short, zero-filled, foreign or damaged never changes an answer.
+
+No CRC covers a base offset. Of batches that contradict each other a walk tells which one is believed, by those around
+them. Whoever begins in the middle comes to what a walk from the start does, as he begins at a batch that its follower
+doesn't contradict, and one before the first that matters.
 """
 
 from __future__ import annotations
@@ -56,7 +60,10 @@ class SegmentIndexes:
 
         Whether a batch lies there is looked at through ``window``, if there is one.
         """
-        limit = offset
+        last = self.entry_before(offset - 1)  # maybe of the batch that holds it: old brokers put in the first offset
+        if last is None:
+            return 0
+        limit = last.offset - 1
         for _ in range(_MOST_TRIED):
             index = self._offset_index()
             entry = index.lookup(limit) if index is not None else None
@@ -86,7 +93,7 @@ class SegmentIndexes:
         while (at := bisect_left(entries, start, key=lambda number: index.entry(number).position)) < len(entries):
             entry = index.entry(at)
             block = self._segment.block_at(entry.position)
-            if block is not None and self._begins_at_or_below(block, entry.offset):
+            if block is not None and self._begins_at_or_below(block, entry.offset) and self._is_followed(block):
                 yield entry.position, self._first_offset(block) - 1
             start = entry.position + every
 
@@ -131,11 +138,8 @@ class SegmentIndexes:
         if entry.position in self._verified:
             return True
         block = self._segment.block_at(entry.position, window)
-        if block is None:
+        if block is None or not self._is_followed(block, window):
             return False
-        previous = self.entry_before(entry.offset - 1)
-        if previous is not None and self._begins_at_or_below(block, previous.offset):
-            return False  # no CRC covers a base offset, or an index
         if not self._begins_at_or_below(block, entry.offset):
             self._give_up(f"entry ({entry.offset}, {entry.position}) points at a batch that begins above its offset")
             return True
@@ -143,6 +147,13 @@ class SegmentIndexes:
             self._verified.clear()
         self._verified.add(entry.position)
         return True
+
+    def _is_followed(self, block: Block, window: Window | None = None) -> bool:
+        """Whether what follows a block doesn't contradict its offsets, as far as its header tells."""
+        following = self._segment.block_at(block.end, window)
+        if following is None or following.header.has_unknown_last:
+            return True
+        return following.header.base_offset > block.header.last_offset
 
     def _begins_at_or_below(self, block: Block, offset: int) -> bool:
         try:
@@ -154,7 +165,7 @@ class SegmentIndexes:
         """Return the first offset of a block; a wrapper's is known only inside: raises :class:`CorruptData`."""
         if block.header.record_count != UNKNOWN_COUNT:
             return block.header.base_offset
-        return self._segment.load(block).first_offset
+        return self._segment.load(block, keep=False).first_offset  # it may be misplaced
 
     def _give_up(self, reason: str) -> None:
         self._offset.usable = False

@@ -22,7 +22,6 @@ from kfs.format.layout import (
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     LOG_OVERHEAD_STRUCT,
-    MAGIC_V1,
     MAGIC_V2,
     MAX_INT32,
     MAX_INT64,
@@ -30,13 +29,15 @@ from kfs.format.layout import (
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem
-from kfs.log.resync import find_batch, is_plausible, is_zero_to_end
+from kfs.log.resync import find_batch, find_bytes, is_plausible, is_zero_to_end
 from kfs.log.window import WINDOW_BYTES, Window
 
 #: Consecutive uncompressed messages share a block up to this many bytes.
 RUN_BYTES: Final = 256 * 1024
 #: Batches looked at inside of a broken one before its size is believed.
 _MOST_TRIED: Final = 16
+#: Bytes searched for what a batch repeats, as a multiple of the file's: hostile data may repeat at every batch.
+_SEARCHES_OF_FILE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class SegmentWalk:
         self.size = self.end = self._window.size
         self._seen = bounds.base_offset - 1
         self._seen_is_known = True
+        self._repeated_up_to = -1
+        self._search_budget = max(self.size, 1) * _SEARCHES_OF_FILE
 
     def items(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
         """Walk from ``position`` to the end; ``seen`` is the highest offset before it, where that is known.
@@ -164,10 +167,24 @@ class SegmentWalk:
             reason = f"{left} bytes left, fewer than a header"
         else:
             reason = f"batch of {header.size} bytes with {left} left in the file"
-        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        found = self._found_behind(position, header)
         if found is None and self.bounds.is_last:
             return None
         return self._damaged(position, (found or self.size) - position, reason, Cause.TRUNCATED, header)
+
+    def _found_behind(self, position: int, header: BatchHeader | None) -> int | None:
+        """Return where the next intact batch begins behind one that the file ends inside of.
+
+        A codec may store what it can't compress as it is: what is found inside of a compressed message that is just
+        being written may be a message of its own. Its offset isn't above that of the message around it, and intact ones
+        don't fill the file from there to its end.
+        """
+        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
+        if found is None or header is None or header.record_count != UNKNOWN_COUNT:
+            return found
+        if self._header(found).last_offset > header.last_offset or self._is_chain(found, self.size):
+            return found
+        return find_batch(self._window, self.bounds, position + 1, max(self._seen, header.last_offset), self.limit)
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
@@ -259,12 +276,13 @@ class SegmentWalk:
         reason = ""
         if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
             reason = f"offsets {first} to {last} can't be in the segment of base offset {self.bounds.base_offset}"
-        elif last <= seen and not _has_unknown_last(header):
-            return self._misplaced(header, f"offsets {first} to {last} after offset {seen}", loses_records=False)
-        elif first > seen + 1 and self._seen_is_known and self._next_goes_back(header):
+        elif last <= seen and not header.has_unknown_last:
+            is_lost = not self._is_repetition(header, data)
+            return self._misplaced(header, f"offsets {first} to {last} after offset {seen}", Cause.REPEATED, is_lost)
+        elif first > seen + 1 and self._seen_is_known and self._is_out_of_place(header, data):
             reason = f"offsets {first} to {last} before lower ones, after offset {seen}"
         if reason:
-            return self._misplaced(header, reason, loses_records=True)
+            return self._misplaced(header, reason, Cause.MISPLACED)
         block = Block(header, data, self.file.path, after=seen, before=limit)
         if block.is_trimmed:
             reason = f"offsets {first} to {last}, of which only those above {seen} and below {limit} can be"
@@ -273,25 +291,71 @@ class SegmentWalk:
         self._seen_is_known = True
         return block
 
-    def _misplaced(self, header: BatchHeader, reason: str, *, loses_records: bool) -> Damage:
+    def _misplaced(self, header: BatchHeader, reason: str, cause: Cause, loses_records: bool = True) -> Damage:
         problem = Problem(self.file.path, header.position, header.size, reason)
         self.report(problem)
-        cause = Cause.MISPLACED if loses_records else Cause.REPEATED
         return Damage(problem, cause, self._seen, self._seen, loses_records)
 
-    def _next_goes_back(self, header: BatchHeader) -> bool:
-        """Whether an offset that leaps forward is the lie: the batch behind it goes on where we were.
+    def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
+        """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.
 
-        The offset lies outside the CRC of every format's first bytes, so a flipped bit there leaves
-        an intact batch in the wrong place. Trusting it would hide all that follows.
+        So it is where the log goes on behind it without a gap, or the very batch stands earlier in the file.
         """
-        after = header.position + header.size
-        if not is_plausible(self._window, self.bounds, after, self._seen):
+        following = self._intact_at(header.position + header.size)
+        if following is not None and self._seen + 1 == following.base_offset:
+            return True
+        head = data[:BATCH_OVERHEAD]
+        if self._repeated_up_to >= 0 and self.file.read(self._repeated_up_to, len(head)) == head:
+            found: int | None = self._repeated_up_to  # one behind another, as a piece that was copied twice
+        else:
+            found = find_bytes(self.file, head, header.position, self._search_budget)
+            self._search_budget -= header.position if found is None else found
+        self._repeated_up_to = -1 if found is None else found + header.size
+        return found is not None
+
+    def _is_out_of_place(self, header: BatchHeader, data: bytes) -> bool:
+        """Whether an offset that leaps forward is the lie, and not the one behind it that takes the leap back.
+
+        The offset lies outside the CRC of every format, so a flipped bit there leaves an intact batch
+        in the wrong place. The first in log order is believed, as by a consumer, unless that would hide more
+        than one batch, or the next goes on where the one before and this one would have ended without the leap.
+        """
+        last = header.last_offset
+        following = self._intact_at(header.position + header.size)
+        if following is None or following.base_offset > last:
             return False
-        following = self._header(after)
-        if following.last_offset > header.last_offset or following.size > min(self.limit, self.size - after):
+        second = self._intact_at(following.position + following.size)
+        if second is not None and second.base_offset <= last and second.last_offset > following.last_offset:
+            return True
+        try:
+            length = len(self._offsets_of(header, data))
+        except CorruptData:
+            return True  # it has no records of its own that the next could hide
+        try:
+            begin = self._offsets_of(following, self._window.read(following.position, following.size)).start
+        except CorruptData:
             return False
-        return is_intact(following, self._window.read(after, following.size))
+        return begin == self._seen + 1 + length
+
+    def _intact_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch at ``position`` if there is one that is intact and could be the next."""
+        if not is_plausible(self._window, self.bounds, position, self._seen):
+            return None
+        header = self._header(position)
+        if header.size > min(self.limit, self.size - position):
+            return None
+        return header if is_intact(header, self._window.read(position, header.size)) else None
+
+    def _offsets_of(self, header: BatchHeader, data: bytes) -> range:
+        """Return the offsets from the first to the last of a batch; of a compressed message they are known only inside.
+
+        Raises:
+            CorruptData: they can't be had from there.
+        """
+        if header.record_count == UNKNOWN_COUNT:
+            offsets = self.decoder.decode(header, data, self.limit).offsets
+            return range(offsets[0], offsets[-1] + 1)
+        return range(header.base_offset, header.last_offset + 1)
 
     def _run(self, first: BatchHeader, data: bytes) -> tuple[BatchHeader, bytes]:
         """Extend an intact uncompressed message by those that follow and are like it, intact and in order."""
@@ -322,8 +386,3 @@ class SegmentWalk:
 def _claimed_size(buffer: bytes, at: int) -> int:
     """What the batch or message at ``at`` says it has in bytes."""
     return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
-
-
-def _has_unknown_last(header: BatchHeader) -> bool:
-    """Old librdkafka left the offset of a v1 wrapper at 0: how far it reaches is known only inside."""
-    return header.magic == MAGIC_V1 and header.record_count == UNKNOWN_COUNT and header.last_offset == 0

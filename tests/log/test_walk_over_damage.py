@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
+from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.log.block import Block
@@ -34,7 +36,9 @@ from tests.logs import (
     START,
     Batch,
     batch,
+    batches,
     find_record,
+    joined,
     log_name,
     open_log,
     record,
@@ -225,3 +229,21 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
 
 def time_of(log: Log, timestamp: int) -> int | None:
     return log.offset_for_time(timestamp, OffsetRange(0, MAX_INT64))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.label)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_of_a_wrapper_that_is_being_written_no_inner_message_is_shown(magic: int, codec: Codec, tmp_path: Path) -> None:
+    random = Random(7)  # what can't be compressed is stored as it is, so that the messages inside can be seen
+    before = batches([record(at) for at in range(3)], magic=magic)
+    inside = [record(3 + at, random.randbytes(700)) for at in range(6)]
+    wrapper = batch(inside, magic=magic, codec=codec)
+    for content, shown in ((before, 3), ([], 0)):
+        if not content:
+            wrapper = batch([replace(one, offset=one.offset - 3) for one in inside], magic=magic, codec=codec)
+        size = len(wrapper.data)
+        for cut in {1, 13, 17, 40, *range(61, size, 97), size - 1}:
+            written_so_far = joined(content) + wrapper.data[:cut]
+            log = open_log(write_log(tmp_path / f"{shown} {cut}-0", 0, written_so_far).parent)
+            assert len(records_in(log)) == log.log_end_offset == shown, cut
+            assert not log.problems, cut

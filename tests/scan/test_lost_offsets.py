@@ -213,6 +213,15 @@ def test_the_last_records_and_what_is_damaged_among_them(
     assert len(problems) == len(set(problems))
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("last", range(1, 30))
+def test_what_is_looked_for_further_and_further_back_is_told_once(tmp_path: Path, last: int) -> None:
+    root = write(tmp_path, flipped, 7, 9, 10)
+    told: list[Problem] = []
+    Scan(opened(root).logs, on_damage="skip", on_problem=told.append, last=last).to_table()
+    assert len(told) == len(set(told))
+
+
 @pytest.mark.usefixtures("quiet", "small_pieces")
 @pytest.mark.parametrize("number", [2, 3, 4, 11])
 @DAMAGE
