@@ -20,16 +20,16 @@ from kfs.cli.tables import print_table
 from kfs.errors import KfsError
 from kfs.export.table_file import need_pyarrow
 from kfs.log.isolation import IsolationLevel
-from kfs.spark.exporting.export import Export, Totals, opened_export
-from kfs.spark.exporting.jobs import SparkJobs
-from kfs.spark.exporting.options import BatchLimits, Compression, ExportOptions, parse_starting
+from kfs.spark.exporting.export import Export, Totals
+from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
+from kfs.spark.exporting.with_spark import spark_export
 from kfs.spark.offset_limits import OffsetLimit
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.strategies import Matching
 
 EXIT_INCOMPLETE: Final = 1
-_COLUMNS: Final = ("TOPIC", "PARTITION", "FROM-OFFSET", "UNTIL-OFFSET", "RECORDS", "FILES", "BYTES")
+_COLUMNS: Final = ("TOPIC", "PARTITION", "FROM-OFFSET", "UNTIL-OFFSET", "RECORDS")
 _MOST_SKIPPED: Final = 10
 
 
@@ -91,11 +91,19 @@ class _Setting(click.ParamType[tuple[str, str]]):
     help="Seconds between two looks of --follow.",
 )
 @click.option(
-    "--compression",
-    type=click.Choice([choice.value for choice in Compression]),
-    default=Compression.ZSTD.value,
+    "--format",
+    "table_format",
+    metavar="FORMAT",
+    default=PARQUET,
     show_default=True,
-    help="Of the Parquet files.",
+    help="Or another that the session has: orc, json, avro; delta, iceberg.",
+)
+@click.option("--table", metavar="NAME", default=None, help="Append to that table; DATASET has the positions only.")
+@click.option(
+    "--compression",
+    metavar="CODEC",
+    default=None,
+    help=f"How files are compressed: zstd, snappy, none.  [default: {DEFAULT_COMPRESSION}; the format's own in others]",
 )
 @click.option("--max-records", type=click.IntRange(1), default=None, help="Offsets in a batch, at most.")
 @click.option(
@@ -126,7 +134,9 @@ def export(
     accept_data_loss: bool,
     follow: bool,
     interval: float,
-    compression: str,
+    table_format: str,
+    table: str | None,
+    compression: str | None,
     max_records: int | None,
     batch_bytes: int | None,
     max_batch_bytes: int,
@@ -161,7 +171,9 @@ def export(
         starting,
         read,
         BatchLimits(max_records, batch_bytes),
-        Compression(compression),
+        table_format,
+        compression,
+        table,
         store,
         group,
     )
@@ -170,7 +182,7 @@ def export(
         _stopping() as stop,
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
-        opened_export(options, SparkJobs(spark)) as exporting,
+        spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)
     _say(exporting.totals, is_complete, is_json)
@@ -238,11 +250,14 @@ def _say(totals: Totals, is_complete: bool, is_json: bool) -> None:
     print_table(
         _COLUMNS,
         [
-            [name.topic, name.partition, each.from_offset, each.until_offset, each.records, each.files, each.size]
+            [name.topic, name.partition, each.from_offset, each.until_offset, each.records]
             for name, each in sorted(totals.partitions.items())
         ],
     )
-    done = f"{totals.records:,} records in {totals.files:,} files, {totals.size:,} bytes, {totals.batches:,} batches"
+    batches = f"{totals.batches:,} batch{'' if totals.batches == 1 else 'es'}"
+    done = f"{totals.records:,} records in {totals.files:,} files, {totals.size:,} bytes, {batches}"
+    if not totals.batches:
+        done = "nothing new"
     messages.say(done if is_complete else f"{done}; there is more to be exported")
 
 
@@ -264,8 +279,6 @@ def _json_fields(totals: Totals, is_complete: bool) -> dict[str, Any]:
                 "fromOffset": each.from_offset,
                 "untilOffset": each.until_offset,
                 "records": each.records,
-                "files": each.files,
-                "bytes": each.size,
             }
             for name, each in sorted(totals.partitions.items())
         ],

@@ -6,12 +6,15 @@ Spark nor pyarrow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["from_json_lines", "json_schema", "register"]
+    from kfs.spark.exporting.export import Totals
+
+__all__ = ["export", "from_json_lines", "json_schema", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -31,6 +34,24 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:  # PySpark 4.0 refuses what it has found by itself
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def export(spark: SparkSession, log_dirs: str | Sequence[str], dataset: str, **options: Any) -> Totals:
+    """Export what is new in log directories to a dataset, Parquet files by topic and date, each record once.
+
+    ``options`` are those of ``kfs export`` (docs/SPARK_EXPORT.md): ``topics`` (shell patterns), ``start``,
+    ``isolation``, ``on_corrupt``, ``fail_on_data_loss``, ``max_records``, ``batch_bytes``, ``max_batch_bytes``,
+    ``compression``, ``format``, ``table``, ``store``, ``group``.
+
+    Raises:
+        Fenced: another export has taken the group over.
+        UnusableSession: the session can't do it.
+        ValueError: an option has a value that it can't have.
+        KfsError: what else is wrong; what was exported before is in the dataset, and the next one goes on behind it.
+    """
+    from kfs.spark.exporting.with_spark import export_once
+
+    return export_once(spark, log_dirs, dataset, **options)
 
 
 def from_json_lines(lines: DataFrame, *, include_headers: bool = False) -> DataFrame:

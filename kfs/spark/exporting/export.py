@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,10 +12,9 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.log.log import OffsetRange
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for
-from kfs.spark.exporting.files import WrittenFile, check_for_doubles
-from kfs.spark.exporting.jobs import Advance, Jobs
+from kfs.spark.exporting.jobs import Advance
 from kfs.spark.exporting.options import ExportOptions
-from kfs.spark.exporting.tasks import ParquetWriting
+from kfs.spark.exporting.sinks import Sink, Written
 from kfs.spark.following import FollowedLogs
 from kfs.spark.offset_limits import names_of
 from kfs.spark.offsets.progress import ConsumedRange
@@ -34,50 +33,36 @@ def _nothing(_done: int) -> None:
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """What was exported of a partition: from which offset up to which, in how many files of how many bytes."""
+    """What was exported of a partition: from which offset up to which, and how many records, None: nobody knows."""
 
     from_offset: int
     until_offset: int
-    records: int = 0
-    files: int = 0
-    size: int = 0
+    records: int | None = None
 
 
 @dataclass(slots=True)
 class Totals:
-    """What an export came to: by partition, in how many batches, and which bytes of the logs were skipped."""
+    """What an export came to; ``skipped`` are the bytes of the logs that were left out, ``size`` those of the files."""
 
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
     batches: int = 0
+    records: int = 0
+    files: int = 0
+    size: int = 0
     skipped: list[Problem] = field(default_factory=list)
 
-    @property
-    def records(self) -> int:
-        """Records of all partitions."""
-        return sum(each.records for each in self.partitions.values())
-
-    @property
-    def files(self) -> int:
-        """Files of all partitions."""
-        return sum(each.files for each in self.partitions.values())
-
-    @property
-    def size(self) -> int:
-        """Bytes of these files."""
-        return sum(each.size for each in self.partitions.values())
-
-    def add(self, ranges: Sequence[ConsumedRange], files: Iterable[WrittenFile], skipped: Iterable[Problem]) -> None:
+    def add(self, ranges: Sequence[ConsumedRange], written: Written) -> None:
         """Count a batch."""
         self.batches += 1
-        self.skipped += skipped
+        self.records += written.records
+        self.files += len(written.files)
+        self.size += written.size
+        self.skipped += written.skipped
         for each in ranges:
             totals = self.partitions.setdefault(each.topic_partition, PartitionTotals(each.from_offset, 0))
             totals.until_offset = each.until_offset
-        for file in files:
-            totals = self.partitions[file.partition]
-            totals.records += file.records
-            totals.files += 1
-            totals.size += file.size
+            if written.by_partition or not written.records:
+                totals.records = (totals.records or 0) + written.by_partition.get(each.topic_partition, 0)
 
 
 class Export:
@@ -89,9 +74,10 @@ class Export:
         export.reach(export.look())
     """
 
-    def __init__(self, options: ExportOptions, jobs: Jobs, output: StagedOutput) -> None:
+    def __init__(self, options: ExportOptions, sink: Sink, cores: int, output: StagedOutput) -> None:
         self._options = options
-        self._jobs = jobs
+        self._sink = sink
+        self._cores = cores
         self._output = output
         stream = StreamOptions(
             options.paths, options.strategy, options.starting, RateOptions(), SplitOptions(), options.read
@@ -122,9 +108,25 @@ class Export:
             starts = self._starts(set(missing))
             ranges = [ConsumedRange(each.topic, each.partition, offset, offset) for each, offset in starts.items()]
             self._output.commit(ranges, [])
+        self._catch_up_with_sink()
         self._say_what_is_gone(latest)
         self._has_begun = True
         return latest
+
+    def _catch_up_with_sink(self) -> None:
+        """Move the positions over what was written before it could be stored that it is.
+
+        What was written of a partition is one range from the position on: nothing that is missing lies before its end.
+        """
+        if self._has_begun:
+            return
+        positions = self._output.progress.positions
+        if not (reached := self._sink.reached(dict(positions))):
+            return
+        self._output.commit(
+            [ConsumedRange(each.topic, each.partition, positions[each], offset) for each, offset in reached.items()],
+            [],
+        )
 
     def _starts(self, missing: set[TopicPartition]) -> Offsets:
         """Where an option says, but partitions that came after their topic was known begin where they begin."""
@@ -152,7 +154,7 @@ class Export:
         """
         start = {each: self._output.progress.positions[each] for each in end}
         logs = self._logs.logs(end)
-        reached = batch_end(logs, start, end, self._options.limits, self._jobs.cores)
+        reached = batch_end(logs, start, end, self._options.limits, self._cores)
         ranges = self._logs.between(start, reached)
         consumed = tuple(
             ConsumedRange(each.topic, each.partition, start[each], reached[each])
@@ -162,7 +164,7 @@ class Export:
         if not consumed:
             return None
         size = sum(bytes_of(each.log, each.offsets) for each in ranges)
-        tasks = tuple(plan(ranges, split_for(size, self._jobs.cores)))
+        tasks = tuple(plan(ranges, split_for(size, self._cores)))
         return PlannedBatch(consumed, tasks, sum(task.size for task in tasks))
 
     def do(self, batch: PlannedBatch, advance: Advance = _nothing) -> None:
@@ -172,13 +174,10 @@ class Export:
             Fenced: another export has the group; nothing of this batch is in the dataset.
             KfsError: nothing of this batch is in the dataset, unless the store didn't answer.
         """
-        writing = ParquetWriting(self._output.staging, self._options.read, self._options.compression)
-        done = self._jobs.run(batch.tasks, writing, advance) if batch.tasks else []
-        written = [file for each in done for file in each.files]
-        staged = [each.file for each in written]
-        check_for_doubles(self._output.dataset, staged)
-        self._output.commit(batch.ranges, staged)
-        self.totals.add(batch.ranges, written, [problem for each in done for problem in each.skipped])
+        written = self._sink.write(batch, self._output.staging, advance)
+        self._output.commit(batch.ranges, written.files)
+        self._output.clear()
+        self.totals.add(batch.ranges, written)
 
     def reach(self, end: Offsets, advance: Advance = _nothing, *, is_over: Callable[[], bool] = lambda: False) -> bool:
         """Do batches up to ``end``, or until ``is_over`` says before one that it is time to stop; return whether all
@@ -195,7 +194,7 @@ class Export:
 
 
 @contextmanager
-def opened_export(options: ExportOptions, jobs: Jobs) -> Iterator[Export]:
+def opened_export(options: ExportOptions, sink: Sink, cores: int) -> Iterator[Export]:
     """Open an export: take its group, and complete or remove what the one before left.
 
     Raises:
@@ -207,7 +206,7 @@ def opened_export(options: ExportOptions, jobs: Jobs) -> Iterator[Export]:
         open_writable_store(options.store_url) as store,
         StagedOutput(store, options.group_name, options.dataset, options.staging) as output,
     ):
-        export = Export(options, jobs, output)
+        export = Export(options, sink, cores, output)
         try:
             yield export
         finally:

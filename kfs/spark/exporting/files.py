@@ -34,12 +34,12 @@ NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _MOST_OPEN: Final = 16
 #: What these hold in memory of row groups that aren't full yet, altogether.
 _MOST_WAITING_BYTES: Final = 128 * 1024 * 1024
-_DAY: Final = 86_400_000_000  # microseconds
-_NO_TIMESTAMP: Final = -1_000  # microseconds: Kafka's -1
+DAY: Final = 86_400_000_000  # microseconds
+NO_TIMESTAMP: Final = -1_000  # microseconds: Kafka's -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Years 1 to 9999, which is all that a date can be, in days since 1970.
-_FIRST_DAY: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH).days
-_LAST_DAY: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH).days
+FIRST_DAY: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH).days
+LAST_DAY: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH).days
 _NAME: Final = re.compile(r"(?P<partition>[0-9]{1,10})-(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.parquet\Z")
 
 
@@ -216,11 +216,11 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]
         return
     days = pa.array([None if time is None else _day_of(time) for time in times.to_pylist()], pa.int64())
     order = compute.sort_indices(days)  # which is stable
-    batch, days = batch.take(order), days.take(order)
     start = 0
-    for run in days.value_counts():
+    for run in days.take(order).value_counts():
         count = run["counts"].as_py()
-        yield run["values"].as_py(), batch.slice(start, count)
+        # Copied: a few records that wait for others of their day must not keep all of a batch in memory.
+        yield run["values"].as_py(), batch.take(order.slice(start, count))
         start += count
 
 
@@ -230,12 +230,12 @@ def _only_day(times: pa.Array) -> int | None:
 
     ends = compute.min_max(times)
     first, last = ends["min"].as_py(), ends["max"].as_py()
-    if first is None or times.null_count or first <= _NO_TIMESTAMP <= last:
+    if first is None or times.null_count or first <= NO_TIMESTAMP <= last:
         return None
     return _day_of(first) if _day_of(first) == _day_of(last) else None
 
 
 def _day_of(time: int) -> int | None:
     """Return the day of a time in microseconds, None where it has none, or one that no date can be."""
-    day = time // _DAY
-    return day if time != _NO_TIMESTAMP and _FIRST_DAY <= day <= _LAST_DAY else None
+    day = time // DAY
+    return day if time != NO_TIMESTAMP and FIRST_DAY <= day <= LAST_DAY else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kfs.errors import KfsError, UnusableSession
 from kfs.spark.exporting.tasks import TaskDone
@@ -121,5 +121,5 @@ def reason_of(error: Exception) -> KfsError:
             return UnusableSession(
                 f"an executor lacks what the driver has: {match['sentence']}: install kfs[spark] there"
             )
-    first: Any = (text.strip().splitlines() or [type(error).__name__])[0]
-    return UnusableSession(f"Spark's job failed: {first}")
+    lines = [match[0] for match in raised] or text.strip().splitlines() or [type(error).__name__]
+    return UnusableSession(f"Spark's job failed: {lines[0]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from kfs.errors import InvalidOption
@@ -18,14 +17,9 @@ DEFAULT_GROUP: Final = "export"
 #: Where a dataset keeps what readers are not to see: all of them pass over such a name.
 _OWN_DIRECTORY: Final = "_kfs"
 _GROUP: Final = "group:"
-
-
-class Compression(StrEnum):
-    """How Parquet files are compressed."""
-
-    ZSTD = "zstd"
-    SNAPPY = "snappy"
-    NONE = "none"
+#: The format that needs nothing of the session but its tasks.
+PARQUET: Final = "parquet"
+DEFAULT_COMPRESSION: Final = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +34,8 @@ class BatchLimits:
 class ExportOptions:
     """An export: from ``paths`` into ``dataset``; ``store`` and ``group`` say where its positions are kept.
 
-    ``starting`` is for partitions of which nothing is stored.
+    ``starting`` is for partitions of which nothing is stored. ``compression`` is as the format calls it. With a
+    ``table`` of the session the dataset has only the positions.
     """
 
     paths: tuple[str, ...]
@@ -49,7 +44,9 @@ class ExportOptions:
     starting: OffsetLimit = field(default_factory=Earliest)
     read: ReadOptions = field(default_factory=ReadOptions)
     limits: BatchLimits = field(default_factory=BatchLimits)
-    compression: Compression = Compression.ZSTD
+    format: str = PARQUET
+    compression: str | None = None
+    table: str | None = None
     store: str | None = None
     group: str | None = None
 
@@ -63,6 +60,11 @@ class ExportOptions:
             raise InvalidOption(
                 "a store that isn't the dataset's own needs the name of a group: nothing else tells "
                 "its positions from those of other datasets"
+            )
+
+        if self.table is not None and self.format == PARQUET:
+            raise InvalidOption(
+                f"table {self.table}: it has to be of a format whose commits are atomic, such as delta or iceberg"
             )
 
     @property

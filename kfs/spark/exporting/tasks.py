@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -43,6 +44,9 @@ class ParquetWriting:
             return self._do(task)
         except KfsError as error:
             raise as_one_sentence(error) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else f"{self._staging.root}: "
+            raise KfsError(f"{where}{error.strerror} (on {socket.gethostname()})") from None
 
     def _do(self, task: Task) -> TaskDone:
         from kfs.scan.request import Request

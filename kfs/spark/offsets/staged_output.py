@@ -19,6 +19,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import quote
@@ -127,6 +128,16 @@ class StagedOutput:
         self.progress = self.store.save(self._fence, ranges, files)
         if self.progress.batch is not None:
             self._complete(self.progress.batch)
+
+    def clear(self) -> None:
+        """Remove what this writer has staged and not committed, such as what tasks left that were done twice."""
+        own = os.path.join(self._root, self.staging.directory)
+        with suppress(FileNotFoundError):  # the group was taken over
+            for entry in os.scandir(own):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
 
     def close(self) -> None:
         """Give the group back, unless another writer has it, and remove what is staged.
