@@ -1,8 +1,9 @@
-"""The tables of the benchmark of bulk reading: a column for each log."""
+"""The tables of the benchmarks of bulk reading and of Spark: a column for each log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import Final
 
 from benchmarks.measurement import Measurement
@@ -25,6 +26,11 @@ _UNITS: Final[dict[str, tuple[str, Callable[[Measurement], str]]]] = {
     "memory": ("the most memory above the start: MiB", lambda m: f"{m.amount / _MIB:.0f}"),
     "mount": ("lines of a segment: million records a second", lambda m: _millions(m)),
     "raw": ("a .log: GB a second", lambda m: f"{m.amount / m.seconds / 1e9:.2f}"),
+    "spark": ("sum(length(value)) in Spark, local[2]: seconds", lambda m: f"{m.seconds:.2f}"),
+    "spark-headers": ("the same with the bytes of headers, in Spark: seconds", lambda m: f"{m.seconds:.2f}"),
+    "spark-offsets": ("sum(offset) in Spark: seconds", lambda m: f"{m.seconds:.2f}"),
+    "spark-parquet": ("all columns and headers to Parquet, in Spark: seconds", lambda m: f"{m.seconds:.2f}"),
+    "spark-ndjson": ("sum(length(value)) of lines of JSON in Spark: seconds", lambda m: f"{m.seconds:.2f}"),
     "listing": ("ls -l of a thousand closed segments: seconds", lambda m: f"{m.seconds:.2f}"),
 }
 #: Which contenders are compared: how many times faster the first is than the second, or what part of it is reached.
@@ -42,11 +48,19 @@ _RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "arrow": (("kfs", "aiokafka and pyarrow"),),
     "arrow-workers": (("2 at work", "1 at work"),),
     "duckdb": (("count(*), log", "count(*), Parquet"), ("group by, log", "group by, Parquet")),
+    "spark": (("kfs", "Kafka connector"), ("kfs", "limit")),
+    "spark-headers": (("kfs", "Kafka connector"), ("kfs", "limit")),
+    "spark-offsets": (("kfs, columns=offset", "kfs"), ("kfs, columns=offset", "Kafka connector")),
+    "spark-parquet": (("kfs.spark.export", "Kafka connector"), ("kfs", "Kafka connector")),
+    "spark-ndjson": (("mount", "files"), ("mount, again", "files")),
     "mount": (("cat of segment/*.jsonl", "kfs cat --jobs 1"),),
     "raw": (("cat of raw/*.log", "cat of the file itself"),),
 }
 #: Told by the CPU clock as well: others on the machine disturb it less. It counts every process that took part.
-_BY_CPU_TOO: Final = ("validate", "ndjson", "print", "verify", "dump", "timeindex", "arrow", "arrow-workers", "duckdb")
+_BY_CPU_TOO: Final = (
+    *("validate", "ndjson", "print", "verify", "dump", "timeindex", "arrow", "arrow-workers", "duckdb"),
+    *("spark", "spark-headers", "spark-offsets", "spark-parquet", "spark-ndjson"),
+)
 
 _Cells = dict[tuple[str, str], Measurement]
 
@@ -80,6 +94,8 @@ def _ratios(group: str, cells: _Cells, logs: Sequence[str]) -> Iterator[list[str
 
 def _ratio(first: Measurement, second: Measurement, clock: Callable[[Measurement], float]) -> str:
     ratio = first.amount / clock(first) / (second.amount / clock(second))
+    if clock is _wall and first.rounds and second.rounds:  # what disturbed a round disturbed both
+        ratio = median(other / one for one, other in zip(first.rounds, second.rounds, strict=True))
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
 
 

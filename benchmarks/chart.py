@@ -1,4 +1,4 @@
-"""The chart of the benchmark of bulk reading."""
+"""The charts of the benchmarks of bulk reading and of Spark."""
 
 from __future__ import annotations
 

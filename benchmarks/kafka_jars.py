@@ -15,9 +15,17 @@ from typing import Final
 
 from benchmarks.maven_jars import fetched_jars
 
-_LIST: Final = Path(__file__).with_name("java") / "jars.sha256"
+_LISTS: Final = Path(__file__).with_name("java")
 
 
 def kafka_jars(cache: Path | None = None) -> Path:
     """Return the directory of the jars (55 MB), as :func:`~benchmarks.maven_jars.fetched_jars` does."""
-    return fetched_jars(_LIST, cache)
+    return fetched_jars(_LISTS / "jars.sha256", cache)
+
+
+def spark_kafka_jars(cache: Path | None = None) -> Path:
+    """Return the directory of the jars of Spark's Kafka source, with what it needs and PySpark lacks, in the same way.
+
+    It is the newest that there is for Scala 2.13: 4.2.0, which runs in 4.3.0.
+    """
+    return fetched_jars(_LISTS / "spark_kafka.sha256", cache)

@@ -1,4 +1,4 @@
-"""What a benchmark of bulk reading finds."""
+"""What a benchmark finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The best of what one contender did with one log.
+    """The best of what one contender did with one log, or the median where there are ``rounds``, in seconds.
 
     ``amount`` are records, or bytes in the groups ``raw`` and ``memory``. ``cpu_seconds`` are those of all processes
     that took part; of a mount, its daemon's.
@@ -19,3 +19,4 @@ class Measurement:
     amount: int
     seconds: float
     cpu_seconds: float
+    rounds: tuple[float, ...] = ()

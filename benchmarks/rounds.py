@@ -1,4 +1,4 @@
-"""Contenders that take turns: what counts of each is the best of its rounds."""
+"""Contenders that take turns, round after round."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,29 @@ def timed_process(command: Sequence[str], records: int, environment: Mapping[str
     return Sample(records, seconds, used)
 
 
-def best(contenders: Mapping[str, Run], rounds: int) -> Iterator[tuple[str, Sample]]:
-    """Let each run in turn, ``rounds`` times; yield the least wall time and the least CPU time of each.
+def in_turn(contenders: Mapping[str, Run], rounds: int) -> dict[str, list[Sample]]:
+    """Let each run in turn, ``rounds`` times; return the samples of each.
 
     Raises:
         RuntimeError: they don't agree on how many records there are.
     """
-    found: dict[str, Sample] = {}
+    found: dict[str, list[Sample]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, run in contenders.items():
-            sample = run()
-            found[name] = sample if name not in found else sample.or_better(found[name])
-    if len({sample.records for sample in found.values()}) > 1:
+            found[name].append(run())
+    if len({sample.records for samples in found.values() for sample in samples}) > 1:
         raise RuntimeError(f"different numbers of records: {found}")
-    yield from found.items()
+    return found
+
+
+def best(contenders: Mapping[str, Run], rounds: int) -> Iterator[tuple[str, Sample]]:
+    """Let each run in turn, ``rounds`` times; yield the least wall time and the least CPU time of each.
+
+    Raises:
+        RuntimeError: as :func:`in_turn`.
+    """
+    for name, samples in in_turn(contenders, rounds).items():
+        yield name, reduce(Sample.or_better, samples)
 
 
 @contextmanager

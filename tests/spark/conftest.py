@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.maven_jars import fetched_jars
+from benchmarks.kafka_jars import spark_kafka_jars
 from tests.requirements import need_java, need_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: The newest Kafka source that there is for Scala 2.13, with what it needs and PySpark lacks: 4.2.0 runs in 4.3.0.
-_KAFKA_SOURCE: Final = Path(__file__).parents[2] / "benchmarks" / "java" / "spark_kafka.sha256"
-
-
-def kafka_source() -> Path:
-    """Return the directory of the jars of Spark's Kafka source."""
-    return fetched_jars(_KAFKA_SOURCE)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +28,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         session = (
             sql.SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
-            .config("spark.driver.extraClassPath", f"{kafka_source()}/*" if wants_kafka else "")
+            .config("spark.driver.extraClassPath", f"{spark_kafka_jars()}/*" if wants_kafka else "")
             .config("spark.driver.memory", "768m")
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
             .config("spark.driver.bindAddress", "127.0.0.1")
