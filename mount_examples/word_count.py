@@ -59,7 +59,7 @@ class WordCount:
         return counts.groupBy("word").agg(f.sum("count").alias("total"))
 
     def send(self, totals: DataFrame) -> None:
-        """Send totals on, each under its word. The last one of a word is right, so that sending twice does no harm."""
+        """Send totals on, each under its word. They only grow: the largest is right, whatever is sent twice or late."""
         messages = totals.select(f.col("word").alias("key"), f.col("total").cast("string").alias("value"))
         messages.write.format("kafka").option("kafka.bootstrap.servers", self._broker).option("topic", COUNTS).save()
 

@@ -40,8 +40,8 @@ tell "Started again, it goes on from there, now up to the end."
 show "python word_count.py broker/data counts \$redis \$broker"
 show "kfs offsets show \$redis broker/data --group word-count"
 
-tell "The counts are in the broker's other topic, and kfs reads that as well: the last message of a word has its total."
-show "kfs cat broker/data word-counts | jq -r '[.key, .value] | @tsv' | tac | sort -su -k 1,1 >counted"
+tell "The counts are in the broker's other topic, and kfs reads that as well: the largest number sent for a word is its total."
+show "kfs cat broker/data word-counts | jq -r '[.key, .value] | @tsv' | sort -k 2 -rn | sort -su -k 1,1 >counted"
 show "sort -rn -k 2 counted | head -5"
 
 tell "Every line once: the same as sort and uniq make of the text in one go."

@@ -38,8 +38,7 @@ configure_spark() {
 
 # Spark's Kafka source and sink, which PySpark lacks; elsewhere --packages brings them.
 spark_kafka_jars() {
-    (cd "$root" && python -c 'from pathlib import Path; from benchmarks.maven_jars import fetched_jars
-print(fetched_jars(Path("benchmarks/java/spark_kafka.sha256")))')
+    (cd "$root" && python -c 'from benchmarks.kafka_jars import spark_kafka_jars; print(spark_kafka_jars())')
 }
 
 # Starts a broker, whose log directory is broker/data, with topics (name=partitions); $broker is where it listens,
