@@ -64,7 +64,7 @@ def test_offset_368776_is_found_through_its_segment_and_the_entry_3_497(partitio
     segment = log.segment_for(368776)
     assert segment is not None
     assert segment.files.log.path.endswith("00000000000000368769.log")
-    assert segment.indexes.entry_before(368776) == OffsetPosition(368772, 497)
+    assert segment.position_before(368776) == (497, None)
     assert find_record(log, 368776) == sized(368776, 300).records[0]
 
 

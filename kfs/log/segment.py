@@ -10,8 +10,8 @@ from threading import Lock
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT
-from kfs.format.layout import MAX_INT64
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.open_files import FileChanged, OpenFile
@@ -244,7 +244,7 @@ class Segment:
     def position_before(self, offset: int, window: Window | None = None) -> tuple[int, int | None]:
         """Return a batch boundary before which every batch ends below ``offset``, and the highest offset before it.
 
-        At least one batch lies between it and the one that ``offset`` is in: see :class:`SegmentIndexes`.
+        The one that ``offset`` is in doesn't begin there: see :class:`SegmentIndexes`.
 
         The latter is None where it isn't known: from an index. What is read to make sure passes through the ``window``,
         if there is one.
@@ -258,6 +258,16 @@ class Segment:
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
         """Yield positions where the segment can be cut; see :meth:`SegmentIndexes.boundaries`."""
         return self.indexes.boundaries(start, every)
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header at ``position``, None where none could be; whether the batch is intact isn't looked at."""
+        data = self.file().read(position, BATCH_OVERHEAD)
+        if len(data) < HEADER_SIZE_UP_TO_MAGIC:
+            return None
+        try:
+            return read_header(data.ljust(BATCH_OVERHEAD, b"\0"), 0, position)
+        except CorruptData:
+            return None
 
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""

@@ -4,8 +4,8 @@ An index only shortens the way. An entry is used once the batch it points at is 
 one it means; an index that is missing, short, zero-filled, foreign or damaged never changes an answer.
 
 No CRC covers a base offset. Of batches that contradict each other a walk tells which one is believed, by those around
-them. Whoever begins in the middle comes to what a walk from the start does, as he begins at a batch that its follower
-doesn't contradict, and one before the first that matters.
+them. Whoever begins in the middle comes to what a walk from the start does, as he begins at a batch that neither its
+follower nor those back to the entry before contradict, and that lies before the first that matters.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 _MOST_VERIFIED: Final = 4096
 #: Entries tried, backwards, before an index that leads to no batch is given up.
 _MOST_TRIED: Final = 8
+#: Batches looked at between two entries: an index of few entries would be of no use otherwise.
+_MOST_BETWEEN: Final = 256
+
+
+class _Verified(NamedTuple):
+    """A batch that an entry leads to: its last offset, and whether those around it don't contradict it."""
+
+    last: int
+    is_agreed_upon: bool
 
 
 @dataclass(slots=True)
@@ -53,26 +63,27 @@ class SegmentIndexes:
         self._segment = segment
         self._offset = _State(".index", OFFSET_LAYOUT)
         self._time = _State(".timeindex", TIME_LAYOUT)
-        self._verified: set[int] = set()
+        self._verified: dict[int, _Verified] = {}
 
     def position_before(self, offset: int, window: Window | None) -> int:
-        """Return the position of a batch before which all lie below ``offset``; 0 where the index can't say.
+        """Return the position of a batch that lies below ``offset`` with all before it; 0 where the index can't say.
 
         Whether a batch lies there is looked at through ``window``, if there is one.
         """
-        last = self.entry_before(offset - 1)  # maybe of the batch that holds it: old brokers put in the first offset
-        if last is None:
-            return 0
-        limit = last.offset - 1
+        limit = offset - 1
+        is_wrong = True
         for _ in range(_MOST_TRIED):
-            index = self._offset_index()
-            entry = index.lookup(limit) if index is not None else None
+            entry = self.entry_before(limit)
             if entry is None:
                 return 0
-            if self._leads_to_batch(entry, window):
-                return entry.position if self._offset.usable else 0
+            block = self._block_of(entry, window)
+            # Old brokers put in the first offset: then it may be the one that holds what is looked for.
+            if block is not None and block.last < offset and block.is_agreed_upon:
+                return entry.position
+            is_wrong = is_wrong and block is None
             limit = entry.offset - 1
-        self._give_up("its entries point at no intact batch")
+        if is_wrong:
+            self._give_up("its entries point at no intact batch")
         return 0
 
     def entry_before(self, offset: int) -> OffsetPosition | None:
@@ -134,27 +145,44 @@ class SegmentIndexes:
             return None
         return content if state.usable else None
 
-    def _leads_to_batch(self, entry: OffsetPosition, window: Window | None = None) -> bool:
-        """Whether an intact batch lies where an entry says; if it begins above the entry's offset, the index lies."""
-        if entry.position in self._verified:
-            return True
+    def _block_of(self, entry: OffsetPosition, window: Window | None = None) -> _Verified | None:
+        """Return what lies where an entry says, None where that is no intact batch that can be the one it means."""
+        known = self._verified.get(entry.position)
+        if known is not None:
+            return known
         block = self._segment.block_at(entry.position, window)
-        if block is None or not self._is_followed(block, window):
-            return False
+        if block is None:
+            return None
         if not self._begins_at_or_below(block, entry.offset):
-            self._give_up(f"entry ({entry.offset}, {entry.position}) points at a batch that begins above its offset")
-            return True
+            if self._is_agreed_upon(block, entry):
+                where = f"({entry.offset}, {entry.position})"
+                self._give_up(f"entry {where} points at a batch that begins above its offset")
+            return None
         if len(self._verified) >= _MOST_VERIFIED:
             self._verified.clear()
-        self._verified.add(entry.position)
-        return True
+        last = MAX_INT64 if block.header.has_unknown_last else block.header.last_offset
+        known = self._verified[entry.position] = _Verified(last, self._is_agreed_upon(block, entry))
+        return known
 
-    def _is_followed(self, block: Block, window: Window | None = None) -> bool:
-        """Whether what follows a block doesn't contradict its offsets, as far as its header tells."""
-        following = self._segment.block_at(block.end, window)
-        if following is None or following.header.has_unknown_last:
-            return True
-        return following.header.base_offset > block.header.last_offset
+    def _is_agreed_upon(self, block: Block, entry: OffsetPosition) -> bool:
+        """Whether what lies before and behind a block doesn't contradict its offsets, as far as headers tell."""
+        return self._is_followed(block) and self._is_preceded(block, entry)
+
+    def _is_followed(self, block: Block) -> bool:
+        following = self._segment.header_at(block.end)
+        return following is None or following.has_unknown_last or following.base_offset > block.header.last_offset
+
+    def _is_preceded(self, block: Block, entry: OffsetPosition) -> bool:
+        before = self.entry_before(entry.offset - 1)
+        position = 0 if before is None else before.position
+        for _ in range(_MOST_BETWEEN):
+            if position >= block.position:
+                return position == block.position
+            header = self._segment.header_at(position)
+            if header is None or header.last_offset >= block.header.base_offset:
+                return False
+            position += header.size
+        return True
 
     def _begins_at_or_below(self, block: Block, offset: int) -> bool:
         try:

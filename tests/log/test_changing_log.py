@@ -133,7 +133,7 @@ def test_an_active_index_grows_with_its_log(tmp_path: Path) -> None:
     with index.open("r+b") as file:
         file.write(whole)
     assert [find_record(log, offset) for offset in range(100)] == records(0, 99)
-    assert log.segments[0].position_before(95)[0] == positions(content)[17]  # one before that of the last entry, 94
+    assert log.segments[0].position_before(95)[0] == positions(content)[18]  # its last offset, 94, is in the index
 
 
 # --- files that go --------------------------------------------------------------------------------------------------
