@@ -26,6 +26,7 @@ from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
 from kfs.spark.exporting.with_spark import spark_export
 from kfs.spark.offset_limits import OffsetLimit
 from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.ranges import DATA_LOSS_ADVICE
 from kfs.spark.strategies import Matching
 
 EXIT_INCOMPLETE: Final = 1
@@ -180,6 +181,7 @@ def export(
     need_pyarrow()
     check_logs(options)
     with (
+        _own_words(),
         _stopping() as stop,
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
@@ -199,6 +201,15 @@ def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bo
             is_complete = exporting.reach(end, advance, is_over=stop.is_set)
         if interval is None or stop.wait(interval):
             return is_complete
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Let errors that say what to do name this command's option."""
+    try:
+        yield
+    except KfsError as error:
+        raise KfsError(str(error).replace(DATA_LOSS_ADVICE, "--accept-data-loss goes on with what there is")) from error
 
 
 @contextmanager
