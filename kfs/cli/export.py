@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -17,10 +17,10 @@ from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cli.tables import print_table
-from kfs.errors import KfsError
+from kfs.errors import KfsError, UnusableSession
 from kfs.export.table_file import need_pyarrow
 from kfs.log.isolation import IsolationLevel
-from kfs.spark.exporting.export import Export, Totals
+from kfs.spark.exporting.export import Export, Totals, check_logs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
 from kfs.spark.exporting.with_spark import spark_export
@@ -178,6 +178,7 @@ def export(
         group,
     )
     need_pyarrow()
+    check_logs(options)
     with (
         _stopping() as stop,
         _spark_log(spark_log) as log,
@@ -223,18 +224,25 @@ def _stopping() -> Iterator[threading.Event]:
 def _spark_log(path: str | None) -> Iterator[str]:
     """Yield the path of a file for what Spark prints; one that nobody named is kept, and said, where that may help."""
     if path is not None:
+        try:
+            open(path, "a").close()
+        except OSError as error:
+            raise KfsError(f"{path}: {error.strerror}") from None
         yield path
         return
     number, path = tempfile.mkstemp(prefix="kfs-export-", suffix=".log")
     os.close(number)
+    kept = False
     try:
         yield path
-    except KfsError:
+    except UnusableSession:
         if os.path.getsize(path):
             messages.say(f"what Spark printed is in {path}")
+            kept = True
         raise
-    with suppress(OSError):
-        os.unlink(path)
+    finally:
+        if not kept:
+            os.unlink(path)
 
 
 def _say(totals: Totals, is_complete: bool, is_json: bool) -> None:

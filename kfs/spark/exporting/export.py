@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
+from kfs.errors import KfsError
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.log import OffsetRange
+from kfs.log.output_directory import check_apart
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for
 from kfs.spark.exporting.jobs import Advance
@@ -21,6 +23,7 @@ from kfs.spark.offsets.progress import ConsumedRange
 from kfs.spark.offsets.staged_output import StagedOutput, make_durable_directories
 from kfs.spark.offsets.store_url import open_writable_store
 from kfs.spark.options import RateOptions, SplitOptions, StreamOptions
+from kfs.spark.paths import expand_paths
 from kfs.spark.planning import plan
 from kfs.spark.stream_offsets import Offsets
 
@@ -79,10 +82,7 @@ class Export:
         self._sink = sink
         self._cores = cores
         self._output = output
-        stream = StreamOptions(
-            options.paths, options.strategy, options.starting, RateOptions(), SplitOptions(), options.read
-        )
-        self._logs = FollowedLogs(stream)
+        self._logs = _logs_of(options)
         self._has_begun = False
         self._said_gone: set[TopicPartition] = set()
         self.totals = Totals()
@@ -97,10 +97,8 @@ class Export:
         Where partitions start of which nothing is stored is decided, and stored, before anything of them is read.
 
         Raises:
-            KfsError: a topic isn't there, a log ends in damage, or it can't be known where to start.
+            KfsError: a log ends in damage, or it can't be known where to start.
         """
-        if not self._has_begun:
-            self._logs.check_topics()  # later they may come and go
         latest = self._logs.latest()
         positions = self._output.progress.positions
         missing = latest.keys() - positions.keys()
@@ -193,6 +191,26 @@ class Export:
         return True
 
 
+def _logs_of(options: ExportOptions) -> FollowedLogs:
+    return FollowedLogs(
+        StreamOptions(options.paths, options.strategy, options.starting, RateOptions(), SplitOptions(), options.read)
+    )
+
+
+def check_logs(options: ExportOptions) -> None:
+    """Look whether the logs are there, and the dataset isn't among them, before anything is started for them.
+
+    Raises:
+        UnusableSource: one of the paths won't do.
+        NotFound: a topic isn't there.
+        KfsError: the dataset lies in a log directory.
+    """
+    for path in expand_paths(options.paths):
+        check_apart(path, options.dataset)
+    with closing(_logs_of(options)) as logs:
+        logs.check_topics()
+
+
 @contextmanager
 def opened_export(options: ExportOptions, sink: Sink, cores: int) -> Iterator[Export]:
     """Open an export: take its group, and complete or remove what the one before left.
@@ -200,8 +218,12 @@ def opened_export(options: ExportOptions, sink: Sink, cores: int) -> Iterator[Ex
     Raises:
         KfsError: the dataset or the store won't do.
     """
+    check_logs(options)
     if options.store is None:
-        make_durable_directories(os.path.dirname(options.staging))
+        try:
+            make_durable_directories(os.path.dirname(options.staging))
+        except OSError as error:
+            raise KfsError(f"{options.dataset}: {error.strerror}") from None
     with (
         open_writable_store(options.store_url) as store,
         StagedOutput(store, options.group_name, options.dataset, options.staging) as output,

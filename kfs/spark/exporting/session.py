@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+#: What is worth telling of Spark's log, where it doesn't start: errors, and what ended the JVM.
+_WHY: Final = re.compile(r" ERROR |^Error|^Exception|^java\.|UnsupportedClassVersionError")
 #: For who runs all on this machine: nothing of it listens to others.
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -69,9 +72,9 @@ def started_session(master: str | None, conf: Mapping[str, str], log: str) -> It
 def _check_java() -> None:
     """Raise :class:`UnusableSession` where there is no Java, in words; PySpark's own are about a gateway."""
     home = os.environ.get("JAVA_HOME")
-    if home is not None and shutil.which(os.path.join(home, "bin", "java")) is None:
+    if home and shutil.which(os.path.join(home, "bin", "java")) is None:
         raise UnusableSession(f"Spark needs Java 17 or later, and JAVA_HOME={home} has no bin/java")
-    if home is None and shutil.which("java") is None:
+    if not home and shutil.which("java") is None:
         raise UnusableSession("Spark needs Java 17 or later, and there is none: install a JRE, or set JAVA_HOME")
 
 
@@ -96,13 +99,10 @@ def _output_into(path: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, log: str) -> str:
-    """Return why it doesn't start: what the JVM said last where it ended, else the first line of the error."""
-    try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            said = [line.strip() for line in file if "Exception" in line or "Error" in line]
-    except OSError:
-        said = []
-    lines = str(error).strip().splitlines()
-    if "JAVA_GATEWAY_EXITED" in str(error) and said:
-        return said[0]
-    return next((line.strip() for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)
+    """Return why it doesn't start: what Spark itself said of it, else what PySpark makes of that."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        said = [line.strip() for line in file if _WHY.search(line)]
+    if said:
+        return said[0].rpartition(" ERROR ")[2]
+    lines = [line.strip(" \t:") for line in str(error).strip().splitlines()]
+    return next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)

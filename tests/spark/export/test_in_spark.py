@@ -129,7 +129,6 @@ def test_a_format_that_the_session_does_not_have_is_one_sentence(
         with pytest.raises(KfsError) as error:
             kfs.spark.export(spark, str(data), str(tmp_path / "dataset"), **options)
         assert "\n" not in str(error.value)
-        print(error.value)
     with pytest.raises(InvalidOption, match="of a format whose commits are atomic"):
         kfs.spark.export(spark, str(data), str(tmp_path / "dataset"), table="lake.t")
 
