@@ -145,6 +145,15 @@ def test_an_error_of_a_query_has_one_sentence(
     assert "UnboundLocalError" not in str(error.value)  # Spark's own, where a reader can't be made
 
 
+def test_a_corrupt_batch_stops_a_query_with_one_sentence(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    segment = data / "t-0" / log_name(0)
+    log = bytearray(segment.read_bytes())
+    log[70] ^= 1
+    segment.write_bytes(log)
+    with pytest.raises(Exception, match=r"CorruptData: .*\.log: position 0: record batch with stored CRC"):
+        Job(spark, data, tmp_path, subscribe="t").run()
+
+
 def test_once_ignores_the_limit_as_it_should(spark: SparkSession, data: Path, tmp_path: Path) -> None:
     job = Job(spark, data, tmp_path, subscribe="t", maxOffsetsPerTrigger=40)
     job.run(once=True)
