@@ -20,6 +20,15 @@ _SECONDS_TO_START: Final = 90
 _SECONDS_TO_STOP: Final = 20
 #: Starts sooner, and needs less.
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Settings of a driver for small executors.
+EXECUTORS: Final = (
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.memory=512m",
+    f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
+    "spark.executor.memory=512m",
+    f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
+)
 #: The name of the variable by which all that belongs to a cluster is known: whoever starts a process hands it on.
 _MARK: Final = "KFS_TEST_CLUSTER"
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from tests.servers.spark_cluster import JAVA_OPTIONS
+from tests.servers.spark_cluster import EXECUTORS
 from tests.spark.test_source import rows_of
 
 if TYPE_CHECKING:
@@ -34,21 +34,15 @@ _SECONDS: Final = 150
 
 
 def session(master: str, settings: list[str]) -> SparkSession:
-    """Return a session whose executors have 512 MiB."""
+    """Return a session with small executors."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-        .config("spark.executor.extraJavaOptions", JAVA_OPTIONS)
-        .config("spark.executor.memory", "512m")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
-    for setting in settings:
+    for setting in (*EXECUTORS, *settings):
         builder = builder.config(*setting.split("=", 1))
     found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")

@@ -7,10 +7,11 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -20,23 +21,25 @@ pytest.importorskip("pyarrow")
 from tests.corpus import corpus_names
 from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath
-from tests.scan.scanning import expected_rows
-from tests.servers.spark_cluster import SparkCluster
+from tests.scan.scanning import Row, expected_rows
+from tests.servers.spark_cluster import EXECUTORS, SparkCluster
+from tests.spark.export.exports import exported
 from tests.spark.test_source import topics_of
 
 _SECONDS: Final = 240
 #: Records of which each takes 10 ms, on two cores: an executor is killed after some of them.
 _RECORDS: Final = 600
 _SOME: Final = 40
-Rows = list[dict[str, Any]]
+Rows = list[Row]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     cluster = SparkCluster(tmp_path_factory.mktemp("cluster")).start()
-    yield cluster
-    cluster.stop()
-    assert not list(cluster._own())
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture
@@ -73,15 +76,18 @@ class Driver:
 
     def kill_executor(self) -> None:
         """Kill an executor as soon as some records are done."""
-        marks, until = self._work / "marks", time.monotonic() + _SECONDS
-        while not marks.is_dir() or len(os.listdir(marks)) < _SOME:
+        marks = self._work / "marks"
+        self.kill_executor_when(lambda: marks.is_dir() and len(os.listdir(marks)) >= _SOME)
+
+    def kill_executor_when(self, is_time: Callable[[], bool]) -> None:
+        """Kill an executor as soon as it is time, and before the job is done."""
+        until = time.monotonic() + _SECONDS
+        while not is_time():
             assert self._process.poll() is None, self.output()[-6000:]
             assert time.monotonic() < until
             time.sleep(0.02)
-        before = self._cluster.executors()
-        killed = self._cluster.kill_executor()
-        assert killed in before
-        assert not (self._work / "rows").exists()
+        self._cluster.kill_executor()
+        assert self._process.poll() is None
 
     def close(self) -> None:
         self._process.kill()
@@ -89,15 +95,22 @@ class Driver:
 
 
 @contextmanager
-def driver(cluster: SparkCluster, work: Path, data: Path, topics: str, *job: str) -> Iterator[Driver]:
-    """Run a job of :mod:`tests.spark.cluster_job`."""
+def running(cluster: SparkCluster, work: Path, command: Sequence[str]) -> Iterator[Driver]:
+    """Run Python as a driver."""
     work.mkdir(exist_ok=True)
-    command = ["-m", "tests.spark.cluster_job", cluster.master, str(work), str(data), topics, *job]
     started = Driver(cluster, work, command)
     try:
         yield started
     finally:
         started.close()
+
+
+@contextmanager
+def driver(cluster: SparkCluster, work: Path, data: Path, topics: str, *job: str) -> Iterator[Driver]:
+    """Run a job of :mod:`tests.spark.cluster_job`."""
+    arguments = [cluster.master, str(work), str(data), topics, *job]
+    with running(cluster, work, ["-m", "tests.spark.cluster_job", *arguments]) as started:
+        yield started
 
 
 def offsets_of(rows: Rows) -> list[tuple[str, int]]:
@@ -172,5 +185,19 @@ def test_an_executor_without_pyarrow_says_so(cluster: SparkCluster, data: Path, 
     stand_in.write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')\n")
     lacking = ["--conf", f"spark.executorEnv.PYTHONPATH={stand_in.parent}"]
     with driver(cluster, tmp_path / "work", data, "t,u", "batch", *lacking) as job:
-        print(job.output())
-    raise AssertionError
+        lines = job.output().strip().splitlines()
+    assert lines[-1] == "ModuleNotFoundError: No module named 'pyarrow'"
+
+
+@pytest.mark.long
+def test_an_export_has_every_record_once_whatever_becomes_of_executors(
+    cluster: SparkCluster, data: Path, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "dataset"
+    settings = [f"--conf={setting}" for setting in EXECUTORS]
+    limits = ["--max-records=40", "--master", cluster.master]
+    with running(cluster, tmp_path, ["-m", "kfs", "export", str(data), str(dataset), *limits, *settings]) as job:
+        job.kill_executor_when(lambda: len(list(dataset.glob("topic=*/date=*/*.parquet"))) >= 4)
+        text = job.output()
+    assert "1,200 records" in text
+    assert Counter(offsets_of(exported(dataset))) == Counter(EVERY_RECORD)
