@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfs.errors import KfsError, UnusableSession
@@ -74,7 +75,8 @@ class SparkJobs:
             try:
                 return self._wait(running, done_bytes, advance)
             except BaseException:
-                self._context.cancelJobGroup(group)
+                with suppress(Exception):  # as where the JVM has gone
+                    self._context.cancelJobGroup(group)
                 raise
 
     @staticmethod
@@ -109,8 +111,17 @@ class _Counted:
         return done
 
 
+def is_jvm_gone(error: Exception) -> bool:
+    """Whether an error says that nobody answers on the other side of the session."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, Py4JNetworkError | ConnectionError)
+
+
 def reason_of(error: Exception) -> KfsError:
     """Return why a job failed as one sentence, whatever Spark puts around it."""
+    if is_jvm_gone(error):
+        return UnusableSession("Spark's JVM has gone in the middle: it was killed, or had not enough memory")
     text = str(error)
     raised = [match for match in _RAISED.finditer(text) if "Error" in match["kind"] or match["kind"].startswith(_OURS)]
     for match in raised:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import UnusableSession
@@ -40,6 +41,7 @@ def started_session(master: str | None, conf: Mapping[str, str], log: str) -> It
         UnusableSession: PySpark or Java isn't there, or it doesn't start.
     """
     try:
+        from py4j.protocol import Py4JError
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise UnusableSession(f"kfs export needs PySpark ({error}): pip install 'kfs[spark]'") from None
@@ -63,10 +65,12 @@ def started_session(master: str | None, conf: Mapping[str, str], log: str) -> It
                 session = builder.getOrCreate()
     except Exception as error:
         raise UnusableSession(f"Spark doesn't start: {_reason(error, log)}") from error
+    logging.getLogger("py4j").addHandler(logging.NullHandler())  # it raises what it logs
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Py4JError, ConnectionError):  # its JVM has gone, which was said where it was missed
+            session.stop()
 
 
 def _check_java() -> None:

@@ -1,0 +1,215 @@
+"""Exports that follow a growing log, killed at any point, have every record once in the end."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from kfs.spark.offsets import WritableStore, open_writable_store
+from tests.requirements import need_java
+from tests.servers.redis_server import RedisServer
+from tests.servers.server import Server
+from tests.servers.zookeeper_server import ZooKeeperServer
+from tests.spark.export.running import GROUP, RECORDS, GrowingLog, Look, RunningExport, rows_in
+
+_LOG = logging.getLogger(__name__)
+SERVERS: dict[str, type[RedisServer | ZooKeeperServer]] = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
+STORES = ("sqlite", *SERVERS)
+
+
+class Place:
+    """A log, a dataset, and a store on a server of its own, or in a file."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self.directory = directory
+        self.dataset = directory / "dataset"
+        self.server: Server | None = None
+        self.url = f"sqlite://{directory}/progress.db"
+        if kind in SERVERS:
+            (directory / "server").mkdir()
+            server = SERVERS[kind](directory / "server").start()
+            self.server, self.url = server, server.url
+        self.store: WritableStore = open_writable_store(self.url, patience=60)
+        self._glance: WritableStore = open_writable_store(self.url, patience=0)
+        self._runs = 0
+
+    def start(self, master: str = "local[2,4]") -> RunningExport:
+        """Start an export."""
+        self._runs += 1
+        log = self.directory / f"spark-{self._runs}.log"
+        return RunningExport(self.directory / "data", self.dataset, self.url, self._glance, log, master=master)
+
+    def close(self) -> None:
+        self.store.close()
+        self._glance.close()
+        if self.server is not None:
+            self.server.stop()
+
+    def check(self, log: GrowingLog) -> None:
+        """Every record is there once, nothing is left over, and the positions say so."""
+        assert rows_in(self.dataset) == Counter(log.expected)
+        assert [path for path in (self.dataset / "_kfs" / "staging").rglob("*") if path.is_file()] == []
+        progress = self.store.load(GROUP)
+        ends: Counter[int] = Counter(partition for partition, _, _ in log.expected)
+        assert {each.partition: offset for each, offset in progress.positions.items()} == ends
+        assert (progress.batch, progress.writer) == (None, None)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place for each kind of store."""
+    need_java()
+    place = Place(tmp_path, request.param)
+    yield place
+    place.close()
+
+
+# --- where it is killed ---------------------------------------------------------------------------------------------
+
+
+def while_it_starts(place: Place, export: RunningExport, chance: random.Random) -> None:
+    time.sleep(chance.uniform(0, 6))
+
+
+def while_tasks_write(place: Place, export: RunningExport, chance: random.Random) -> None:
+    some = chance.randrange(1, 10)
+    export.until(lambda look: look.staged >= some and not look.of_batch)
+
+
+def at_any_time(place: Place, export: RunningExport, chance: random.Random) -> None:
+    export.until(lambda look: look.staged > 0)
+    export.go_on()
+    time.sleep(chance.uniform(0, 1))
+
+
+def when_a_batch_is_saved(place: Place, export: RunningExport, chance: random.Random) -> None:
+    export.until(lambda look: look.of_batch > 0 and not look.renamed)
+
+
+def between_renames(place: Place, export: RunningExport, chance: random.Random) -> None:
+    export.until(lambda look: 0 < look.renamed < look.of_batch)
+
+
+def before_the_store_is_told(place: Place, export: RunningExport, chance: random.Random) -> None:
+    export.until(lambda look: 0 < look.renamed == look.of_batch)
+
+
+def between_batches(place: Place, export: RunningExport, chance: random.Random) -> None:
+    export.until(lambda look: look.of_batch > 0)
+    export.until(lambda look: look.of_batch == 0)
+
+
+def after_its_workers(place: Place, export: RunningExport, chance: random.Random) -> None:
+    """The tasks are done again by others."""
+    for _ in range(2):
+        export.until(lambda look: look.staged > 0 and not look.of_batch)
+        assert export.kill_workers() > 0
+        export.go_on()
+        export.until(lambda look: look.of_batch > 0)
+        export.go_on()
+    when_a_batch_is_saved(place, export, chance)
+
+
+def after_its_jvm(place: Place, export: RunningExport, chance: random.Random) -> None:
+    """It ends, with a sentence."""
+    export.until(lambda look: look.staged > 0 and not look.of_batch)
+    export.kill_jvm()
+    export.go_on()
+    status, said = export.wait()
+    assert status == 1, said
+    assert said.splitlines()[-1].startswith("kfs: Spark's JVM has gone in the middle"), said
+
+
+def after_its_store(place: Place, export: RunningExport, chance: random.Random) -> None:
+    """A server that is killed and comes back makes it wait, no more; a file can't be killed."""
+    step: Callable[[Look], bool] = chance.choice(
+        [lambda look: look.staged > 0, lambda look: look.of_batch > 0, lambda look: look.renamed > 0]
+    )
+    export.until(step)
+    if place.server is not None:
+        place.server.kill()
+    export.go_on()
+    time.sleep(chance.uniform(0, 1))
+    if place.server is not None:
+        place.server.start()
+    when_a_batch_is_saved(place, export, chance)
+
+
+POINTS = (
+    while_it_starts,
+    while_tasks_write,
+    at_any_time,
+    when_a_batch_is_saved,
+    between_renames,
+    before_the_store_is_told,
+    between_batches,
+    after_its_workers,
+    after_its_jvm,
+    after_its_store,
+)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("place", "points"),
+    [
+        *((kind, 3) for kind in STORES),
+        *(pytest.param(kind, len(POINTS), marks=pytest.mark.long) for kind in STORES),
+    ],
+    indirect=["place"],
+)
+def test_an_export_killed_again_and_again_has_every_record_once(
+    place: Place, points: int, request: pytest.FixtureRequest
+) -> None:
+    chance = random.Random(request.node.name)
+    seen: Counter[tuple[int, int, bytes]] = Counter()
+    with GrowingLog(place.directory / "data") as log:
+        for number, point in enumerate(chance.sample(POINTS, points)):
+            export = place.start()
+            point(place, export, chance)
+            _LOG.info("killing it %s: %s", point.__name__, export.last_look)
+            export.kill()
+            there = rows_in(place.dataset)
+            assert seen <= there  # nothing that could be read was taken back
+            assert max(there.values(), default=1) == 1
+            seen = there
+            if number == 1:
+                log.add(2)
+        log.stop()
+    export = place.start()
+    export.until_exported(len(log.expected))
+    assert export.finish()[0] == 0
+    place.check(log)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "place", ["sqlite", *(pytest.param(kind, marks=pytest.mark.long) for kind in SERVERS)], indirect=True
+)
+def test_of_two_exports_of_a_group_the_first_stops_and_nothing_is_doubled(place: Place) -> None:
+    with GrowingLog(place.directory / "data") as log:
+        first = place.start()
+        first.until_exported(RECORDS)
+        ended: list[tuple[int, str]] = []
+        waiting = threading.Thread(target=lambda: ended.append(first.wait()))
+        waiting.start()
+        second = place.start()
+        waiting.join()
+        [(status, said)] = ended
+        assert status == 1, said
+        [sentence] = said.splitlines()
+        assert "this one has to stop" in sentence
+        log.stop()
+    second.until_exported(len(log.expected))
+    assert second.finish()[0] == 0
+    place.check(log)
