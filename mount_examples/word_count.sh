@@ -24,7 +24,9 @@ setsid "${job[@]}" >job.log 2>&1 &
 servers+=($!)
 job_group=$!
 
-show "kafka-console-producer --bootstrap-server \$broker --topic lines <text.1"
+# With the number of a line as its key: so lines get to both partitions.
+produce="kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
+show "cat -n text.1 | $produce"
 
 tell "After its second batch it is killed, driver and executor at once."
 show "until [ \"\$(grep -c offsets job.log)\" -ge 2 ]; do sleep 0.1; done"
@@ -34,7 +36,7 @@ show "cat job.log"
 
 tell "Redis has where it got to; the broker goes on writing."
 show "kfs offsets show \$redis broker/data --group word-count"
-show "kafka-console-producer --bootstrap-server \$broker --topic lines <text.2"
+show "cat -n text.2 | $produce"
 
 tell "Started again, it goes on from there, now up to the end."
 show "python word_count.py broker/data counts \$redis \$broker"

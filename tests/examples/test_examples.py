@@ -172,8 +172,9 @@ def test_word_count(run: Callable[[str], str]) -> None:
         gaps = [start - end for start, end in zip(starts[1:], ends, strict=False)]
         assert all(gap >= 0 for gap in gaps)
         assert sum(gap > 0 for gap in gaps) <= 1
-        first, then = re.findall(rf"^word-count\tlines\t{partition}\t(\d+)\t0\t(\d+)\t(\d+)\t", output, re.M)
-        assert 0 < int(first[0]) == int(first[1]) - int(first[2])
+        first, then = re.findall(rf"^word-count\tlines\t{partition}\t(\d+|-)\t0\t(\d+)\t(\d+|-)\t", output, re.M)
+        if "-" not in first:  # nothing of it was read yet
+            assert 0 < int(first[0]) == int(first[1]) - int(first[2])
         assert then == (str(ends[-1]), str(ends[-1]), "0")
     assert "which has ended" in output
     assert re.search(r"^\$ sort -rn -k 2 counted .*\nthe\t\d+\n", output, re.M)
