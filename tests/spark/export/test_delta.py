@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from benchmarks.maven_jars import fetched_jars
@@ -20,6 +20,8 @@ from tests.requirements import need_java
 
 @pytest.mark.long
 def test_a_batch_that_was_committed_and_not_stored_is_not_written_again(tmp_path: Path) -> None:
+    import pyspark
+
     need_java()
     if not pyspark.__version__.startswith("4.2."):
         pytest.skip("this Delta is made for PySpark 4.2")
