@@ -182,9 +182,9 @@ def export(
     check_logs(options)
     with (
         _own_words(),
-        _stopping() as stop,
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
+        _stopping() as stop,  # after PySpark has said what SIGINT does
         spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)

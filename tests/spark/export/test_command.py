@@ -69,7 +69,7 @@ def test_it_exports_says_what_and_follows_until_it_is_told_to_stop(data: Path, t
         with (data / "t-0" / log_name(100)).open("ab") as log:
             log.writelines(one.data for one in dense(last - 4, last))
         wait_until(lambda last=last: len(exported(dataset)) == last + 1)  # type: ignore[misc]
-    following.send_signal(signal.SIGTERM)
+    following.send_signal(signal.SIGINT)
     output, errors = following.communicate(timeout=60)
     assert following.returncode == 0, errors
     assert output.splitlines()[1].split("\t") == ["t", "0", "200", "210", "10"]
