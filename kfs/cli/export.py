@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import click
@@ -182,9 +182,9 @@ def export(
     check_logs(options)
     with (
         _own_words(),
-        _stopping() as stop,
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
+        _stopping() as stop,  # after PySpark has said what SIGINT does
         spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)
@@ -197,10 +197,15 @@ def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bo
     """Export all there is, and what comes if there is an interval, in seconds; return whether that was all."""
     while True:
         end = exporting.look()
-        with progress_bar(exporting.left(end), "exporting") as advance:
+        left = exporting.left(end)
+        with progress_bar(left, "exporting") if left else nullcontext(_nothing) as advance:
             is_complete = exporting.reach(end, advance, is_over=stop.is_set)
         if interval is None or stop.wait(interval):
             return is_complete
+
+
+def _nothing(_done: int) -> None:
+    """There is no bar."""
 
 
 @contextmanager

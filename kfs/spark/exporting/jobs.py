@@ -89,8 +89,6 @@ class SparkJobs:
                 done = int(done_bytes.value)
                 advance(done - told)
                 told = done
-            except KfsError:
-                raise
             except Exception as error:
                 raise reason_of(error) from error
             else:
