@@ -74,7 +74,8 @@ class SegmentIndexes:
         return index.lookup(offset) if index is not None else None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
-        """Yield positions of intact batches from ``start`` on, about ``every`` bytes apart, and the offset before each.
+        """Yield positions of intact batches at ``start`` or behind it, then ``every`` so many bytes on, and so on, each
+        with the offset before it.
 
         Only as far as the offset index knows them.
         """
@@ -88,7 +89,7 @@ class SegmentIndexes:
             block = self._segment.block_at(entry.position)
             if block is not None and self._begins_at_or_below(block, entry.offset):
                 yield entry.position, self._first_offset(block) - 1
-            start = entry.position + every
+            start = max(start + every, entry.position + 1)
 
     def _offset_content(self) -> IndexBytes | None:
         found = self._segment.files.index

@@ -45,8 +45,8 @@ _INDEXED_BYTES: Final = 256 * 1024
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
-def cuts_of(segment: Segment, offsets: WantedOffsets, target: int) -> Cuts:
-    """Return where a segment is cut for even pieces of at most about ``target`` bytes.
+def cuts_of(segment: Segment, offsets: WantedOffsets, target: int, first_target: int) -> Cuts:
+    """Return where a segment is cut for pieces of about ``target`` bytes, the first one of about ``first_target``.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
@@ -54,18 +54,17 @@ def cuts_of(segment: Segment, offsets: WantedOffsets, target: int) -> Cuts:
     first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
     end = None if segment.is_last and offsets.asked_end > offsets.end else end_of(segment, offsets.end)
     stop = max(segment.size() if end is None else end, first.position)
-    parts = -(-(stop - first.position) // target)
-    if parts <= 1:
+    if stop - first.position <= first_target:
         return Cuts((first,), end, stop)
-    step = -(-(stop - first.position) // parts)
     cuts = [first]
-    for position, before in segment.boundaries(first.position + step, step) if step >= _INDEXED_BYTES else ():
+    known = segment.boundaries(first.position + first_target, target) if target >= _INDEXED_BYTES else ()
+    for position, before in known:
         if position >= stop:
             break
         seen = _seen_before(segment, Cut(position, before))
         if seen is not None and (cuts[-1].seen is None or seen > cuts[-1].seen):
             cuts.append(Cut(position, seen))
-    return Cuts(list(_refined(segment, cuts, stop, step)), end, stop)
+    return Cuts(list(_refined(segment, cuts, stop, target)), end, stop)
 
 
 def end_of(segment: Segment, offset: int) -> int | None:

@@ -6,11 +6,12 @@ is cut. Only where an index doesn't say where to cut, or not finely enough, are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from kfs.cores import cores
 from kfs.errors import CorruptData
 from kfs.export.plan import WantedOffsets, Work
 from kfs.format.layout import MAX_INT64
@@ -27,6 +28,8 @@ DEFAULT_TASK_BYTES: Final = 32 * 1024 * 1024
 _MOST_TASKS: Final = 10_000
 #: What opening another segment costs, in bytes that could be read meanwhile.
 _OPEN_COST_BYTES: Final = 512 * 1024
+#: What part of a task is neither here nor there.
+_LEEWAY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +90,30 @@ class Task:
 
 def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
     """Return the tasks that together read the ranges, in their order; none where there is nothing to read."""
-    target = _target_bytes(ranges, split)
-    pieces = (piece for each in ranges for piece in _pieces_of_range(each, target, split.max_records))
-    return list(_packed(pieces, target, split.max_records))
+    tasks = _Tasks(_target_bytes(ranges, split), split.max_records)
+    for each in ranges:
+        for piece in _pieces_of_range(each, tasks):
+            tasks.add(piece)
+    return tasks.done()
 
 
 def _target_bytes(ranges: Sequence[LogRange], split: SplitOptions) -> int:
-    """How many bytes a task should have."""
-    total = sum(
+    """How many bytes a task should have: with as few tasks as may be, all of them get about as many."""
+    sizes = [
         segment.size() for each in ranges for segment in each.log.segments if _holds_some_of(segment, each.offsets)
-    )
-    target = split.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
-    if split.min_partitions:
-        target = min(target, max(total // split.min_partitions, 1))
-    return target
+    ]
+    total = sum(sizes)
+    if split.min_partitions and not (split.max_bytes and split.max_bytes * split.min_partitions < total):
+        return max(total // split.min_partitions, 1)
+    most = split.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
+    cost = total + _OPEN_COST_BYTES * (len(sizes) - 1)
+    count = max(-(-(cost - most // _LEEWAY) // most), 1)
+    # Cores that idle while others do the last tasks are of no use; a few more tasks than there have to be cost less.
+    # How many cores there are is known of this machine only: with local[*] that is all there is to know.
+    for_all_cores = -(-count // cores()) * cores()
+    if 2 * for_all_cores <= 3 * count:
+        count = for_all_cores
+    return max(-(-cost // count), 1)
 
 
 def _holds_some_of(segment: Segment, offsets: OffsetRange) -> bool:
@@ -117,12 +130,13 @@ def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
         yield OffsetRange(offsets.start + size * part // parts, offsets.start + size * (part + 1) // parts)
 
 
-def _pieces_of_range(wanted: LogRange, target: int, max_records: int | None) -> Iterator[Piece]:
+def _pieces_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[Piece]:
+    """Yield pieces as the ``tasks`` want them, each of which was given the one before."""
     last: Piece | None = None
-    for offsets in _chunks(wanted.offsets, max_records):
+    for offsets in _chunks(wanted.offsets, tasks.max_records):
         to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
         asked = WantedOffsets(offsets.start, offsets.end, MAX_INT64 if to_log_end else offsets.end)
-        for last in _pieces_of(wanted.log, asked, target):
+        for last in _pieces_of(wanted.log, asked, tasks):
             yield last
     if wanted.to_log_end and not (last is not None and _runs_to_end(last, wanted.log)):
         yield from _damaged_end(wanted)
@@ -143,7 +157,7 @@ def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
         yield Piece(source, work, WantedOffsets(end, end, MAX_INT64), FileVersion.of(segment), size)
 
 
-def _pieces_of(log: Log, offsets: WantedOffsets, target: int) -> Iterator[Piece]:
+def _pieces_of(log: Log, offsets: WantedOffsets, tasks: _Tasks) -> Iterator[Piece]:
     source = LogSource.of(log)
     for segment in log.segments:
         if segment.base_offset >= offsets.end:
@@ -152,7 +166,7 @@ def _pieces_of(log: Log, offsets: WantedOffsets, target: int) -> Iterator[Piece]
             continue
         cuts = UNCUT
         with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
-            cuts = cuts_of(segment, offsets, target)
+            cuts = cuts_of(segment, offsets, tasks.target, tasks.room)
         yield from _pieces_between(source, segment, cuts, offsets)
 
 
@@ -175,18 +189,47 @@ def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: Wa
         yield Piece(source, work, WantedOffsets(start, end, offsets.asked_end), version, max(size, 0))
 
 
-def _packed(pieces: Iterable[Piece], target: int, max_records: int | None) -> Iterator[Task]:
-    """Yield tasks of pieces that follow one another, as many as fit in ``target`` bytes and ``max_records`` offsets."""
-    packed: list[Piece] = []
-    size = records = 0
-    for piece in pieces:
+class _Tasks:
+    """Tasks that are filled one after another, with pieces of logs that follow one another.
+
+    Each gets ``target`` bytes, about, and at most ``max_records`` offsets.
+    """
+
+    def __init__(self, target: int, max_records: int | None) -> None:
+        self.target = target
+        self.max_records = max_records
+        self._done: list[Task] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces: list[Piece] = []
+        self._size = -_OPEN_COST_BYTES  # whatever a task reads, one file is opened for it
+        self._records = 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes the next piece should have at most, about."""
+        room = self.target - self._size - _OPEN_COST_BYTES
+        return room if self._pieces and room > _OPEN_COST_BYTES else self.target
+
+    def add(self, piece: Piece) -> None:
+        """Put a piece into the task that isn't full yet, or into a new one."""
         cost, count = piece.size + _OPEN_COST_BYTES, piece.offsets.end - piece.offsets.start
-        is_full = size + cost > target or (max_records is not None and records + count > max_records)
-        if packed and is_full:
-            yield Task(tuple(packed))
-            packed, size, records = [], 0, 0
-        packed.append(piece)
-        size += cost
-        records += count
-    if packed:
-        yield Task(tuple(packed))
+        is_full = self._size + cost > self.target + self.target // _LEEWAY or (
+            self.max_records is not None and self._records + count > self.max_records
+        )
+        if self._pieces and is_full:
+            self._finish()
+        self._pieces.append(piece)
+        self._size += cost
+        self._records += count
+
+    def _finish(self) -> None:
+        self._done.append(Task(tuple(self._pieces)))
+        self._begin()
+
+    def done(self) -> list[Task]:
+        """Return the tasks: that was all."""
+        if self._pieces:
+            self._finish()
+        return self._done

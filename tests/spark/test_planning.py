@@ -6,6 +6,7 @@ import json
 import struct
 import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ pytest.importorskip("pyarrow")
 from kfs.errors import CorruptData
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
+from kfs.spark import planning
 from kfs.spark.planning import DEFAULT_TASK_BYTES, Task
 from tests.corpus import corpus_names
 from tests.log.some_logs import some_segments
@@ -173,20 +175,30 @@ def test_one_task_per_batch_is_as_fine_as_it_gets(two_segments: Path) -> None:
     assert len(tasks) == 40
 
 
-def test_small_logs_share_a_task(tmp_path: Path) -> None:
+def test_small_logs_share_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "cores", lambda: 1)
     for number in range(100):
         write_partition(tmp_path / f"t-{number}", {0: dense(0, 9)})
     assert len(planned(options_for(tmp_path))) == 2  # opening a file counts as half a megabyte
     assert len(planned(options_for(tmp_path, minPartitions=50))) >= 50
 
 
-def test_a_large_segment_is_cut_for_every_core(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cores", "count"), [(1, 3), (2, 4), (3, 3), (4, 4), (16, 3)])
+def test_all_cores_have_about_as_much_to_do(
+    cores: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "cores", lambda: cores)
     value = b"x" * 100_000
-    content = [batch([record(offset, value)]) for offset in range(700)]
-    write_partition(tmp_path / "t-0", {0: content})
+    parts = (0, 390, 600, 700)  # and so segments of 39, 21, and 10 million bytes
+    segments = {
+        start: [batch([record(offset, value)]) for offset in range(start, end)] for start, end in pairwise(parts)
+    }
+    write_partition(tmp_path / "t-0", segments)
     tasks = planned(options_for(tmp_path))
-    assert len(tasks) == 3
-    assert max(task.size for task in tasks) <= 1.1 * DEFAULT_TASK_BYTES
+    assert len(tasks) == count
+    sizes = [task.size for task in tasks]
+    assert max(sizes) <= 1.1 * DEFAULT_TASK_BYTES
+    assert max(sizes) < 1.15 * min(sizes)
 
 
 @pytest.mark.parametrize("index", ["missing", "empty", "zeros", "of another segment"])
