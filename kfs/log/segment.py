@@ -24,6 +24,8 @@ from kfs.log.window import Window
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
+#: What has grown by more than that since its end was looked for is not read for it: the index knows of an end near by.
+_WALKED_BYTES: Final = 4 * 1024 * 1024
 
 
 class Segment:
@@ -222,7 +224,11 @@ class Segment:
         if size == known_size:
             return position, next_offset
         walk = self._new_walk()
-        start, seen = (position, next_offset - 1) if known_size >= 0 else self._before_last_entry()
+        start, seen = position, next_offset - 1
+        if known_size < 0 or size - known_size > _WALKED_BYTES:
+            indexed = self._before_last_entry()
+            if known_size < 0 or indexed[0] > position:
+                start, seen = indexed
         for item in walk.items(start, seen):
             if isinstance(item, Block):
                 next_offset = self._next_offset(item)

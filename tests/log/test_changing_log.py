@@ -16,6 +16,7 @@ from tests.logs import (
     START,
     Batch,
     batch,
+    bytes_read,
     dense,
     find_record,
     joined,
@@ -26,6 +27,7 @@ from tests.logs import (
     records,
     records_in,
     set_log_start,
+    watch_reads,
     write_log,
     write_partition,
     write_segment,
@@ -134,6 +136,34 @@ def test_an_active_index_grows_with_its_log(tmp_path: Path) -> None:
         file.write(whole)
     assert [find_record(log, offset) for offset in range(100)] == records(0, 99)
     assert log.segments[0].position_before(95)[0] == positions(content)[18]  # its last offset, 94, is in the index
+
+
+def test_the_end_of_a_log_that_has_grown_much_is_found_by_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = bytes(60_000)
+    content = [batch([record(offset, value)]) for offset in range(200)]
+    directory = write_partition(tmp_path / "t-0", {0: content[:3]})
+    log = open_log(directory)
+    assert log.log_end_offset == 3
+    append(directory, 0, joined(content[3:]))
+    write_partition(tmp_path / "grown", {0: content})
+    (tmp_path / "grown" / log_name(0, ".index")).rename(directory / log_name(0, ".index"))
+    reads = watch_reads(monkeypatch)
+    assert log.log_end_offset == 200
+    assert bytes_read(reads) < 1_000_000
+    append(directory, 0, batch([record(200)]).data)
+    assert log.log_end_offset == 201
+
+
+def test_the_end_of_a_log_that_has_grown_much_is_found_without_an_index(tmp_path: Path) -> None:
+    content = [batch([record(offset, bytes(60_000))]) for offset in range(200)]
+    directory = write_partition(tmp_path / "t-0", {0: content[:3]})
+    log = open_log(directory)
+    assert log.log_end_offset == 3
+    append(directory, 0, joined(content[3:]))
+    (directory / log_name(0, ".index")).unlink()
+    assert log.log_end_offset == 200
 
 
 # --- files that go --------------------------------------------------------------------------------------------------
