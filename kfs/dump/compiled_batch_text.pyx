@@ -6,11 +6,11 @@ and values as text. Anything else the plain twin writes.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from kfs.format.compiled_decode cimport byte, read_varint
 from kfs.render.compiled_output cimport (
+    clear,
     Output,
     Source,
     int32s,
@@ -105,8 +105,7 @@ cdef class CompiledBatchText:
             return self.plain.records(records)
         open_rows(records, &rows)
         open_source(records.columns, &source)
-        output.data = NULL
-        output.size = output.room = 0
+        memset(&output, 0, sizeof(Output))
         try:
             with nogil:
                 status = write_batches(&rows, &source, self.has_metadata, self.has_contents, &output)
@@ -116,7 +115,7 @@ cdef class CompiledBatchText:
                 raise ValueError("columns that point outside of their buffer")
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
-            free(output.data)
+            clear(&output)
 
 
 cdef int open_rows(records, Rows* rows) except -1:

@@ -35,6 +35,25 @@ class Gathered(NamedTuple):
     buffers: Buffers
 
 
+class Room(Protocol):
+    """Memory of the caller's in which buffers are laid out, one behind the other, where they fit.
+
+    A buffer that doesn't has memory of its own: :func:`place_of` tells. Only the compiled twin has a room.
+    """
+
+    @property
+    def used(self) -> int:
+        """How many bytes of the memory have buffers in them."""
+        ...
+
+    def use(self, memory: memoryview | None) -> None:
+        """Lay out what is gathered from now on in ``memory``, from its beginning; not before what was added is taken.
+
+        The memory that was used before stays for as long as anybody looks at its buffers.
+        """
+        ...
+
+
 class ArrowGather(Protocol):
     """Gathers records of one segment, block by block, into the columns that are wanted, and no others.
 
@@ -42,7 +61,9 @@ class ArrowGather(Protocol):
     Java does. A timestamp of more microseconds than int64 has is null.
     """
 
-    def __init__(self, columns: Sequence[Column], topic: bytes, partition: int, segment: int) -> None: ...
+    def __init__(
+        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, room: Room | None = None
+    ) -> None: ...
 
     @property
     def rows(self) -> int:
@@ -68,11 +89,28 @@ class ArrowGather(Protocol):
         ...
 
 
-def arrow_gather(columns: Sequence[Column], topic: str, partition: int, segment: int) -> ArrowGather:
+def arrow_gather(
+    columns: Sequence[Column], topic: str, partition: int, segment: int, room: Room | None = None
+) -> ArrowGather:
     """Return what gathers; :func:`~kfs.format.twins.choose_twin` says which twin, and raises."""
     # A directory may have any bytes for a name; what Arrow calls a string has characters.
     name = topic.encode(errors="surrogateescape").decode(errors="replace").encode()
-    return _gather_class()(columns, name, partition, segment)
+    return _gather_class()(columns, name, partition, segment, room)
+
+
+def open_room() -> Room | None:
+    """Return a room without memory, None where nothing lays anything out in one."""
+    if _gather_class() is PlainArrowGather:
+        return None
+    from kfs.render.compiled_arrow import Room
+
+    return Room()
+
+
+def place_of(buffer: memoryview) -> int | None:
+    """Return where in the room's memory a buffer that was taken lies, None where it has memory of its own."""
+    place: int | None = getattr(buffer.obj, "place", None)
+    return place
 
 
 @cache
@@ -88,9 +126,11 @@ def _import_compiled() -> type[ArrowGather]:
 
 
 class PlainArrowGather:
-    """The gather that is always there."""
+    """The gather that is always there; it needs no room."""
 
-    def __init__(self, columns: Sequence[Column], topic: bytes, partition: int, segment: int) -> None:
+    def __init__(
+        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, room: Room | None = None
+    ) -> None:
         self._columns = tuple(columns)
         self._constant: dict[Column, object] = {
             Column.TOPIC: topic,

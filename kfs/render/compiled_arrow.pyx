@@ -4,14 +4,14 @@
 A whole block is gathered with the GIL released. What the columns say is checked against their buffer before it is used.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
 
 from kfs.format.compiled_decode cimport byte, read_varint
-from kfs.render.compiled_output cimport Output, Source, open_source, put, read_character, reserve
+from kfs.render.compiled_output cimport Output, Source, clear, open_source, put, read_character, reserve
 
 from kfs.format.java_text import java_text
 from kfs.render.arrow_columns import Column
@@ -26,6 +26,7 @@ cdef enum Status:
 cdef enum:
     MOST_COLUMNS = 32
     SMALL = 16  # what a short field is copied by, all of it at once: an Output has as much to spare
+    ALIGNMENT = 64  # of what lies in a room, as Arrow recommends for the beginning of a buffer
 
 cdef enum Number:
     NO_NUMBER
@@ -72,14 +73,57 @@ cdef dict FIELDS = {
 cdef int BASE_OFFSET_FIELD = 1
 
 
+cdef class Lent:
+    """Memory of somebody else, kept for as long as anybody needs it."""
+
+    cdef Py_buffer view
+
+    def __cinit__(self, memory):
+        PyObject_GetBuffer(memory, &self.view, PyBUF_WRITABLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+cdef class Room:
+    """See :class:`kfs.render.arrow_gather.Room`."""
+
+    cdef Lent lent
+    cdef readonly Py_ssize_t used
+
+    def use(self, memory):
+        """See :meth:`kfs.render.arrow_gather.Room.use`."""
+        self.lent = None if memory is None else Lent(memory)
+        self.used = 0
+
+    cdef void lend(self, Output* output, Py_ssize_t size):
+        """Have an empty output write its first ``size`` bytes here, if there is room for them."""
+        size += SMALL + (-(size + SMALL) & (ALIGNMENT - 1))
+        if self.lent is not None and size <= self.lent.view.len - self.used:
+            output.data = <byte*>self.lent.view.buf + self.used
+            output.room = size
+            output.is_lent = True
+            self.used += size
+
+    cdef Py_ssize_t keep(self, const Output* output):
+        """Return where an output lies that is finished; if it is the last one, what it didn't need can be used."""
+        cdef Py_ssize_t place = output.data - <byte*>self.lent.view.buf
+        if place + output.room == self.used:
+            self.used = place + output.size + (-output.size & (ALIGNMENT - 1))
+        return place
+
+
 cdef class Buffer:
-    """Memory that is freed when nobody looks at it any more."""
+    """Memory that is freed when nobody looks at it any more, or lies at a ``place`` of a room, None where it doesn't."""
 
     cdef byte* data
     cdef Py_ssize_t size
+    cdef Lent lent
+    cdef readonly object place
 
     def __dealloc__(self):
-        free(self.data)
+        if self.lent is None:
+            free(self.data)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
@@ -126,26 +170,6 @@ cdef class Lease:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.mapping.data, self.size, True, flags)
-
-
-cdef object handed_over(Output* output):
-    """Return what was written as a buffer, and forget it."""
-    cdef Buffer buffer = Buffer.__new__(Buffer)
-    cdef byte* data = output.data
-    cdef byte* less
-    if data == NULL:
-        data = <byte*>malloc(1)
-        if data == NULL:
-            raise MemoryError
-    elif output.room - output.size > output.room // 4:
-        less = <byte*>realloc(data, output.size + 1)
-        if less != NULL:
-            data = less
-    buffer.data = data
-    buffer.size = output.size
-    output.data = NULL
-    output.size = output.room = 0
-    return memoryview(buffer)
 
 
 cdef struct Bits:
@@ -465,55 +489,6 @@ cdef bint begin(Variable* column, Py_ssize_t rows, Py_ssize_t size) noexcept nog
     return begin_ends(&column.ends, rows) and reserve(&column.data, size)
 
 
-cdef object taken_ends(Output* ends):
-    if not begin_ends(ends, 0):
-        raise MemoryError
-    return handed_over(ends)
-
-
-cdef object taken_bits(Bits* bits):
-    return handed_over(&bits.bytes) if bits.unset else None
-
-
-cdef list taken(Variable* column):
-    return [taken_bits(&column.validity), taken_ends(&column.ends), handed_over(&column.data)]
-
-
-cdef object repeated(Number number, long long value, Py_ssize_t rows):
-    """Return a column of nothing but one number."""
-    cdef NumberColumn column
-    cdef Rows all_rows
-    memset(&column, 0, sizeof(NumberColumn))
-    column.number = number
-    all_rows.count = rows
-    all_rows.first = 0
-    all_rows.picked = NULL
-    if put_numbers(&column, NULL, &all_rows, value, 0) != DONE:
-        raise MemoryError
-    return handed_over(&column.values)
-
-
-cdef list repeated_text(bytes text, Py_ssize_t rows):
-    """Return a column of nothing but one string."""
-    cdef Variable column
-    cdef const byte* data = text
-    cdef Py_ssize_t size = len(text)
-    cdef Py_ssize_t at
-    if <long long>size * rows > MOST_BYTES:
-        raise OverflowError(f"{rows} rows of a topic of {size} bytes")
-    memset(&column, 0, sizeof(Variable))
-    try:
-        if not begin(&column, rows, size * rows):
-            raise MemoryError
-        with nogil:
-            for at in range(rows):
-                put(&column.data, data, size)
-                put_int32(&column.ends, <int>column.data.size)
-        return taken(&column)
-    finally:
-        clear_variable(&column)
-
-
 cdef int check_index(Py_ssize_t index, Py_ssize_t count) except -1:
     if not 0 <= index < count:
         raise IndexError("no such record")
@@ -547,15 +522,23 @@ cdef int refuse(Status status) except -1:
 
 
 cdef void clear_bits(Bits* bits) noexcept:
-    free(bits.bytes.data)
+    clear(&bits.bytes)
     memset(bits, 0, sizeof(Bits))
 
 
 cdef void clear_variable(Variable* column) noexcept:
-    free(column.ends.data)
-    free(column.data.data)
+    clear(&column.ends)
+    clear(&column.data)
     clear_bits(&column.validity)
-    memset(column, 0, sizeof(Variable))
+
+
+cdef Py_ssize_t lately(Py_ssize_t before, Py_ssize_t now) noexcept:
+    """Return how large something becomes that was once so large: many are smaller, as a piece of work ended."""
+    return max(now, before - before // 64)
+
+
+cdef inline Py_ssize_t with_slack(Py_ssize_t size) noexcept:
+    return size + size // 8
 
 
 cdef class CompiledArrowGather:
@@ -571,9 +554,12 @@ cdef class CompiledArrowGather:
     cdef Variable key, value
     cdef Headers headers
     cdef NumberColumn numbers[MOST_COLUMNS]
-    cdef Py_ssize_t expected_rows, expected_keys, expected_values, expected_names, expected_header_values
+    cdef Py_ssize_t expected_rows, expected_keys, expected_values
+    cdef Py_ssize_t expected_headers, expected_names, expected_header_values
+    cdef Room room
+    cdef Lent lent  # what of the room is written to, which may be in use elsewhere by now
 
-    def __cinit__(self, columns, bytes topic not None, int partition, long long segment):
+    def __cinit__(self, columns, bytes topic not None, int partition, long long segment, Room room=None):
         cdef int at
         memset(&self.key, 0, sizeof(Variable))
         memset(&self.value, 0, sizeof(Variable))
@@ -592,6 +578,7 @@ cdef class CompiledArrowGather:
             self.numbers[at].number = NUMBERS.get(column, NO_NUMBER)
             self.numbers[at].field = FIELDS.get(column, -1)
         self.rows = 0
+        self.room = room
 
     def __dealloc__(self):
         self.clear()
@@ -600,16 +587,12 @@ cdef class CompiledArrowGather:
         cdef int at
         clear_variable(&self.key)
         clear_variable(&self.value)
-        free(self.headers.ends.data)
+        clear(&self.headers.ends)
         clear_bits(&self.headers.validity)
-        self.headers.ends.data = NULL
-        self.headers.ends.size = self.headers.ends.room = 0
         clear_variable(&self.headers.names)
         clear_variable(&self.headers.values)
         for at in range(MOST_COLUMNS):
-            free(self.numbers[at].values.data)
-            self.numbers[at].values.data = NULL
-            self.numbers[at].values.size = self.numbers[at].values.room = 0
+            clear(&self.numbers[at].values)
             clear_bits(&self.numbers[at].validity)
         self.rows = 0
 
@@ -646,6 +629,8 @@ cdef class CompiledArrowGather:
             else:
                 picked = picked_from(indexes, source.count)
                 rows.picked = picked
+            if not self.rows and self.room is not None and self.expected_rows:
+                self.lay_out(max(rows.count, with_slack(self.expected_rows)))
             with nogil:
                 status = self.add_rows(&source, &rows, constants, base_offset)
         finally:
@@ -673,6 +658,33 @@ cdef class CompiledArrowGather:
                 status = put_numbers(&self.numbers[at], source, rows, constants[at], base_offset)
         return status
 
+    cdef void lay_out(self, Py_ssize_t rows):
+        """Have what is gathered next written to the room; what there is most of lies last."""
+        cdef int at
+        cdef Room room = self.room
+        self.lent = room.lent
+        for at in range(MOST_COLUMNS):
+            if self.numbers[at].number != NO_NUMBER:
+                room.lend(&self.numbers[at].values, 8 * rows)
+                self.lend_bits(&self.numbers[at].validity, rows)
+        if self.has_headers:
+            room.lend(&self.headers.ends, 4 * (rows + 1))
+            self.lend_bits(&self.headers.validity, rows)
+            self.lend_variable(&self.headers.names, with_slack(self.expected_headers), self.expected_names)
+            self.lend_variable(&self.headers.values, with_slack(self.expected_headers), self.expected_header_values)
+        if self.has_key:
+            self.lend_variable(&self.key, rows, self.expected_keys)
+        if self.has_value:
+            self.lend_variable(&self.value, rows, self.expected_values)
+
+    cdef void lend_bits(self, Bits* bits, Py_ssize_t count):
+        self.room.lend(&bits.bytes, (count + 7) // 8)
+
+    cdef void lend_variable(self, Variable* column, Py_ssize_t count, Py_ssize_t size):
+        self.room.lend(&column.ends, 4 * (count + 1))
+        self.lend_bits(&column.validity, count)
+        self.room.lend(&column.data, with_slack(size))
+
     cdef bint expect(self, Py_ssize_t rows) noexcept nogil:
         """Begin with an offset of 0 wherever there are offsets, and with room for as much as there was the last time."""
         cdef int at
@@ -696,32 +708,110 @@ cdef class CompiledArrowGather:
     def take(self):
         """See :meth:`kfs.render.arrow_gather.ArrowGather.take`."""
         cdef list buffers = []
-        self.expected_rows = self.rows
-        self.expected_keys = self.key.data.size
-        self.expected_values = self.value.data.size
-        self.expected_names = self.headers.names.data.size
-        self.expected_header_values = self.headers.values.data.size
+        cdef Py_ssize_t headers = max(self.headers.names.ends.size // 4 - 1, 0)
+        self.expected_rows = lately(self.expected_rows, self.rows)
+        self.expected_keys = lately(self.expected_keys, self.key.data.size)
+        self.expected_values = lately(self.expected_values, self.value.data.size)
+        self.expected_headers = lately(self.expected_headers, headers)
+        self.expected_names = lately(self.expected_names, self.headers.names.data.size)
+        self.expected_header_values = lately(self.expected_header_values, self.headers.values.data.size)
         rows = self.rows
         for at, column in enumerate(self.columns):
             if column is Column.KEY:
-                buffers += taken(&self.key)
+                buffers += self.taken(&self.key)
             elif column is Column.VALUE:
-                buffers += taken(&self.value)
+                buffers += self.taken(&self.value)
             elif column is Column.TOPIC:
-                buffers += repeated_text(self.topic, rows)
+                buffers += self.repeated_text(self.topic, rows)
             elif column is Column.PARTITION:
-                buffers += [None, repeated(CONSTANT_32, self.partition, rows)]
+                buffers += [None, self.repeated(CONSTANT_32, self.partition, rows)]
             elif column is Column.SEGMENT:
-                buffers += [None, repeated(CONSTANT_64, self.segment, rows)]
+                buffers += [None, self.repeated(CONSTANT_64, self.segment, rows)]
             elif column is Column.HEADERS:
-                buffers.append(taken_bits(&self.headers.validity))
-                buffers.append(taken_ends(&self.headers.ends))
-                buffers += taken(&self.headers.names)
-                buffers += taken(&self.headers.values)
+                buffers.append(self.taken_bits(&self.headers.validity))
+                buffers.append(self.taken_ends(&self.headers.ends))
+                buffers += self.taken(&self.headers.names)
+                buffers += self.taken(&self.headers.values)
             elif column is Column.IS_TRANSACTIONAL:
-                buffers += [None, handed_over(&self.numbers[at].validity.bytes)]
+                buffers += [None, self.handed_over(&self.numbers[at].validity.bytes)]
             else:
-                buffers.append(taken_bits(&self.numbers[at].validity))
-                buffers.append(handed_over(&self.numbers[at].values))
+                buffers.append(self.taken_bits(&self.numbers[at].validity))
+                buffers.append(self.handed_over(&self.numbers[at].values))
         self.clear()
+        self.lent = None
         return Gathered(rows, buffers)
+
+    cdef bint is_in_room(self):
+        """Whether this batch is written to the room, as long as that isn't used for something else."""
+        return self.lent is not None and self.lent is self.room.lent
+
+    cdef object handed_over(self, Output* output):
+        """Return what was written as a buffer, and forget it."""
+        cdef Buffer buffer = Buffer.__new__(Buffer)
+        cdef byte* data = output.data
+        cdef byte* less
+        if output.is_lent:
+            buffer.lent = self.lent
+            if self.is_in_room():
+                buffer.place = self.room.keep(output)
+        elif data == NULL:
+            data = <byte*>malloc(1)
+            if data == NULL:
+                raise MemoryError
+        elif output.room - output.size > output.room // 4:
+            less = <byte*>realloc(data, output.size + 1)
+            if less != NULL:
+                data = less
+        buffer.data = data
+        buffer.size = output.size
+        memset(output, 0, sizeof(Output))
+        return memoryview(buffer)
+
+    cdef object taken_ends(self, Output* ends):
+        if not begin_ends(ends, 0):
+            raise MemoryError
+        return self.handed_over(ends)
+
+    cdef object taken_bits(self, Bits* bits):
+        return self.handed_over(&bits.bytes) if bits.unset else None
+
+    cdef list taken(self, Variable* column):
+        return [self.taken_bits(&column.validity), self.taken_ends(&column.ends), self.handed_over(&column.data)]
+
+    cdef object repeated(self, Number number, long long value, Py_ssize_t rows):
+        """Return a column of nothing but one number."""
+        cdef NumberColumn column
+        cdef Rows all_rows
+        memset(&column, 0, sizeof(NumberColumn))
+        column.number = number
+        all_rows.count = rows
+        all_rows.first = 0
+        all_rows.picked = NULL
+        if self.is_in_room():
+            self.room.lend(&column.values, 8 * rows)
+        if put_numbers(&column, NULL, &all_rows, value, 0) != DONE:
+            raise MemoryError
+        return self.handed_over(&column.values)
+
+    cdef list repeated_text(self, bytes text, Py_ssize_t rows):
+        """Return a column of nothing but one string."""
+        cdef Variable column
+        cdef const byte* data = text
+        cdef Py_ssize_t size = len(text)
+        cdef Py_ssize_t at
+        if <long long>size * rows > MOST_BYTES:
+            raise OverflowError(f"{rows} rows of a topic of {size} bytes")
+        memset(&column, 0, sizeof(Variable))
+        if self.is_in_room():
+            self.room.lend(&column.ends, 4 * (rows + 1))
+            self.room.lend(&column.data, size * rows)
+        try:
+            if not begin(&column, rows, size * rows):
+                raise MemoryError
+            with nogil:
+                for at in range(rows):
+                    put(&column.data, data, size)
+                    put_int32(&column.ends, <int>column.data.size)
+            return self.taken(&column)
+        finally:
+            clear_variable(&column)

@@ -7,11 +7,11 @@ before it is used.
 
 from cpython.array cimport array, clone
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy, memset, strlen
 
 from kfs.format.compiled_decode cimport byte, read_varint
 from kfs.render.compiled_output cimport (
+    clear,
     Output,
     Source,
     open_source,
@@ -77,13 +77,12 @@ cdef class CompiledRecordJson:
     cdef Output spare  # room that is kept from one block to the next, while no thread uses it
 
     def __cinit__(self, topic, partition):
-        self.spare.data = NULL
-        self.spare.size = self.spare.room = 0
+        memset(&self.spare, 0, sizeof(Output))
         self.start = line_start(topic, partition).encode()
         self.plain = RecordJson(topic, partition)
 
     def __dealloc__(self):
-        free(self.spare.data)
+        clear(&self.spare)
 
     def lines(self, columns, covers):
         """See :meth:`kfs.render.record_json.RecordJson.lines`."""
@@ -145,7 +144,7 @@ cdef class CompiledRecordJson:
             if output.room <= MOST_SPARE and self.spare.data == NULL:
                 self.spare = output
             else:
-                free(output.data)
+                clear(&output)
 
 
 cdef class CompiledSequencedJson:
@@ -167,8 +166,7 @@ cdef class CompiledSequencedJson:
             raise IndexError("no such records")
         sequences.base_offset = base_offset
         sequences.base_sequence = base_sequence
-        output.data = NULL
-        output.size = output.room = 0
+        memset(&output, 0, sizeof(Output))
         try:
             with nogil:
                 status = write_lines(
@@ -177,7 +175,7 @@ cdef class CompiledSequencedJson:
             check(status)
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
-            free(output.data)
+            clear(&output)
 
 
 cdef bytes kind_of(columns):

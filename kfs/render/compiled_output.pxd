@@ -9,7 +9,9 @@ cdef extern from "output.h" nogil:
         byte* data
         Py_ssize_t size
         Py_ssize_t room
+        bint is_lent
 
+    void clear "output_clear"(Output* output)
     bint reserve "output_reserve"(Output* output, Py_ssize_t more)
     void put "output_put"(Output* output, const byte* text, Py_ssize_t size)
     void put_literal "output_literal"(Output* output, const char* text)

@@ -15,6 +15,7 @@ typedef struct {
     uint8_t* data;
     ptrdiff_t size;
     ptrdiff_t room;
+    int is_lent; /* the memory is somebody else's: what outgrows it moves to memory of its own */
 } Output;
 
 static const char output_pairs[] =
@@ -31,12 +32,22 @@ static inline int output_reserve(Output* output, ptrdiff_t more) {
     room = output->room + output->room / 2;
     if (room < needed)
         room = needed;
-    grown = (uint8_t*)realloc(output->data, (size_t)room);
+    grown = (uint8_t*)realloc(output->is_lent ? NULL : output->data, (size_t)room);
     if (grown == NULL)
         return 0;
+    if (output->is_lent)
+        memcpy(grown, output->data, (size_t)output->size);
     output->data = grown;
     output->room = room;
+    output->is_lent = 0;
     return 1;
+}
+
+/* Let go of what was written, and of the memory unless it is lent. */
+static inline void output_clear(Output* output) {
+    if (!output->is_lent)
+        free(output->data);
+    memset(output, 0, sizeof(Output));
 }
 
 static inline void output_put(Output* output, const uint8_t* text, ptrdiff_t size) {

@@ -12,16 +12,15 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kfs.log.problem import Problem
-from kfs.render.arrow_gather import Buffers, Gathered
-from kfs.scan.shared import Borrower, Lender
+from kfs.render.arrow_gather import Buffers, Gathered, place_of
+from kfs.scan.shared import Borrower, Lender, Part
 
 _HEADER: Final = struct.Struct("=Q")  # bytes of the message
 #: What Arrow recommends for the beginning of a buffer.
 _ALIGNMENT: Final = 64
-_PADDING: Final = bytes(_ALIGNMENT)
 #: Less than that is sent as it is: a file and a mapping for it would cost more.
 _INLINE_BYTES: Final = 64 * 1024
 
@@ -100,15 +99,24 @@ class Channel:
 
 
 def send_portion(channel: Channel, lender: Lender, items: Sequence[Gathered | Problem]) -> int:
-    """Send what was gathered, and return how many bytes it has; what it is made of is free afterwards."""
-    extents, parts, size = _laid_out(items)
-    if size < _INLINE_BYTES:
-        channel.send(Portion(extents, size, b"".join(parts), -1))
+    """Send what was gathered, and return how many bytes that takes; what it is made of is free afterwards."""
+    layout = _layout(items)
+    if layout.size < _INLINE_BYTES:
+        data = bytearray(layout.size)
+        for at, part in layout.parts:
+            data[at : at + part.nbytes] = part
+        channel.send(Portion(layout.extents, layout.size, bytes(data), -1))
     else:
-        with lender.filled(parts, size) as region:
-            message = Portion(extents, size, None, region.number)
+        is_in_room = False
+        if lender.room is not None:
+            whole = _layout(items, lender.room.used)
+            is_in_room = lender.holds(whole.size)
+            layout = whole if is_in_room else layout
+        with lender.filled(layout.parts, layout.size, in_room=is_in_room) as region:
+            message = Portion(layout.extents, layout.size, None, region.number)
             channel.send(message, None if region.descriptor < 0 else region.descriptor)
-    return size
+    lender.begin()
+    return layout.size
 
 
 def rows_of(portion: Portion, borrower: Borrower, descriptor: int | None) -> list[Gathered | Problem]:
@@ -127,13 +135,22 @@ def rows_of(portion: Portion, borrower: Borrower, descriptor: int | None) -> lis
     return found
 
 
-def _laid_out(
-    items: Sequence[Gathered | Problem],
-) -> tuple[tuple[Extent | Problem, ...], list[memoryview | bytes], int]:
-    """Return where what lies when all is written one after the other, the parts to write, and their size."""
+class _Layout(NamedTuple):
+    """Where in how many bytes everything lies, and what has to be copied there."""
+
+    extents: tuple[Extent | Problem, ...]
+    parts: list[Part]
+    size: int
+
+
+def _layout(items: Sequence[Gathered | Problem], used: int | None = None) -> _Layout:
+    """Return where all lies that has to be copied: one behind the other, from the beginning or behind a ``used`` room.
+
+    With a room, what lies there stays there.
+    """
     extents: list[Extent | Problem] = []
-    parts: list[memoryview | bytes] = []
-    at = 0
+    parts: list[Part] = []
+    end = used or 0
     for item in items:
         if isinstance(item, Problem):
             extents.append(item)
@@ -143,12 +160,11 @@ def _laid_out(
             if buffer is None:
                 places.append(None)
                 continue
+            at = None if used is None else place_of(buffer)
+            if at is None:
+                at = end + -end % _ALIGNMENT
+                parts.append((at, buffer))
+                end = at + buffer.nbytes
             places.append((at, buffer.nbytes))
-            parts.append(buffer)
-            at += buffer.nbytes
-            missing = -at % _ALIGNMENT
-            if missing:
-                parts.append(_PADDING[:missing])
-                at += missing
         extents.append(Extent(item.rows, tuple(places)))
-    return tuple(extents), parts, at
+    return _Layout(tuple(extents), parts, end)

@@ -16,7 +16,7 @@ from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.render.arrow_columns import BatchFields, needs_batches
-from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
+from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, Room, arrow_gather
 from kfs.scan.batches import by_batch
 from kfs.scan.request import Request
 
@@ -25,10 +25,14 @@ _MOST_GROWTH: Final = 3
 
 
 class Gatherer:
-    """Does pieces of work of one request, in any order; of each what was gathered, and problems between it."""
+    """Does pieces of work of one request, in any order; of each what was gathered, and problems between it.
 
-    def __init__(self, request: Request) -> None:
+    It may be gathered in a ``room``, whose memory may be another one whenever something was yielded.
+    """
+
+    def __init__(self, request: Request, room: Room | None = None) -> None:
         self._request = request
+        self._room = room
         self._reader = PieceReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
         self._idle: tuple[Work, ArrowGather] | None = None
@@ -79,7 +83,7 @@ class Gatherer:
         idle, self._idle = self._idle, None
         if idle is not None and work.continues(idle[0]):
             return idle[1]
-        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset)
+        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset, self._room)
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))

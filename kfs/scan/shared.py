@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from kfs.render.arrow_gather import open_room
+
 #: The least that a region can hold; what isn't written to takes no memory.
 _LEAST_BYTES: Final = 16 * 1024 * 1024
 #: Regions that nobody uses and that are kept, for each worker.
@@ -22,8 +24,12 @@ _MOST_LENT: Final = 16
 GIVEN: Final = 0
 
 
+#: Bytes, and where in a region they belong.
+Part = tuple[int, memoryview]
+
+
 class Region:
-    """Memory with a number, which its worker writes to."""
+    """Memory with a number, which its worker writes to; let go of when nobody has it any more."""
 
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
@@ -42,44 +48,63 @@ class Region:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def close(self) -> None:
-        """Let go of it; whoever reads it still can."""
-        self.close_descriptor()
-        self.memory.close()
-
 
 class Lender:
-    """The regions of a worker.
+    """The regions of a worker; its ``room`` lies in one that is lent next, where something uses a room.
 
     Each costs it a descriptor. So it lends only so many; what is read by somebody who keeps all of it is given away.
     """
 
     def __init__(self) -> None:
+        self.room = open_room()
         self._next = 0
+        self._needed = 0
+        self._filling: Region | None = None
         self._free: list[Region] = []
         self._lent: dict[int, Region] = {}
 
-    @contextmanager
-    def filled(self, parts: Sequence[memoryview | bytes], size: int) -> Iterator[Region]:
-        """Lend, or give, a region that holds ``parts``, ``size`` bytes, and has a descriptor where it is to be sent.
+    def begin(self) -> None:
+        """Use the room from its beginning; what was laid out in it and not lent is lost.
 
         Raises:
             OSError: there is no memory for it.
         """
-        region = self._region(size)
-        at = 0
+        if self.room is None:
+            return
+        region = self._filling
+        if region is None or region.capacity < self._needed:
+            if region is not None:
+                self._free.append(region)
+            region = self._filling = self._region(self._needed)
+        self.room.use(memoryview(region.memory))
+
+    def holds(self, size: int) -> bool:
+        """Whether what the room lies in is as large as that."""
+        return self._filling is not None and size <= self._filling.capacity
+
+    @contextmanager
+    def filled(self, parts: Sequence[Part], size: int, *, in_room: bool) -> Iterator[Region]:
+        """Lend, or give, a region with ``parts`` where they belong, and a descriptor where it is to be sent.
+
+        That is what the room lies in, which has to hold ``size`` bytes, or another one.
+
+        Raises:
+            OSError: there is no memory for it.
+        """
+        region = self._filling if in_room else None
+        if region is None:
+            region = self._region(size)
+        else:
+            self._filling = None
+        self._needed = size + size // 4  # so that the next ones are laid out in it, even if they are a bit larger
         with memoryview(region.memory) as memory:
-            for part in parts:
-                view = memoryview(part).cast("B")
-                memory[at : at + len(view)] = view
-                at += len(view)
+            for at, part in parts:
+                memory[at : at + part.nbytes] = part.cast("B")
         try:
             yield region
         finally:
-            if region.number == GIVEN:
-                region.close()
-            else:
-                region.close_descriptor()
+            region.close_descriptor()
+            if region.number != GIVEN:
                 self._lent[region.number] = region
 
     def _region(self, size: int) -> Region:
@@ -87,10 +112,11 @@ class Lender:
         if fitting:
             self._free.remove(fitting[-1])
             return fitting[-1]
+        capacity = max(_LEAST_BYTES, 1 << (size - 1).bit_length())
         if len(self._lent) >= _MOST_LENT:
-            return Region(GIVEN, size)
+            return Region(GIVEN, capacity)
         self._next += 1
-        return Region(self._next, max(_LEAST_BYTES, 1 << (size - 1).bit_length()))
+        return Region(self._next, capacity)
 
     def returned(self, numbers: Sequence[int]) -> None:
         """Take regions back."""
@@ -99,7 +125,7 @@ class Lender:
             if region is not None:
                 self._free.append(region)
         while len(self._free) > _MOST_FREE:
-            self._free.pop(0).close()
+            self._free.pop(0)
 
 
 class Borrower:

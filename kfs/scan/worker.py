@@ -104,7 +104,8 @@ class Worker:
             self._waiting.append(message)
         elif isinstance(message, Begin):
             self._rest()
-            self._gatherer, self._ready_bytes, self._sent_bytes = Gatherer(message.request), message.ready_bytes, 0
+            self._gatherer = Gatherer(message.request, self._lender.room)
+            self._ready_bytes, self._sent_bytes = message.ready_bytes, 0
             self._channel.send(Ready())
         else:
             self._rest()
@@ -121,6 +122,7 @@ class Worker:
                 if self._log is not None:
                     self._log.storage.close()
                 self._source, self._log = task.source, task.source.open()
+            self._lender.begin()
             items: list[Gathered | Problem] = []
             size = 0
             for item in self._gatherer.gather(self._log, task.work, task.offsets):

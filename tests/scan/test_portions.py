@@ -1,0 +1,140 @@
+"""What is gathered in shared memory, or copied there, is at the other end what was gathered."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kfs.log.problem import Problem
+from kfs.render.arrow_columns import Column
+from kfs.render.arrow_gather import ArrowGather, Gathered, arrow_gather, open_room, place_of
+from kfs.scan import channel as channels
+from kfs.scan import shared
+from kfs.scan.channel import Channel, rows_of, send_portion
+from kfs.scan.shared import Borrower, Lender
+from tests.render.some_columns import Content, columns_of, headers, payloads
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create")
+COLUMNS = (Column.KEY, Column.VALUE, Column.TOPIC, Column.OFFSET, Column.HEADERS, Column.IS_TRANSACTIONAL)
+Copied = tuple[int, list[bytes | None]]
+
+blocks = st.lists(st.tuples(payloads, payloads, headers), max_size=12)
+
+
+class Ends:
+    """Both ends of a channel in one process, and what was lent and borrowed over it."""
+
+    def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
+        self._worker, self._parent = Channel(theirs), Channel(ours)
+        self.lender, self._borrower = Lender(), Borrower()
+
+    def carried(self, items: list[Gathered | Problem]) -> list[Gathered | Problem]:
+        """Return what arrives of what is sent."""
+        send_portion(self._worker, self.lender, items)
+        portion, descriptor = self._parent.receive()
+        try:
+            return rows_of(portion, self._borrower, descriptor)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def give_back(self) -> None:
+        """Return what nobody looks at any more."""
+        self.lender.returned(self._borrower.take_returned())
+
+
+@contextmanager
+def connected() -> Iterator[Ends]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Ends(ours, theirs)
+
+
+def copied(items: list[Gathered | Problem]) -> list[Copied | Problem]:
+    return [
+        item if isinstance(item, Problem) else (item.rows, [None if it is None else bytes(it) for it in item.buffers])
+        for item in items
+    ]
+
+
+def gathered(gather: ArrowGather, contents: list[Content]) -> Gathered:
+    columns = columns_of(contents)
+    for start in range(0, len(contents), 5):
+        gather.add(columns, range(start, min(start + 5, len(contents))))
+    return gather.take()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    portions=st.lists(st.lists(blocks | st.just("damage"), min_size=1, max_size=4), min_size=1, max_size=6),
+    least=st.sampled_from((64, 700, 3000, 1 << 16)),
+    inline=st.sampled_from((0, 300)),
+    kept=st.sets(st.integers(0, 5)),
+)
+def test_what_arrives_is_what_was_gathered(
+    portions: list[list[list[Content] | str]], least: int, inline: int, kept: set[int]
+) -> None:
+    alone = arrow_gather(COLUMNS, "töpic", 7, 5)
+    sizes = mock.patch.object(shared, "_LEAST_BYTES", least), mock.patch.object(channels, "_INLINE_BYTES", inline)
+    held = []
+    with sizes[0], sizes[1], connected() as ends:
+        gather = arrow_gather(COLUMNS, "töpic", 7, 5, ends.lender.room)
+        ends.lender.begin()
+        for number, portion in enumerate(portions):
+            items: list[Gathered | Problem] = []
+            expected: list[Copied | Problem] = []
+            for block in portion:
+                if isinstance(block, str):
+                    problem = Problem("file", number, 0, block)
+                    items.append(problem)
+                    expected.append(problem)
+                else:
+                    items.append(gathered(gather, block))
+                    expected += copied([gathered(alone, block)])
+            arrived = ends.carried(items)
+            assert copied(arrived) == expected
+            if number in kept:
+                held.append((arrived, expected))
+            del arrived, items
+            ends.give_back()
+        for found, expected in held:  # whatever was written since
+            assert copied(found) == expected
+
+
+@pytest.mark.skipif(open_room() is None, reason="only the compiled twin has a room")
+def test_most_is_gathered_where_it_is_read() -> None:
+    contents: list[Content] = [(b"key", bytes(500), ((b"name", b"value"),))] * 200
+    with connected() as ends:
+        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.lender.room)
+        ends.lender.begin()
+        first, *later = (gathered(gather, contents) for _ in range(5))
+        # Nobody knows how large the first one becomes.
+        assert {place_of(it) is None for it in first.buffers if it is not None and it.nbytes} == {True}
+        assert {place_of(it) is None for one in later for it in one.buffers if it is not None} == {False}
+        assert copied(ends.carried([first, *later])) == copied([first]) * 5
+
+
+@pytest.mark.skipif(open_room() is None, reason="only the compiled twin has a room")
+def test_memory_stays_while_it_is_looked_at() -> None:
+    room = open_room()
+    assert room is not None
+    gather = arrow_gather((Column.VALUE,), "t", 0, 0, room)
+    contents: list[Content] = [(None, b"x" * 100, ())] * 10
+    gathered(gather, contents)
+    room.use(memoryview(bytearray(4096)))
+    taken = gathered(gather, contents)
+    assert [place_of(it) is None for it in taken.buffers if it is not None] == [False, False]
+    gather.add(columns_of(contents), range(5))
+    room.use(memoryview(bytearray(4096)))  # too early, but nothing breaks
+    gather.add(columns_of(contents), range(5, 10))
+    late = gather.take()
+    assert [place_of(it) for it in late.buffers if it is not None] == [None, None]
+    room.use(None)
+    assert copied([taken, late]) == copied([gathered(gather, contents)]) * 2
