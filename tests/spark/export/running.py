@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -112,9 +113,7 @@ class Look:
 class RunningExport:
     """``kfs export --follow`` in a session of its own, with its JVM and its Python workers."""
 
-    def __init__(
-        self, data: Path, dataset: Path, url: str, store: WritableStore, log: Path, *, master: str = "local[2,4]"
-    ) -> None:
+    def __init__(self, data: Path, dataset: Path, url: str, store: WritableStore, log: Path) -> None:
         self.dataset = dataset
         self._store = store
         self.last_look: Look | None = None
@@ -124,7 +123,7 @@ class RunningExport:
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kfs", "export", str(data), str(dataset), "--store", url, "--group", GROUP]
-            + ["--master", master, "--follow", "--interval", "0.1", "--max-records", str(20 * RECORDS)]
+            + ["--master", "local[2,4]", "--follow", "--interval", "0.1", "--max-records", str(20 * RECORDS)]
             + ["--spark-log", str(log)]
             + [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")],
             cwd=_ROOT,
@@ -159,7 +158,9 @@ class RunningExport:
                 _signal(pid, signal.SIGKILL)
             self._process.poll()
             time.sleep(0.01)
-        self._process.communicate(timeout=_SECONDS)
+        self._process.wait(_SECONDS)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
 
     def kill_workers(self) -> int:
         """Kill the Python workers, not the process that they are forked from; return how many."""
@@ -178,6 +179,17 @@ class RunningExport:
         """Wait until it ends by itself; return its status and what it said."""
         _, errors = self._process.communicate(timeout=_SECONDS)
         return self._process.returncode, errors.decode()
+
+    @contextmanager
+    def waited_for(self) -> Iterator[list[tuple[int, str]]]:
+        """Wait until it ends by itself while something else is done; then there is what :meth:`wait` returns."""
+        ended: list[tuple[int, str]] = []
+        waiting = threading.Thread(target=lambda: ended.append(self.wait()))
+        waiting.start()
+        try:
+            yield ended
+        finally:
+            waiting.join()
 
     def finish(self) -> tuple[int, str]:
         """Ask it to end; return its status and what it said."""

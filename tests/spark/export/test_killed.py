@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,15 +40,19 @@ class Place:
             self.server, self.url = server, server.url
         self.store: WritableStore = open_writable_store(self.url, patience=60)
         self._glance: WritableStore = open_writable_store(self.url, patience=0)
-        self._runs = 0
+        self._started: list[RunningExport] = []
 
-    def start(self, master: str = "local[2,4]") -> RunningExport:
+    def start(self) -> RunningExport:
         """Start an export."""
-        self._runs += 1
-        log = self.directory / f"spark-{self._runs}.log"
-        return RunningExport(self.directory / "data", self.dataset, self.url, self._glance, log, master=master)
+        log = self.directory / f"spark-{len(self._started)}.log"
+        export = RunningExport(self.directory / "data", self.dataset, self.url, self._glance, log)
+        self._started.append(export)
+        return export
 
     def close(self) -> None:
+        """Leave nothing running."""
+        for export in self._started:
+            export.kill()
         self.store.close()
         self._glance.close()
         if self.server is not None:
@@ -192,20 +195,53 @@ def test_an_export_killed_again_and_again_has_every_record_once(
     place.check(log)
 
 
+def goes_on(look: Look) -> bool:
+    return True
+
+
+def is_writing(look: Look) -> bool:
+    return look.staged > 0 and not look.of_batch
+
+
+def is_saved(look: Look) -> bool:
+    return look.of_batch > 0 and not look.renamed
+
+
+def is_renaming(look: Look) -> bool:
+    return 0 < look.renamed < look.of_batch
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "place", ["sqlite", *(pytest.param(kind, marks=pytest.mark.long) for kind in SERVERS)], indirect=True
+    ("place", "held"),
+    [
+        ("sqlite", goes_on),
+        *(
+            pytest.param(kind, held, marks=pytest.mark.long)
+            for kind in STORES
+            for held in (goes_on, is_writing, is_saved, is_renaming)
+            if (kind, held) != ("sqlite", goes_on)
+        ),
+    ],
+    indirect=["place"],
 )
-def test_of_two_exports_of_a_group_the_first_stops_and_nothing_is_doubled(place: Place) -> None:
+def test_of_two_exports_of_a_group_the_first_stops_and_nothing_is_doubled(
+    place: Place, held: Callable[[Look], bool]
+) -> None:
+    """The first one is held where it is, as by a machine that swaps, until the other has done all there is."""
     with GrowingLog(place.directory / "data") as log:
         first = place.start()
         first.until_exported(RECORDS)
-        ended: list[tuple[int, str]] = []
-        waiting = threading.Thread(target=lambda: ended.append(first.wait()))
-        waiting.start()
-        second = place.start()
-        waiting.join()
-        [(status, said)] = ended
+        first.until(held)
+        if held is goes_on:
+            first.go_on()
+        with first.waited_for() as ended:  # what it says is read meanwhile
+            second = place.start()
+            if held is not goes_on:
+                log.stop()
+                second.until_exported(len(log.expected))
+                first.go_on()
+        status, said = ended[0]
         assert status == 1, said
         [sentence] = said.splitlines()
         assert "this one has to stop" in sentence
