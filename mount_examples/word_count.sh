@@ -24,7 +24,7 @@ setsid "${job[@]}" >job.log 2>&1 &
 servers+=($!)
 job_group=$!
 
-show "kafka-console-producer --bootstrap-server \$broker --topic lines <text.1"
+show "nl -ba -w 1 text.1 | kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
 
 tell "After its second batch it is killed, driver and executor at once."
 show "until [ \"\$(grep -c offsets job.log)\" -ge 2 ]; do sleep 0.1; done"
@@ -34,7 +34,7 @@ show "cat job.log"
 
 tell "Redis has where it got to; the broker goes on writing."
 show "kfs offsets show \$redis broker/data --group word-count"
-show "kafka-console-producer --bootstrap-server \$broker --topic lines <text.2"
+show "nl -ba -w 1 text.2 | kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
 
 tell "Started again, it goes on from there, now up to the end."
 show "python word_count.py broker/data counts \$redis \$broker"
