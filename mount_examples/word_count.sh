@@ -24,9 +24,7 @@ setsid "${job[@]}" >job.log 2>&1 &
 servers+=($!)
 job_group=$!
 
-# With the number of a line as its key: so lines get to both partitions.
-produce="kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
-show "cat -n text.1 | $produce"
+show "nl -ba -w 1 text.1 | kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
 
 tell "After its second batch it is killed, driver and executor at once."
 show "until [ \"\$(grep -c offsets job.log)\" -ge 2 ]; do sleep 0.1; done"
@@ -36,7 +34,7 @@ show "cat job.log"
 
 tell "Redis has where it got to; the broker goes on writing."
 show "kfs offsets show \$redis broker/data --group word-count"
-show "cat -n text.2 | $produce"
+show "nl -ba -w 1 text.2 | kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
 
 tell "Started again, it goes on from there, now up to the end."
 show "python word_count.py broker/data counts \$redis \$broker"

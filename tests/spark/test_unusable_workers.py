@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ sys.version_info = version(3, 8, *sys.version_info[2:])
 
 
 @pytest.fixture
-def run_workers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run_workers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Return the function that gives the session a Python that lacks a module, or begins by running some code.
 
     ``only`` says in which of Spark's Python processes it does.
@@ -51,7 +51,9 @@ def run_workers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
         monkeypatch.chdir(tmp_path)  # where no kfs is
 
-    return start_with
+    yield start_with
+    monkeypatch.undo()
+    kfs.spark.register(spark)  # what was registered is run by the Python of that moment
 
 
 @pytest.mark.parametrize(
