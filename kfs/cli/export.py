@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import click
@@ -26,6 +26,7 @@ from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
 from kfs.spark.exporting.with_spark import spark_export
 from kfs.spark.offset_limits import OffsetLimit
 from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.ranges import DATA_LOSS_ADVICE
 from kfs.spark.strategies import Matching
 
 EXIT_INCOMPLETE: Final = 1
@@ -180,9 +181,10 @@ def export(
     need_pyarrow()
     check_logs(options)
     with (
-        _stopping() as stop,
+        _own_words(),
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
+        _stopping() as stop,  # after PySpark has said what SIGINT does
         spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)
@@ -195,10 +197,24 @@ def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bo
     """Export all there is, and what comes if there is an interval, in seconds; return whether that was all."""
     while True:
         end = exporting.look()
-        with progress_bar(exporting.left(end), "exporting") as advance:
+        left = exporting.left(end)
+        with progress_bar(left, "exporting") if left else nullcontext(_nothing) as advance:
             is_complete = exporting.reach(end, advance, is_over=stop.is_set)
         if interval is None or stop.wait(interval):
             return is_complete
+
+
+def _nothing(_done: int) -> None:
+    """There is no bar."""
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Let errors that say what to do name this command's option."""
+    try:
+        yield
+    except KfsError as error:
+        raise KfsError(str(error).replace(DATA_LOSS_ADVICE, "--accept-data-loss goes on with what there is")) from error
 
 
 @contextmanager

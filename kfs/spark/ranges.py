@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
@@ -28,6 +29,7 @@ from kfs.spark.offset_limits import (
 from kfs.spark.options import BatchOptions
 
 _LOG = logging.getLogger("kfs.spark")
+DATA_LOSS_ADVICE: Final = "option failOnDataLoss=false reads what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +195,5 @@ def damage_at_end(log: Log) -> Damage | None:
 def lose(reason: str, *, fail: bool) -> None:
     """Say that data was lost: raise :class:`DataLoss`, or only log it where option ``failOnDataLoss`` is false."""
     if fail:
-        raise DataLoss(f"{reason}; option failOnDataLoss=false reads what there is")
+        raise DataLoss(f"{reason}; {DATA_LOSS_ADVICE}")
     _LOG.warning("%s; reading what there is", reason)

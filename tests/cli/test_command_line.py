@@ -21,7 +21,7 @@ from tests.system.toy_broker import ToyPartition
 COMMANDS: Final = (
     *("mount", "umount", "ls", "cat", "stat"),
     *("dump", "verify", "diff", "recover", "groups", "txn", "cluster"),
-    *("import", "offsets", "index", "demo", "completion"),
+    *("import", "export", "offsets", "index", "demo", "completion"),
 )
 #: Turns a terminal red, and is a legal part of a file name.
 EVIL: Final = "\x1b[31m"

@@ -14,6 +14,7 @@ from kfs.log.log import OffsetRange
 from kfs.log.output_directory import check_apart
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for
+from kfs.spark.exporting.files import check_for_doubles
 from kfs.spark.exporting.jobs import Advance
 from kfs.spark.exporting.options import ExportOptions
 from kfs.spark.exporting.sinks import Sink, Written
@@ -73,8 +74,8 @@ class Export:
 
     ::
 
-    with opened_export(options, SparkJobs(spark)) as export:
-        export.reach(export.look())
+        with opened_export(options, sink, cores) as export:
+            export.reach(export.look())
     """
 
     def __init__(self, options: ExportOptions, sink: Sink, cores: int, output: StagedOutput) -> None:
@@ -109,7 +110,7 @@ class Export:
         self._catch_up_with_sink()
         self._say_what_is_gone(latest)
         self._has_begun = True
-        return latest
+        return {each: end for each, end in latest.items() if each in self._output.progress.positions}
 
     def _catch_up_with_sink(self) -> None:
         """Move the positions over what was written before it could be stored that it is.
@@ -173,6 +174,11 @@ class Export:
             KfsError: nothing of this batch is in the dataset, unless the store didn't answer.
         """
         written = self._sink.write(batch, self._output.staging, advance)
+        try:
+            check_for_doubles(self._output.dataset, written.files)
+        except KfsError:
+            self._output.check()  # or the one who took the group over has written them
+            raise
         self._output.commit(batch.ranges, written.files)
         self._output.clear()
         self.totals.add(batch.ranges, written)

@@ -27,8 +27,6 @@ from kfs.spark.stream_offsets import Offsets, as_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Formats of Spark's that are directories of files, each of which is whole by itself.
-FILE_FORMATS: Final = frozenset({"orc", "json", "csv", "avro", "xml"})
 _PARTITIONED_BY: Final = ("topic", "date")
 #: As :func:`~kfs.spark.exporting.files.by_day` has it, whatever the session's time zone.
 _MICROS: Final = "unix_micros(timestamp)"
@@ -183,16 +181,17 @@ class TableSink(_FrameSink):
         return f"file://{os.path.abspath(self._options.dataset)}"
 
     def _write(self, frame: DataFrame, staging: Staging) -> None:
+        table, name = self._table(), self._options.table
+        if table is not None and name is not None:
+            frame.select(*table.columns).write.insertInto(name)  # whatever its columns, and partitions, are
+            return
         writer = frame.write.format(self._options.format).mode("append")
-        is_new = self._table() is None
-        if is_new:
+        if table is None:
             writer = writer.partitionBy(*_PARTITIONED_BY)
-        if self._options.table is None:
-            writer.save(self._location)
-        elif is_new:
-            writer.saveAsTable(self._options.table)
+        if name is not None:
+            writer.saveAsTable(name)
         else:
-            frame.writeTo(self._options.table).append()
+            writer.save(self._location)
 
 
 def _name_of(ranges: Iterable[ConsumedRange]) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LOOK: Final = 0.2
 #: What a Python worker raised, as the last line of its traceback; of ours the sentence is all there is to say.
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<sentence>.+)$", re.MULTILINE)
+#: What the JVM threw, where Py4J says only that it did.
+_THROWN: Final = re.compile(r"^: ((?:\w+\.)+\w+: .+)$", re.MULTILINE)
 _OURS: Final = "kfs.errors."
 Doing = Callable[[Task], TaskDone]
 Advance = Callable[[int], None]
@@ -85,8 +87,6 @@ class SparkJobs:
                 done = int(done_bytes.value)
                 advance(done - told)
                 told = done
-            except KfsError:
-                raise
             except Exception as error:
                 raise reason_of(error) from error
             else:
@@ -121,5 +121,5 @@ def reason_of(error: Exception) -> KfsError:
             return UnusableSession(
                 f"an executor lacks what the driver has: {match['sentence']}: install kfs[spark] there"
             )
-    lines = [match[0] for match in raised] or text.strip().splitlines() or [type(error).__name__]
-    return UnusableSession(f"Spark's job failed: {lines[0]}")
+    lines = [match[0] for match in raised] or _THROWN.findall(text) or text.strip().splitlines()
+    return UnusableSession(f"Spark's job failed: {lines[0] if lines else type(error).__name__}")

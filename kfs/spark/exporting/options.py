@@ -19,6 +19,8 @@ _OWN_DIRECTORY: Final = "_kfs"
 _GROUP: Final = "group:"
 #: The format that needs nothing of the session but its tasks.
 PARQUET: Final = "parquet"
+#: Formats of Spark's that are directories of files, each of which is whole by itself.
+FILE_FORMATS: Final = frozenset({"orc", "json", "csv", "avro", "xml"})
 DEFAULT_COMPRESSION: Final = "zstd"
 
 
@@ -62,7 +64,7 @@ class ExportOptions:
                 "its positions from those of other datasets"
             )
 
-        if self.table is not None and self.format == PARQUET:
+        if self.table is not None and self.format in (PARQUET, *FILE_FORMATS):
             raise InvalidOption(
                 f"table {self.table}: it has to be of a format whose commits are atomic, such as delta or iceberg"
             )

@@ -10,7 +10,6 @@ from typing import Protocol
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch
-from kfs.spark.exporting.files import check_for_doubles
 from kfs.spark.exporting.jobs import Advance, Jobs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, ExportOptions
 from kfs.spark.exporting.tasks import ParquetWriting
@@ -65,7 +64,6 @@ class ParquetSink:
         writing = ParquetWriting(staging, self._options.read, self._options.compression or DEFAULT_COMPRESSION)
         done = self._jobs.run(batch.tasks, writing, advance) if batch.tasks else []
         files = [file for each in done for file in each.files]
-        check_for_doubles(self._options.dataset, [each.file for each in files])
         records: Counter[TopicPartition] = Counter()
         for file in files:
             records[file.partition] += file.records

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.spark.exporting.export import Export, Totals, opened_export
-from kfs.spark.exporting.frames import FILE_FORMATS, FileSink, TableSink
+from kfs.spark.exporting.frames import FileSink, TableSink
 from kfs.spark.exporting.jobs import SparkJobs
-from kfs.spark.exporting.options import PARQUET, BatchLimits, ExportOptions, parse_starting
+from kfs.spark.exporting.options import FILE_FORMATS, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.sinks import ParquetSink, Sink
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.strategies import Matching
@@ -36,7 +36,7 @@ def spark_export(spark: SparkSession, options: ExportOptions) -> Iterator[Export
 def _sink(spark: SparkSession, options: ExportOptions, jobs: SparkJobs) -> Sink:
     if options.format in FILE_FORMATS:
         return FileSink(spark, options)
-    if options.format != PARQUET or options.table is not None:
+    if options.format != PARQUET:
         return TableSink(spark, options)
     return ParquetSink(jobs, options)
 

@@ -129,6 +129,10 @@ class StagedOutput:
         if self.progress.batch is not None:
             self._complete(self.progress.batch)
 
+    def check(self) -> None:
+        """Raise :class:`Fenced` where another writer has the group."""
+        self.store.check(self._fence)
+
     def clear(self) -> None:
         """Remove what this writer has staged and not committed, such as what tasks left that were done twice."""
         own = os.path.join(self._root, self.staging.directory)
@@ -165,7 +169,7 @@ class StagedOutput:
             if not os.path.lexists(os.path.join(self._root, file.staged)):
                 raise _gone(os.path.join(self._root, file.staged))
             if os.path.lexists(self._final(file)):
-                self.store.check(self._fence)  # or the one who took the group over has written it
+                self.check()  # or the one who took the group over has written it
                 raise KfsError(
                     f"{self._final(file)}: is there already, so these offsets were written before: "
                     "remove what belongs to them from the dataset, or set the positions behind them"

@@ -63,13 +63,13 @@ def test_it_exports_says_what_and_follows_until_it_is_told_to_stop(data: Path, t
         "skipped": [],
         "partitions": [{"topic": "t", "partition": 0, "fromOffset": 0, "untilOffset": 200, "records": 200}],
     }
-    command = [KFS, "export", data, dataset, "--topic", "t", "--follow", "--interval", "0.2", *_SMALL]
+    command = [str(KFS), "export", str(data), str(dataset), "--topic", "t", "--follow", "--interval", "0.2", *_SMALL]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for last in (204, 209):
         with (data / "t-0" / log_name(100)).open("ab") as log:
             log.writelines(one.data for one in dense(last - 4, last))
         wait_until(lambda last=last: len(exported(dataset)) == last + 1)  # type: ignore[misc]
-    following.send_signal(signal.SIGTERM)
+    following.send_signal(signal.SIGINT)
     output, errors = following.communicate(timeout=60)
     assert following.returncode == 0, errors
     assert output.splitlines()[1].split("\t") == ["t", "0", "200", "210", "10"]
@@ -171,7 +171,15 @@ def test_it_runs_under_spark_submit(data: Path, tmp_path: Path) -> None:
     need_java()
     script = subprocess.run([sys.executable, "-m", "kfs.spark.submit"], capture_output=True, text=True, check=True)
     submit = Path(sys.executable).parent / "spark-submit"
-    command = [submit, "--master", "local[2]", script.stdout.strip(), data, tmp_path / "dataset", "--json"]
+    command = [
+        str(submit),
+        "--master",
+        "local[2]",
+        script.stdout.strip(),
+        str(data),
+        str(tmp_path / "dataset"),
+        "--json",
+    ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
     assert json.loads(done.stdout.splitlines()[-1])["records"] == 210

@@ -479,3 +479,16 @@ def test_what_tasks_left_that_were_done_twice_is_removed_after_each_batch(data: 
         while (planned := exporting.next_batch(end)) is not None:
             exporting.do(planned)
             assert [path for path in (dataset / "_kfs" / "staging").rglob("*") if path.is_file()] == []
+
+
+def test_an_export_that_was_taken_over_when_its_files_were_there_says_so(data: Path, dataset: Path) -> None:
+    class TakenOver(HereJobs):
+        def run(self, tasks: Sequence[Task], doing: Doing, advance: Advance) -> list[TaskDone]:
+            done = super().run(tasks, doing, advance)
+            export(options)
+            return done
+
+    options = options_for(data, dataset)
+    with pytest.raises(Fenced, match="has to stop"):
+        export(options, TakenOver())
+    assert offsets_in(dataset) == list(range(200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,12 @@ pytest.importorskip("pyarrow")
 
 import kfs.spark
 from kfs.errors import CorruptData, DataLoss, InvalidOption, KfsError, UnusableSession
+from kfs.spark.exporting.export import Totals, opened_export
+from kfs.spark.exporting.frames import TableSink
 from kfs.spark.exporting.jobs import SparkJobs, reason_of
+from kfs.spark.exporting.options import BatchLimits, ExportOptions
 from kfs.spark.exporting.tasks import TaskDone
+from kfs.spark.offsets import ConsumedRange, StagedOutput
 from kfs.spark.planning import Task
 from tests.logs import batch, dense, log_name, positions, record, write_partition
 from tests.recorded_damage import CorpusPath
@@ -144,3 +149,43 @@ def test_damage_is_told_of_other_formats_too(spark: SparkSession, data: Path, tm
     totals = kfs.spark.export(spark, str(data), str(tmp_path / "orc"), format="orc", on_corrupt="skip")
     assert [(problem.file, problem.position) for problem in totals.skipped] == [(str(path), position)]
     assert totals.records == 208
+
+
+class _Killed(BaseException):
+    """Nothing after this is done."""
+
+
+def test_a_table_that_is_ahead_of_the_positions_is_not_written_to_again(
+    spark: SparkSession, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any table will do here: what is tested is the look into it. Real ones are in test_delta."""
+    monkeypatch.setattr("kfs.spark.exporting.options.FILE_FORMATS", frozenset())
+    options = ExportOptions(
+        (str(data),), str(tmp_path / "own"), limits=BatchLimits(120), format="orc", table="of_this_test"
+    )
+    commit = StagedOutput.commit
+
+    def killed_at_second_batch(output: StagedOutput, ranges: Sequence[ConsumedRange], files: Sequence[Any]) -> None:
+        if any(each.from_offset for each in ranges):
+            raise _Killed
+        commit(output, ranges, files)
+
+    def export_to_table() -> Totals:
+        with opened_export(options, TableSink(spark, options), 2) as exporting:
+            exporting.reach(exporting.look())
+            return exporting.totals
+
+    try:
+        monkeypatch.setattr(StagedOutput, "commit", killed_at_second_batch)
+        with pytest.raises(_Killed):
+            export_to_table()
+        monkeypatch.undo()
+        assert spark.table("of_this_test").count() == 213
+        assert export_to_table().batches == 0
+        write_partition(data / "t-2", {0: dense(0, 4)})
+        assert export_to_table().records == 5
+        table = spark.table("of_this_test")
+        assert table.count() == table.select("topic", "partition", "offset").distinct().count() == 218
+        assert rows_of(table.where("partition = 2").select(*COLUMNS))[0]["value"] == b"value 0"
+    finally:
+        spark.sql("DROP TABLE IF EXISTS of_this_test")
