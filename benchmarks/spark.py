@@ -295,7 +295,7 @@ def _exported(bench: Bench, log: EventLog, target: str) -> int:
 
 def _rows_below(target: str) -> int:
     """Return how many rows the files of a dataset have, and remove it."""
-    rows = sum(pq.read_metadata(path).num_rows for path in Path(target).rglob("*.parquet"))
+    rows: int = sum(pq.read_metadata(path).num_rows for path in Path(target).rglob("*.parquet"))
     shutil.rmtree(target)
     return rows
 

@@ -224,12 +224,12 @@ class Segment:
         if size == known_size:
             return position, next_offset
         walk = self._new_walk()
-        start, seen = position, next_offset - 1
+        begin: tuple[int, int | None] = (position, next_offset - 1)
         if known_size < 0 or size - known_size > _WALKED_BYTES:
             indexed = self._before_last_entry()
             if known_size < 0 or indexed[0] > position:
-                start, seen = indexed
-        for item in walk.items(start, seen):
+                begin = indexed
+        for item in walk.items(*begin):
             if isinstance(item, Block):
                 next_offset = self._next_offset(item)
         self._tail = (walk.size, walk.end, next_offset)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
-_TEXT_BYTES: Final = 8 * 1024 * 1024
+_TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
 _MOST_HOURS_KEPT: Final = 100_000
 _VERSIONS_KEPT: Final = 16 * 1024

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -143,6 +144,8 @@ class TextCache:
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
+        #: Those that were read whole, the first of them first.
+        self._spent: OrderedDict[tuple[TextKey, int], None] = OrderedDict()
         self._lock = threading.Lock()
         self._locks: WeakValueDictionary[TextKey, threading.RLock] = WeakValueDictionary()
 
@@ -183,10 +186,26 @@ class TextCache:
             raise
         with self._lock:
             del self._making[key, index]
-            if len(chunk.text) + 256 <= self._chunks.maxsize:
-                self._chunks[key, index] = chunk
+            self._keep((key, index), chunk)
         made.set_result(chunk)
         return chunk
+
+    def was_read(self, key: TextKey, index: int) -> None:
+        """Note that somebody has read a chunk whole, as the kernel does, which then keeps it.
+
+        What was rendered ahead for others is of more use, and would be thrown away before it.
+        """
+        with self._lock:
+            if (key, index) in self._chunks:
+                self._spent[key, index] = None
+
+    def _keep(self, place: tuple[TextKey, int], chunk: Piece) -> None:
+        size = self._chunks.getsizeof(chunk)
+        while self._spent and self._chunks.currsize + size > self._chunks.maxsize:
+            self._chunks.pop(self._spent.popitem(last=False)[0], None)
+        self._spent.pop(place, None)
+        if size <= self._chunks.maxsize:
+            self._chunks[place] = chunk
 
     def read_on(self, key: TextKey, index: int, end: int, chunk: Callable[[int], Piece]) -> None:
         """Note that a chunk is read, of ``end``; have those that follow made if the one before it was read last."""
@@ -337,6 +356,8 @@ class SegmentText:
             part = memoryview(chunk.text)[offset - start : stop - start]
             if not part:
                 break
+            if len(part) == len(chunk.text):
+                self._cache.was_read(self.key, index)
             parts.append(part)
             offset += len(part)
         return b"".join(parts)

@@ -136,6 +136,23 @@ def test_who_reads_on_finds_it_rendered_and_nothing_is_rendered_twice(
     assert len(rendered) == len(set(rendered)) == 50
 
 
+def test_what_was_read_makes_room_for_what_is_still_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [batch([record(at, b"x" * 80_000)]) for at in range(20)]
+    write_partition(tmp_path / "t-0", {0: values, 20: dense(20, 29)})
+    monkeypatch.setattr("kfs.tree.context._TEXT_BYTES", 800_000)
+    file = file_at(open_tree(tmp_path), path_of(0))
+    rendered = chunks_read(monkeypatch)
+    for at in (0, 100_000, 200_000):
+        file.read(at, 10)  # three chunks, a little of each
+    assert len(rendered) == 3
+    file.read(400_000, 1_200_000)
+    file.read(400_000, 1_200_000)
+    again = len(rendered)
+    for at in (0, 100_000, 200_000):
+        file.read(at, 10)
+    assert len(rendered) == again
+
+
 def test_who_reads_here_and_there_has_nothing_rendered_ahead(long: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
     file = file_at(long, path_of(0))
     size = file.attributes().size
