@@ -20,8 +20,10 @@ from kfs.format.decoders import default_decoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_TIMESTAMP_OFFSET,
     LOG_OVERHEAD,
     LOG_OVERHEAD_STRUCT,
+    MAGIC_V1,
     MAGIC_V2,
     MAX_INT32,
     MAX_INT64,
@@ -176,15 +178,23 @@ class SegmentWalk:
         """Return where the next intact batch begins behind one that the file ends inside of.
 
         A codec may store what it can't compress as it is: what is found inside of a compressed message that is just
-        being written may be a message of its own. Its offset isn't above that of the message around it, and intact ones
-        don't fill the file from there to its end.
+        being written may be a message of its own. Its offset isn't above that of the message around it.
         """
-        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
-        if found is None or header is None or header.record_count != UNKNOWN_COUNT:
-            return found
-        if self._header(found).last_offset > header.last_offset or self._is_chain(found, self.size):
-            return found
-        return find_batch(self._window, self.bounds, position + 1, max(self._seen, header.last_offset), self.limit)
+        seen = self._seen
+        if header is not None and header.record_count == UNKNOWN_COUNT and self._is_begun(header):
+            seen = max(seen, header.last_offset)
+        return find_batch(self._window, self.bounds, position + 1, seen, self.limit)
+
+    def _is_begun(self, header: BatchHeader) -> bool:
+        """Whether a compressed message is one as far as it is there: its key and value have the size that it claims."""
+        at = LEGACY_TIMESTAMP_OFFSET + (8 if header.magic == MAGIC_V1 else 0)
+        left = self.size - header.position
+        for _ in range(2):
+            if at + 4 > left:
+                return False
+            length = int.from_bytes(self._window.read(header.position + at, 4), "big", signed=True)
+            at += 4 + max(length, 0)
+        return at == header.size
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""

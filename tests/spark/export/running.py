@@ -32,16 +32,18 @@ _DAY = 86_400_000  # milliseconds
 DAYS = 8
 RECORDS = 2 * DAYS
 _RECORDS_IN_SEGMENT = 20 * RECORDS
+_MOST_AHEAD = 100 * RECORDS
 _SECONDS = 120
 #: What a record is in a dataset and in the log: partition, offset, value.
 Row = tuple[int, int, bytes]
 
 
 class GrowingLog:
-    """Partitions that batches are appended to, as a broker does, until it is told to stop."""
+    """Partitions that batches are appended to, as a broker does, not too far ahead of a dataset, until told to stop."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, dataset: Path) -> None:
         self.root = root
+        self._dataset = dataset
         self.expected: list[Row] = []
         self._segments: dict[int, LogSegment] = {}
         self._ends: dict[int, int] = {}
@@ -67,6 +69,8 @@ class GrowingLog:
         while not self._over.wait(0.3):
             with self._lock:
                 partitions = list(self._ends)
+            if sum(self._ends.values()) - sum(_reached(self._dataset).values()) > _MOST_AHEAD:
+                continue
             for partition in partitions:
                 self.append(partition)
 
@@ -229,17 +233,21 @@ class RunningExport:
         _signal(self._process.pid, signal.SIGCONT)
 
     def until_exported(self, count: int) -> None:
-        """Wait until so many records have files."""
+        """Wait until so many records have files, about: they lie on several days."""
         until = time.monotonic() + _SECONDS
-        while sum(_records_by_name(self.dataset)) < count:
+        while sum(_reached(self.dataset).values()) < count:
             assert self._process.poll() is None, self.wait()
-            assert time.monotonic() < until, f"{sum(_records_by_name(self.dataset))} of {count} records"
+            assert time.monotonic() < until, f"{_reached(self.dataset)} of {count} records"
             time.sleep(0.05)
 
 
-def _records_by_name(dataset: Path) -> list[int]:
-    """Return how many records each file has, by its footer."""
-    return [pq.read_metadata(path).num_rows for path in dataset.rglob("*.parquet")]
+def _reached(dataset: Path) -> dict[int, int]:
+    """Return the offset after the last one of each partition, by the names of the files."""
+    reached: dict[int, int] = {}
+    for path in dataset.rglob("*.parquet"):
+        partition, _, end = map(int, path.stem.split("-"))
+        reached[partition] = max(reached.get(partition, 0), end)
+    return reached
 
 
 def _parent(pid: int) -> int:

@@ -176,7 +176,7 @@ def test_an_export_killed_again_and_again_has_every_record_once(
 ) -> None:
     chance = random.Random(request.node.name)
     seen: Counter[tuple[int, int, bytes]] = Counter()
-    with GrowingLog(place.directory / "data") as log:
+    with GrowingLog(place.directory / "data", place.dataset) as log:
         for number, point in enumerate(chance.sample(POINTS, points)):
             export = place.start()
             point(place, export, chance)
@@ -229,7 +229,7 @@ def test_of_two_exports_of_a_group_the_first_stops_and_nothing_is_doubled(
     place: Place, held: Callable[[Look], bool]
 ) -> None:
     """The first one is held where it is, as by a machine that swaps, until the other has done all there is."""
-    with GrowingLog(place.directory / "data") as log:
+    with GrowingLog(place.directory / "data", place.dataset) as log:
         first = place.start()
         first.until_exported(RECORDS)
         first.until(held)
