@@ -19,6 +19,7 @@ from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
+from kfs.spark import task_reader
 from kfs.spark.stream_offsets import as_json, from_json, limited
 from tests.corpus import corpus_names
 from tests.log.some_logs import some_segments
@@ -453,3 +454,12 @@ def test_a_log_that_grows_in_any_way_is_read_once(
         rows += query.rest()
         expected = [record.offset for batches in content.values() for one in batches for record in one.records]
         assert [row["offset"] for row in rows] == expected
+
+
+def test_a_worker_has_the_collector_pass_over_its_modules_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("gc.freeze", lambda: calls.append("freeze"))
+    task_reader._spare_the_collector.cache_clear()
+    for _ in range(2):
+        assert Query(data, startingOffsets="earliest").rest()
+    assert calls == ["freeze"]
