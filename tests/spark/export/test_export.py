@@ -278,8 +278,12 @@ def test_where_it_starts_is_decided_once(text: str, first: int, data: Path, data
 
 def test_it_starts_where_a_group_stopped(corpus: CorpusPath, tmp_path: Path) -> None:
     data = corpus("d_groups") / "data"
-    groups = json.loads((corpus("d_groups") / "groups.json").read_text())
-    assert groups
+    committed = json.loads((corpus("d_groups") / "groups.json").read_text())["classic-grp"]["offsets"]
+    export(options_for(data, tmp_path / "dataset", topics=("payments",), starting=parse_starting("group:classic-grp")))
+    first: dict[str, int] = {}
+    for row in exported(tmp_path / "dataset"):
+        first.setdefault(f"payments-{row['partition']}", row["offset"])
+    assert first["payments-2"] == committed["payments-2"]["offset"] == 74
     with pytest.raises(NotFound, match="no group 'nobody'"):
         export(options_for(data, tmp_path / "none", starting=parse_starting("group:nobody")))
 
