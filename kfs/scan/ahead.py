@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import sys
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -113,7 +112,7 @@ class _Hand:
 
     def becomes_ready(self) -> bool:
         """Whether it has answered by now."""
-        if not self.is_ready and select.select([self.member.channel.socket], [], [], 0)[0]:
+        if not self.is_ready and self.member.channel.has_message(0):
             message, _ = self.receive()
             self.is_ready = isinstance(message, Ready)
         return self.is_ready

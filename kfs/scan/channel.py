@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -55,10 +56,11 @@ class Channel:
     def __init__(self, of: socket.socket) -> None:
         self._socket = of
 
-    @property
-    def socket(self) -> socket.socket:
-        """The socket, to wait for."""
-        return self._socket
+    def has_message(self, seconds: float) -> bool:
+        """Whether something can be received, or the other end is gone, within some seconds; of any descriptor."""
+        waiting = select.poll()  # select.select takes none from 1024 on
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
 
     def send(self, message: object, descriptor: int | None = None) -> None:
         """Send an object, with a descriptor or without."""

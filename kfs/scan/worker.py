@@ -5,7 +5,6 @@ Nothing is logged here: what can't be read goes back with the rest, and is logge
 
 from __future__ import annotations
 
-import select
 import signal
 import socket
 from collections import deque
@@ -89,7 +88,7 @@ class Worker:
         while True:
             if self._waiting:
                 self._do(self._waiting.popleft())
-            elif self._gatherer is None and not select.select([self._channel.socket], [], [], _IDLE_SECONDS)[0]:
+            elif self._gatherer is None and not self._channel.has_message(_IDLE_SECONDS):
                 return
             else:
                 self._listen()

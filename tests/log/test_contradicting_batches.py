@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -12,6 +15,7 @@ from kfs.errors import CorruptData
 from kfs.export.selection import Selection
 from kfs.format.codecs import Codec
 from kfs.log.data_dir import DataDir
+from kfs.log.log import Log
 from kfs.log.storage import Storage
 from kfs.scan import Scan
 from kfs.scan.request import Request
@@ -32,6 +36,8 @@ from tests.logs import (
     write_log,
     write_partition,
 )
+
+Answer = TypeVar("Answer")
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -57,6 +63,12 @@ def moved(content: Sequence[Batch], number: int, claimed: int) -> bytes:
     start = positions(content)[number]
     data = joined(content)
     return data[:start] + claimed.to_bytes(8, "big") + data[start + 8 :]
+
+
+def asked(directory: Path, question: Callable[[Log], Answer]) -> Answer:
+    """Return what a log answers of which nothing was asked before."""
+    with closing(Storage()) as storage:
+        return question(open_log(directory, storage))
 
 
 def scanned(directory: Path, cuts: Sequence[int] = ()) -> tuple[list[int], int]:
@@ -88,15 +100,15 @@ def test_a_lookup_finds_what_a_walk_from_the_start_does(kind: str, interval: int
             data = moved(content, number, claimed)
             (indexed / log_name(0)).write_bytes(data)
             plain = write_log(here / "plain-0", 0, data).parent
-            walked = {one.offset: one for one in records_in(open_log(plain))}
+            walked = {one.offset: one for one in asked(plain, records_in)}
             for directory in (indexed, plain):
-                assert open_log(directory).log_end_offset == max(walked, default=-1) + 1, case
+                assert asked(directory, lambda log: log.log_end_offset) == max(walked, default=-1) + 1, case
                 for offset in range(max(victim.first_offset - 8, 0), victim.last_offset + 9):
-                    found = find_record(open_log(directory), offset)
+                    found = asked(directory, partial(find_record, offset=offset))
                     assert found == walked.get(offset) or (found is CorruptData and offset not in walked), case
                     if offset % 4 == number % 4:
                         following = [one for at, one in walked.items() if at >= offset]
-                        assert records_in(open_log(directory), offset) == following, case
+                        assert asked(directory, partial(records_in, start=offset)) == following, case
                 assert scanned(directory)[0] == list(walked), case
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -60,6 +61,22 @@ def scan_of(root: Path, **options: Any) -> Scan:
 
 def idle() -> list[pool.Member]:
     return pool.POOL._idle
+
+
+def test_a_process_with_many_files_open_scans_as_others_do(root: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    descriptors = []
+    pool.POOL.end()
+    try:
+        while not descriptors or descriptors[-1] <= 1024:
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
+        assert scan_of(root).to_table().num_rows == RECORDS
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        pool.POOL.end()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_processes_are_kept_for_the_next_scan(root: Path) -> None:
