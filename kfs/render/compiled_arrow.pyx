@@ -532,11 +532,6 @@ cdef void clear_variable(Variable* column) noexcept:
     clear_bits(&column.validity)
 
 
-cdef Py_ssize_t lately(Py_ssize_t before, Py_ssize_t now) noexcept:
-    """Return how large something becomes that was once so large: many are smaller, as a piece of work ended."""
-    return max(now, before - before // 64)
-
-
 cdef inline Py_ssize_t with_slack(Py_ssize_t size) noexcept:
     return size + size // 8
 
@@ -677,6 +672,14 @@ cdef class CompiledArrowGather:
         if self.has_value:
             self.lend_variable(&self.value, rows, self.expected_values)
 
+    cdef Py_ssize_t lately(self, Py_ssize_t before, Py_ssize_t now):
+        """Return how large something becomes that was once so large, and this time was ``now``.
+
+        Many batches are smaller, as a piece of work ended. In a room that's no reason to expect less; memory of its own
+        is dear where it isn't filled, as all of it is given back to the system.
+        """
+        return now if self.room is None else max(now, before - before // 64)
+
     cdef void lend_bits(self, Bits* bits, Py_ssize_t count):
         self.room.lend(&bits.bytes, (count + 7) // 8)
 
@@ -709,12 +712,12 @@ cdef class CompiledArrowGather:
         """See :meth:`kfs.render.arrow_gather.ArrowGather.take`."""
         cdef list buffers = []
         cdef Py_ssize_t headers = max(self.headers.names.ends.size // 4 - 1, 0)
-        self.expected_rows = lately(self.expected_rows, self.rows)
-        self.expected_keys = lately(self.expected_keys, self.key.data.size)
-        self.expected_values = lately(self.expected_values, self.value.data.size)
-        self.expected_headers = lately(self.expected_headers, headers)
-        self.expected_names = lately(self.expected_names, self.headers.names.data.size)
-        self.expected_header_values = lately(self.expected_header_values, self.headers.values.data.size)
+        self.expected_rows = self.lately(self.expected_rows, self.rows)
+        self.expected_keys = self.lately(self.expected_keys, self.key.data.size)
+        self.expected_values = self.lately(self.expected_values, self.value.data.size)
+        self.expected_headers = self.lately(self.expected_headers, headers)
+        self.expected_names = self.lately(self.expected_names, self.headers.names.data.size)
+        self.expected_header_values = self.lately(self.expected_header_values, self.headers.values.data.size)
         rows = self.rows
         for at, column in enumerate(self.columns):
             if column is Column.KEY:

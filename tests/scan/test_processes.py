@@ -66,7 +66,7 @@ def idle() -> list[pool.Member]:
 def test_a_process_with_many_files_open_scans_as_others_do(root: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    descriptors = []
+    descriptors: list[int] = []
     pool.POOL.end()
     try:
         while not descriptors or descriptors[-1] <= 1024:
