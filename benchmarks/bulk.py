@@ -10,27 +10,23 @@ README.md says more, and has the last results.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from platformdirs import user_cache_dir
-
 from benchmarks import arrow, bulk_mount, readers
-from benchmarks.bulk_report import report
+from benchmarks.command_line import codecs_of, parser_for, say
 from benchmarks.events import EventLog, event_log, many_segments
 from benchmarks.kafka_tools import JavaLoop, KafkaTools
 from benchmarks.lookups import microseconds_a_record
-from benchmarks.machine import machine
 from benchmarks.measurement import Measurement
 from benchmarks.memory import peak_memory
 from benchmarks.rounds import Run, Sample, best, on_cpus, timed, timed_process
@@ -71,10 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure as the command line says, and print the results."""
     options = parse(arguments)
     measurements = list(measure(options))
-    if options.json:
-        print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
-    else:
-        print("\n".join([machine(), "", *report(measurements)]))
+    say(measurements, options.json)
     if options.chart is not None:
         from benchmarks.chart import draw  # needs matplotlib
 
@@ -83,18 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; ``arguments`` are those of the process unless given."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bulk", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--records", type=int, default=1_500_000, help="how many records a log has")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts")
-    parser.add_argument("--only", action="append", choices=list(_GROUPS), help="this group only; repeatable")
-    codecs = [codec.label for codec in Codec]
-    parser.add_argument("--codec", action="append", choices=codecs, help="this codec only; repeatable")
+    parser = parser_for("benchmarks.bulk", __doc__, _GROUPS, 5, "rounds, of which the best counts")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0,1; the first of them where one is enough")
     parser.add_argument("--no-java", action="store_true", help="without Kafka's own readers")
-    default = user_cache_dir("kfs-benchmarks", appauthor=False)
-    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs and jars are kept")
-    parser.add_argument("--chart", type=Path, help="draw a chart into this file, such as one that ends in .svg")
-    parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
     return parser.parse_args(arguments)
 
 
@@ -103,9 +87,8 @@ def measure(options: argparse.Namespace) -> Iterator[Measurement]:
     root: Path = options.directory
     root.mkdir(parents=True, exist_ok=True)
     cpus = tuple(map(int, options.cpus.split(","))) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
-    codecs = tuple(codec for codec in Codec if not options.codec or codec.label in options.codec)
     tools = None if options.no_java else KafkaTools(root)
-    bench = Bench(root, options.records, options.rounds, cpus, codecs, tools)
+    bench = Bench(root, options.records, options.rounds, cpus, codecs_of(options), tools)
     for group in options.only or _GROUPS:
         for measurement in _GROUPS[group](bench):
             print(f"{measurement}", file=sys.stderr, flush=True)

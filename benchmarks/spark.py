@@ -10,33 +10,29 @@ results.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet as pq
-from platformdirs import user_cache_dir
 
 import kfs.spark
 from benchmarks import bulk_mount
-from benchmarks.bulk_report import report
+from benchmarks.command_line import codecs_of, parser_for, say
 from benchmarks.descendants import timed_with_descendants
 from benchmarks.events import EventLog, event_log
 from benchmarks.kafka_jars import spark_kafka_jars
-from benchmarks.machine import machine
 from benchmarks.measurement import Measurement
 from benchmarks.ready_made import ReadyMadeSource, ready_batches
 from benchmarks.rounds import Run, Sample, in_turn, on_cpus
-from kfs.format.codecs import Codec
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, Column
 from kfs.spark.columns import ddl_of
 from tests.broker.real_broker import RealBroker
@@ -129,10 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure as the command line says, and print the results."""
     options = parse(arguments)
     measurements = list(measure(options))
-    if options.json:
-        print(json.dumps([asdict(measurement) for measurement in measurements], indent=1))
-    else:
-        print("\n".join([machine(), "", *report(measurements)]))
+    say(measurements, options.json)
     if options.chart is not None:
         from benchmarks.chart import SPARK_PANELS, draw  # needs matplotlib
 
@@ -141,19 +134,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; ``arguments`` are those of the process unless given."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--records", type=int, default=1_500_000, help="how many records a log has")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds; half as many where files are written or mounted")
-    parser.add_argument("--only", action="append", choices=list(_GROUPS), help="this group only; repeatable")
-    codecs = [codec.label for codec in Codec]
-    parser.add_argument("--codec", action="append", choices=codecs, help="this codec only; repeatable")
-    default = user_cache_dir("kfs-benchmarks", appauthor=False)
-    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs and jars are kept")
+    meaning = "rounds; half as many where files are written or mounted"
+    parser = parser_for("benchmarks.spark", __doc__, _GROUPS, 7, meaning)
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable"
     )
-    parser.add_argument("--chart", type=Path, help="draw a chart into this file, such as one that ends in .svg")
-    parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
     return parser.parse_args(arguments)
 
 
@@ -161,8 +146,7 @@ def measure(options: argparse.Namespace) -> Iterator[Measurement]:
     """Make the logs, start what is needed, and measure group by group; progress goes to standard error."""
     root: Path = options.directory
     root.mkdir(parents=True, exist_ok=True)
-    codecs = [codec for codec in Codec if not options.codec or codec.label in options.codec]
-    logs = tuple(event_log(root, codec, options.records) for codec in codecs)
+    logs = tuple(event_log(root, codec, options.records) for codec in codecs_of(options))
     settings = dict(each.split("=", 1) for each in options.conf)
     with ExitStack() as stack:
         stack.enter_context(on_cpus(sorted(os.sched_getaffinity(0))[:_CORES]))
