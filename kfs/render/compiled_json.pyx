@@ -125,15 +125,16 @@ cdef class CompiledRecordJson:
         return starts
 
     cdef bytes text(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
-        cdef Output output = self.spare
+        cdef Output output
         cdef bytes kind = kind_of(columns)
         cdef const byte* start = self.start
         cdef const byte* middle = kind
         cdef Py_ssize_t start_size = len(self.start)
         cdef Py_ssize_t middle_size = len(kind)
         cdef Status status
-        self.spare.data = NULL
-        self.spare.room = 0
+        # With no Python in between, where another thread might take it as well.
+        output = self.spare
+        memset(&self.spare, 0, sizeof(Output))
         try:
             with nogil:
                 status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts, NULL)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import pytest
@@ -92,6 +95,30 @@ def test_a_record_that_is_not_there_has_no_line(renderer: type[LineRenderer]) ->
     columns = columns_of([(b"k", b"v", ())])
     with pytest.raises(IndexError):
         renderer("t", 0).line(columns, 1)
+
+
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    """Threads that take turns wherever they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless_threads")
+@EVERY_RENDERER
+def test_threads_share_a_renderer(renderer: type[LineRenderer]) -> None:
+    one = renderer("t", 0)
+    blocks = [columns_of([(b"k", b"v" * 300 * size, ((b"h", b"x"),))] * (400 // size)) for size in range(1, 5)]
+    expected = [one.lines(block, (0, 1)).buffer for block in blocks]
+
+    def rendered(number: int) -> bool:
+        which = number % len(blocks)
+        return one.lines(blocks[which], (0, 1)).buffer == expected[which]
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(rendered, range(400)))
 
 
 @pytest.mark.skipif(len(RENDERERS) < 2, reason="the compiled twins were not built")
