@@ -125,7 +125,7 @@ class Lender:
             if region is not None:
                 self._free.append(region)
         while len(self._free) > _MOST_FREE:
-            self._free.pop(0)
+            self._free.pop(0).close_descriptor()  # of one that was never lent it is open
 
 
 class Borrower:
