@@ -99,22 +99,36 @@ def parse_limit(options: Mapping[str, str], names: LimitOptions, default: LogLim
     offsets = options.get(names.by_offsets.lower())
     if offsets is None:
         return default
-    word = offsets.strip().lower()
-    if word in ("earliest", "latest"):
-        return Earliest() if word == "earliest" else Latest()
+    named = named_end(offsets)
+    if named is not None:
+        return named
     return SpecificOffsets(_partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}'))
 
 
 def parse_start(options: Mapping[str, str], default: Earliest | Latest) -> OffsetLimit:
     """Return where to start, as :func:`parse_limit`, or where a group stopped if the options name one."""
     name = STARTING.by_offsets.lower()
-    offsets = options.get(name, "").strip()
-    if not offsets.lower().startswith(_GROUP):
+    group = named_group(options.get(name, ""))
+    if group is None:
         return parse_limit(options, STARTING, default)
     by_time = parse_limit({**options, name: "earliest"}, STARTING, default)
     if not isinstance(by_time, Earliest):  # which wins
         return by_time
-    return GroupOffsets(offsets[len(_GROUP) :], EARLIEST if isinstance(default, Earliest) else LATEST)
+    return GroupOffsets(group, EARLIEST if isinstance(default, Earliest) else LATEST)
+
+
+def named_end(text: str) -> Earliest | Latest | None:
+    """Return the end of a log that a text names, in whatever case, None where it names none."""
+    word = text.strip().lower()
+    if word == "earliest":
+        return Earliest()
+    return Latest() if word == "latest" else None
+
+
+def named_group(text: str) -> str | None:
+    """Return the group that a text names behind ``group:``, None where it names none."""
+    text = text.strip()
+    return text[len(_GROUP) :] if text.lower().startswith(_GROUP) else None
 
 
 def _timestamp(name: str, text: str) -> int:

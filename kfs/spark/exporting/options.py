@@ -8,7 +8,15 @@ from typing import Final
 
 from kfs.errors import InvalidOption
 from kfs.render.timestamps import parse_time
-from kfs.spark.offset_limits import EARLIEST, Earliest, GlobalTimestamp, GroupOffsets, Latest, OffsetLimit
+from kfs.spark.offset_limits import (
+    EARLIEST,
+    Earliest,
+    GlobalTimestamp,
+    GroupOffsets,
+    OffsetLimit,
+    named_end,
+    named_group,
+)
 from kfs.spark.options import ReadOptions
 from kfs.spark.strategies import Matching, Strategy
 
@@ -16,7 +24,6 @@ from kfs.spark.strategies import Matching, Strategy
 DEFAULT_GROUP: Final = "export"
 #: Where a dataset keeps what readers are not to see: all of them pass over such a name.
 _OWN_DIRECTORY: Final = "_kfs"
-_GROUP: Final = "group:"
 #: The format that needs nothing of the session but its tasks.
 PARQUET: Final = "parquet"
 #: Formats of Spark's that are directories of files, each of which is whole by itself.
@@ -63,7 +70,6 @@ class ExportOptions:
                 "a store that isn't the dataset's own needs the name of a group: nothing else tells "
                 "its positions from those of other datasets"
             )
-
         if self.table is not None and self.format in (PARQUET, *FILE_FORMATS):
             raise InvalidOption(
                 f"table {self.table}: it has to be of a format whose commits are atomic, such as delta or iceberg"
@@ -95,9 +101,10 @@ def parse_starting(text: str) -> OffsetLimit:
     Raises:
         ValueError: it is none of them.
     """
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return Earliest() if word == "earliest" else Latest()
-    if word.startswith(_GROUP):
-        return GroupOffsets(text.strip()[len(_GROUP) :], EARLIEST)
+    named = named_end(text)
+    if named is not None:
+        return named
+    group = named_group(text)
+    if group is not None:
+        return GroupOffsets(group, EARLIEST)
     return GlobalTimestamp(parse_time(text), latest_where_none=True)
