@@ -14,3 +14,7 @@ class CompiledSequencedJson:
     def lines(
         self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int
     ) -> bytes: ...
+
+WAYS: tuple[int, ...]
+
+def write_by(most: int) -> int: ...

@@ -38,7 +38,11 @@ cdef extern from "json_text.h" nogil:
     const char* HEADER_KEY
     const char* HEADER_ENCODING
     const char* LINE_END
-    void json_text_init()
+    int JSON_BYTES
+    int JSON_BY_SHUFFLE
+    int JSON_BY_COMPRESS
+    int json_text_use(int most)
+    bint json_is_plain(byte character)
     size_t json_write_plain(byte* out, const byte* text, size_t size, size_t* written)
     size_t json_measure_plain(const byte* text, size_t size, size_t* written)
 
@@ -380,29 +384,29 @@ cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcep
     cdef size_t written
     cdef int length
     cdef unsigned int character
-    while True:
+    while at < size:
         at += json_write_plain(out, text + at, size - at, &written)
         out += written
-        if at == size:
-            return out - begin
-        length = read_character(text + at, size - at, &character)
-        if length == 0:
-            return -1
-        if is_control(character):
-            out[0] = c"\\"
-            out[1] = c"u"
-            out[2] = HEX[character >> 12]
-            out[3] = HEX[character >> 8 & 15]
-            out[4] = HEX[character >> 4 & 15]
-            out[5] = HEX[character & 15]
-            out += 6
-            at += length
-        else:
-            while length > 0:
-                length -= 1
-                out[0] = text[at]
-                out += 1
-                at += 1
+        while at < size and not json_is_plain(text[at]):  # what isn't ASCII seldom comes alone
+            length = read_character(text + at, size - at, &character)
+            if length == 0:
+                return -1
+            if is_control(character):
+                out[0] = c"\\"
+                out[1] = c"u"
+                out[2] = HEX[character >> 12]
+                out[3] = HEX[character >> 8 & 15]
+                out[4] = HEX[character >> 4 & 15]
+                out[5] = HEX[character & 15]
+                out += 6
+                at += length
+            else:
+                while length > 0:
+                    length -= 1
+                    out[0] = text[at]
+                    out += 1
+                    at += 1
+    return out - begin
 
 
 cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
@@ -411,15 +415,15 @@ cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t at = 0
     cdef int length
     cdef unsigned int character
-    while True:
+    while at < size:
         at += json_measure_plain(text + at, size - at, &written)
-        if at == size:
-            return written
-        length = read_character(text + at, size - at, &character)
-        if length == 0:
-            return -1
-        written += 6 if is_control(character) else length
-        at += length
+        while at < size and not json_is_plain(text[at]):
+            length = read_character(text + at, size - at, &character)
+            if length == 0:
+                return -1
+            written += 6 if is_control(character) else length
+            at += length
+    return written
 
 
 cdef inline bint is_control(unsigned int character) noexcept nogil:
@@ -533,4 +537,13 @@ cdef Py_ssize_t headers_size(const Source* source, Py_ssize_t position) noexcept
     return size
 
 
-json_text_init()
+#: How text can be written: a byte at a time, or by what a processor has for many at a time, the best last.
+WAYS = (JSON_BYTES, JSON_BY_SHUFFLE, JSON_BY_COMPRESS)
+
+
+def write_by(int most):
+    """Write text by the best way that this processor has, up to ``most`` of :data:`WAYS`; return which that is."""
+    return json_text_use(most)
+
+
+write_by(JSON_BY_COMPRESS)

@@ -1,4 +1,4 @@
-/* Text as the inside of a JSON string: what is plain ASCII, many bytes at a time. json_text_init() must have been called. */
+/* Text as the inside of a JSON string: what is plain ASCII, many bytes at a time where json_text_use() was called. */
 
 #ifndef KFS_JSON_TEXT_H
 #define KFS_JSON_TEXT_H
@@ -24,15 +24,21 @@
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>
 #define JSON_SHUFFLE __attribute__((target("ssse3")))
+#define JSON_COMPRESS __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")))
 
 /* For eight bytes of which those in a mask need a backslash: where each byte of the output comes from (a negative
  * number: it is a backslash), and how many there are. */
 static int8_t json_sources[256][16];
 static uint8_t json_sizes[256];
-static int json_has_shuffle;
 #endif
 
-static void json_text_init(void) {
+/* What json_write_plain goes by: a byte at a time, shuffles of 16 bytes (SSSE3), compression of 64 (AVX-512 VBMI2). */
+enum { JSON_BYTES, JSON_BY_SHUFFLE, JSON_BY_COMPRESS };
+static int json_way = JSON_BYTES;
+
+/* Go by the best that there is, up to `most`; return what that is. */
+static int json_text_use(int most) {
+    json_way = JSON_BYTES;
 #ifdef JSON_SHUFFLE
     for (int mask = 0; mask < 256; mask++) {
         int size = 0;
@@ -44,8 +50,14 @@ static void json_text_init(void) {
         json_sizes[mask] = (uint8_t)size;
     }
     __builtin_cpu_init();
-    json_has_shuffle = __builtin_cpu_supports("ssse3") != 0;
+    if (most >= JSON_BY_COMPRESS && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("popcnt")) {
+        json_way = JSON_BY_COMPRESS;
+    } else if (most >= JSON_BY_SHUFFLE && __builtin_cpu_supports("ssse3")) {
+        json_way = JSON_BY_SHUFFLE;
+    }
 #endif
+    return json_way;
 }
 
 static inline int json_is_escaped(uint8_t byte) { return byte == '"' || byte == '\\'; }
@@ -86,6 +98,52 @@ JSON_SHUFFLE static inline size_t json_write_by_shuffle(
     return at;
 }
 
+/* A bit for each byte of a block that is plain, and is in `loaded`. */
+JSON_COMPRESS static inline __mmask32 json_plain_mask(__m256i block, __mmask32 loaded) {
+    __m256i above = _mm256_sub_epi8(block, _mm256_set1_epi8(0x20));
+    return _mm256_mask_cmplt_epu8_mask(loaded, above, _mm256_set1_epi8(0x7F - 0x20));
+}
+
+/* Write the bytes of a block that are in `taken`; return how many that became. Each is given the room of two, for a
+ * backslash before it, and what room is left over is squeezed out. */
+JSON_COMPRESS static inline size_t json_compress(uint8_t *out, __m256i block, __mmask32 taken) {
+    __mmask32 escaped = _mm256_mask_cmpeq_epi8_mask(taken, block, _mm256_set1_epi8('"')) |
+                        _mm256_mask_cmpeq_epi8_mask(taken, block, _mm256_set1_epi8('\\'));
+    __m512i pairs = _mm512_slli_epi16(_mm512_maskz_cvtepu8_epi16(taken, block), 8);
+    pairs = _mm512_or_si512(pairs, _mm512_maskz_set1_epi16(escaped, '\\'));
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(_mm512_test_epi8_mask(pairs, pairs), pairs));
+    return (size_t)(__builtin_popcount(taken) + __builtin_popcount(escaped));
+}
+
+/* Like json_write_plain, 32 bytes at a time. */
+JSON_COMPRESS static inline size_t json_write_by_compress(
+    uint8_t *out, const uint8_t *text, size_t size, size_t *written
+) {
+    const __mmask32 all = 0xFFFFFFFFu;
+    size_t at = 0;
+    uint8_t *to = out;
+    __mmask32 plain;
+    __m256i block;
+    for (; size - at >= 32; at += 32) {
+        block = _mm256_loadu_si256((const __m256i *)(text + at));
+        plain = json_plain_mask(block, all);
+        if (plain != all) {
+            break;
+        }
+        to += json_compress(to, block, all);
+    }
+    if (at < size) {
+        __mmask32 loaded = size - at >= 32 ? all : ((__mmask32)1 << (size - at)) - 1;
+        block = _mm256_maskz_loadu_epi8(loaded, text + at);
+        plain = json_plain_mask(block, loaded);
+        plain &= ~(plain + 1); /* up to the first that isn't */
+        to += json_compress(to, block, plain);
+        at += (size_t)__builtin_popcount(plain);
+    }
+    *written = (size_t)(to - out);
+    return at;
+}
+
 #endif
 
 /* Write bytes up to the first that isn't plain, with backslashes where they belong; return how many of them, and in
@@ -94,7 +152,10 @@ static inline size_t json_write_plain(uint8_t *out, const uint8_t *text, size_t 
     size_t at = 0;
     uint8_t *to = out;
 #ifdef JSON_SHUFFLE
-    if (json_has_shuffle && size >= 8) {
+    if (json_way == JSON_BY_COMPRESS) {
+        return json_write_by_compress(out, text, size, written);
+    }
+    if (json_way == JSON_BY_SHUFFLE && size >= 8) {
         at = json_write_by_shuffle(out, text, size, written);
         to += *written;
     }

@@ -33,6 +33,16 @@ def lines_of(renderer: type[LineRenderer], columns: RecordColumns) -> tuple[byte
     return rendered.buffer, rendered.starts, one.starts(columns), [one.line(columns, at) for at in range(len(columns))]
 
 
+def each_way() -> Iterator[int]:
+    """Have text written in each way that this processor knows, one after another."""
+    from kfs.render.compiled_json import WAYS, write_by
+
+    try:
+        yield from map(write_by, WAYS)
+    finally:
+        write_by(WAYS[-1])
+
+
 def check(columns: RecordColumns) -> None:
     """Hold the renderers, and the ways of each, to one another."""
     expected = lines_of(RENDERERS[0], columns)
@@ -40,7 +50,8 @@ def check(columns: RecordColumns) -> None:
     assert starts == measured
     assert b"".join(lines) == buffer
     for renderer in RENDERERS[1:]:
-        assert lines_of(renderer, columns) == expected
+        for _ in each_way():
+            assert lines_of(renderer, columns) == expected
 
 
 @settings(max_examples=300)
