@@ -32,11 +32,11 @@ from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions
 from kfs.mount.fuse_protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, read, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
 from kfs.mount.recent import RecentNodes
 from kfs.mount.serving import Serving, Stopped, stopped_by_signals
 from kfs.mount.translate import Translator
-from kfs.tree.node import FOREVER, Outdated, Symlink, Tree
+from kfs.tree.node import FOREVER, Outdated, Part, Symlink, Tree
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
@@ -56,6 +56,8 @@ _MAX_BACKGROUND: Final = 512
 _MAX_PAGES: Final = kernel_mount.READ_AHEAD_BYTES // BLOCK_SIZE
 #: Larger data is not copied once more to be one buffer with its header.
 _GATHERED_BYTES: Final = 16 * 1024
+#: What one system call writes (``IOV_MAX``).
+_MOST_PARTS: Final = 1024
 
 _REFUSED: Final = (
     *(Opcode.SETATTR, Opcode.SYMLINK, Opcode.MKNOD, Opcode.MKDIR, Opcode.UNLINK, Opcode.RMDIR, Opcode.RENAME),
@@ -150,9 +152,9 @@ class Session:
         if reply is not None:
             self._send(reply)
 
-    def _send(self, *parts: bytes) -> None:
+    def _send(self, *reply: Part) -> None:
         try:
-            os.writev(self._device, parts)
+            os.writev(self._device, reply)
         except OSError as error:
             if error.errno not in NOT_WAITED_FOR:
                 raise
@@ -223,13 +225,15 @@ class Session:
 
     def _read(self, unique: int, node_id: int, request: bytes) -> bytes | None:
         _, offset, size = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
-        data = read(self._nodes.find(node_id), offset, size)
-        length = OUT_HEADER_SIZE + len(data)
+        found = read_parts(self._nodes.find(node_id), offset, size)
+        length = OUT_HEADER_SIZE + sum(map(len, found))
         header = OUT_HEADER.pack(length, 0, unique)
         if length < _GATHERED_BYTES:
-            reply = header + data
+            reply = b"".join([header, *found])
             return None if not offset and self._ahead.takes(node_id, reply) else reply
-        self._send(header, data)
+        if len(found) >= _MOST_PARTS:
+            found = [b"".join(found)]
+        self._send(header, *found)
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:

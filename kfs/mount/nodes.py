@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kfs.errors import IsADirectory
-from kfs.tree.node import File, Node, Tree
+from kfs.tree.node import File, Node, Part, Tree
 
 #: ``st_blksize`` and ``f_bsize``: a page, the unit in which the kernel reads.
 BLOCK_SIZE: Final = 4096
@@ -17,12 +18,17 @@ NAME_MAX: Final = 255
 
 def read(node: Node, offset: int, size: int) -> bytes:
     """Return what a read of ``node`` gives; raise IsADirectory for what isn't a file."""
+    return b"".join(read_parts(node, offset, size))
+
+
+def read_parts(node: Node, offset: int, size: int) -> Sequence[Part]:
+    """Return what a read of ``node`` gives, in parts; errors as :func:`read`."""
     if not isinstance(node, File):
         raise IsADirectory("not a file")
-    data = node.read(offset, size)
-    if len(data) > size:
-        raise ValueError(f"{len(data)} bytes for a read of {size}")
-    return data
+    found = node.parts(offset, size)
+    if sum(map(len, found)) > size:
+        raise ValueError(f"more bytes for a read of {size}")
+    return found
 
 
 def blocks(size: int) -> int:

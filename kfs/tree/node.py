@@ -11,7 +11,7 @@ import posixpath
 import stat
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 from weakref import ref
@@ -26,6 +26,8 @@ UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
 _MOST_LINKS: Final = 8
+#: Bytes of a file, as they lie in memory.
+Part = bytes | memoryview
 #: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
 _FIRST_NS: Final = -(2**63)
 _LAST_NS: Final = 2**63 - 1
@@ -176,6 +178,10 @@ class File(Node):
 
         Raises :class:`~kfs.errors.CorruptData` where the range touches what can't be shown.
         """
+
+    def parts(self, offset: int, size: int) -> Sequence[Part]:
+        """Return what :meth:`read` does in parts, one after another: whoever writes them out need not join them."""
+        return [self.read(offset, size)]
 
 
 class Symlink(Node):

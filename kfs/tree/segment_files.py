@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +17,26 @@ from kfs.log.segment import Segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, entry_of
 from kfs.tree.names import segment_name, segment_names
-from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Node
+from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Node, Part
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
 from kfs.tree.text import LogText, Piece, SegmentText
 
 
+class TextFile(CostlyFile):
+    """A file whose bytes are a text."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def parts(self, offset: int, size: int) -> list[Part]: ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        return b"".join(self.parts(offset, size))
+
+
 @dataclass(frozen=True, slots=True)
-class SegmentFile(CostlyFile):
+class SegmentFile(TextFile):
     """Every record of a segment that is shown, from offset ``start`` on, one line each."""
 
     partition: PartitionView
@@ -56,12 +69,12 @@ class SegmentFile(CostlyFile):
             lifetime = UNTIL_TOLD
         return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
-    def read(self, offset: int, size: int) -> bytes:
-        return self.text.read(offset, size)
+    def parts(self, offset: int, size: int) -> list[Part]:
+        return self.text.parts(offset, size)
 
 
 @dataclass(frozen=True, slots=True)
-class LogFile(CostlyFile):
+class LogFile(TextFile):
     """A text over all segments of a partition; it grows with the log."""
 
     partition: PartitionView
@@ -77,8 +90,8 @@ class LogFile(CostlyFile):
         whole = partition_directory_attributes(self.partition, node_id)
         return Attributes(node_id, mode, self.text().size, whole.mtime_ns, whole.uid, whole.gid, lifetime=LIVE)
 
-    def read(self, offset: int, size: int) -> bytes:
-        return self.text().read(offset, size)
+    def parts(self, offset: int, size: int) -> list[Part]:
+        return self.text().parts(offset, size)
 
 
 class SegmentDirectory(Directory):

@@ -95,12 +95,12 @@ class SegmentLines:
             else:
                 yield self._extent_of(item)
 
-    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`~kfs.tree.text.TextSource`."""
         with self._readers.reader(segment) as reader:
-            for item in self._committed_of(reader.items(position, seen, end), self._is_aborted, MAX_INT64):
-                if not isinstance(item, Hidden):
-                    yield self._piece_of(item)
+            items = self._committed_of(reader.items(position, seen, ends[-1]), self._is_aborted, MAX_INT64)
+            for chunk in _cut((item for item in items if not isinstance(item, Hidden)), ends):
+                yield Piece.join(self._piece_of(item) for item in chunk)
 
     def grounds(self) -> list[Marker] | None:
         """See :class:`~kfs.tree.text.TextSource`."""
@@ -235,6 +235,32 @@ def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool
             return
         was_hidden = hides
     yield _part(item, start, item.stop, was_hidden)
+
+
+def _cut(
+    items: Iterator[Records | Undecodable | Damage], ends: Sequence[int]
+) -> Iterator[list[Records | Undecodable | Damage]]:
+    """Yield those items that lie before each of the ends, no further than to an item that an end lies inside of.
+
+    Batches that were decoded together are divided.
+    """
+    item = next(items, None)
+    for end in ends:
+        before: list[Records | Undecodable | Damage] = []
+        while item is not None and item.end <= end:
+            before.append(item)
+            item = next(items, None)
+        is_inside = item is not None and item.position < end
+        if isinstance(item, Records) and is_inside:
+            row = bisect_left(item.table.positions, end, item.first, item.stop)
+            before.append(item.of_rows(item.first, row))
+            is_inside = row == item.stop or item.table.positions[row] != end
+            item = item.of_rows(row, item.stop) if not is_inside else None
+        elif item is not None and is_inside:
+            before.append(item)
+        yield before
+        if is_inside:
+            return
 
 
 def _part(item: Records, first: int, stop: int, hides: bool) -> Records | Hidden:

@@ -8,9 +8,9 @@ there on, and keeps what it rendered.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from cachetools import LRUCache
 from kfs.errors import CorruptData
 from kfs.log.block import Block, Damage
 from kfs.log.log import OffsetRange
+from kfs.tree.node import Part
 from kfs.tree.table_store import TableStore
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker, TextTable
 from kfs.tree.work_ahead import Job, WorkAhead
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 64 * 1024
 #: Chunks that are rendered ahead by one thread, one after another: a thread that reads on where it was is quicker.
 _CHUNKS_AHEAD: Final = 8
-#: Of so many texts it is known where they were read last.
-_READS_KEPT: Final = 1024
+#: So many readers are told from each other.
+_READERS_KEPT: Final = 1024
+#: Over so many measurements, about, the pace is an average.
+_PACES: Final = 8
 #: Of 40 bytes each, over all tables in memory.
 _MOST_ENTRIES: Final = 512 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
@@ -83,8 +86,12 @@ class TextSource(Protocol):
         """Measure the text, part by part, to the end of the segment."""
         ...
 
-    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
-        """Make the text, piece by piece, up to another boundary."""
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
+        """Make the text, a piece up to each of ``ends``, boundaries all, and at least one.
+
+        It ends with a piece that goes on beyond its end: messages that follow one another are measured as they come,
+        and read as one block.
+        """
         ...
 
     def grounds(self) -> Sequence[Marker] | None:
@@ -108,12 +115,20 @@ class BlockText:
             last_offset = item.header.last_offset if isinstance(item, Block) else -1
             yield Extent(len(self._render(segment, item).text), item.end, last_offset)
 
-    def pieces(self, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`TextSource`."""
-        for item in segment.walk(position, seen):
-            if item.position >= end:
+        items = segment.walk(position, seen)
+        held = next(items, None)
+        for end in ends:
+            pieces = []
+            reached = position
+            while held is not None and held.position < end:
+                pieces.append(self._render(segment, held))
+                reached = held.end
+                held = next(items, None)
+            yield Piece.join(pieces)
+            if reached > end:
                 return
-            yield self._render(segment, item)
 
     def grounds(self) -> Sequence[Marker]:
         """See :class:`TextSource`."""
@@ -124,6 +139,8 @@ class BlockText:
         return not grounds
 
 
+#: Makes chunks that follow one another.
+MakeChunks = Callable[[range], Iterable[Piece]]
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
 TextKey = tuple[str, str, int, OffsetRange]
 
@@ -138,14 +155,15 @@ class TextCache:
     def __init__(self, chunk_bytes: int, store: TableStore | None, ahead: WorkAhead) -> None:
         self.store = store
         self._ahead = ahead
-        self._making: dict[tuple[TextKey, int], Future[Piece]] = {}
-        self._read: LRUCache[TextKey, int] = LRUCache(_READS_KEPT)
+        self._making: dict[tuple[TextKey, int], Future[Mapping[int, Piece]]] = {}
+        #: Where somebody's next read would begin, and when he got the last.
+        self._readers: LRUCache[tuple[TextKey, int], float] = LRUCache(_READERS_KEPT)
+        #: How long a chunk takes to be made, in seconds, lately.
+        self._pace = 0.0
         self._tables: LRUCache[TextKey, TextTable] = LRUCache(_MOST_ENTRIES, getsizeof=len)
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
-        #: Those that were read whole, the first of them first.
-        self._spent: OrderedDict[tuple[TextKey, int], None] = OrderedDict()
         self._lock = threading.Lock()
         self._locks: WeakValueDictionary[TextKey, threading.RLock] = WeakValueDictionary()
 
@@ -165,68 +183,103 @@ class TextCache:
             if len(table) <= self._tables.maxsize:
                 self._tables[key] = table
 
-    def chunk(self, key: TextKey, index: int, make: Callable[[], Piece]) -> Piece:
-        """Return a chunk of a text, made if it isn't there; one thread makes it, others wait for it."""
+    def chunks(self, key: TextKey, wanted: range, kept: Container[int], make: MakeChunks) -> list[Piece]:
+        """Return chunks of a text. Those that aren't there are made: by one thread, and others wait for it.
+
+        Afterwards those of them that are ``kept`` are there, and no other: what somebody reads to its end stays with
+        him, as with the kernel, and what was made for others to read is of more use.
+        """
+        found: dict[int, Piece] = {}
+        awaited: dict[int, Future[Mapping[int, Piece]]] = {}
+        missing: list[int] = []
+        making: Future[Mapping[int, Piece]] = Future()
         with self._lock:
-            chunk = self._chunks.get((key, index))
-            if chunk is not None:
-                return chunk
-            made = self._making.get((key, index))
-            is_ours = made is None
-            if made is None:
-                made = self._making[key, index] = Future()
-        if not is_ours:
-            return made.result()
+            for index in wanted:
+                chunk = self._chunks.get((key, index)) if index in kept else self._chunks.pop((key, index), None)
+                if chunk is not None:
+                    found[index] = chunk
+                elif (key, index) in self._making:
+                    awaited[index] = self._making[key, index]
+                else:
+                    missing.append(index)
+                    self._making[key, index] = making
+        if missing:
+            found |= self._made(key, missing, kept, make, making)
+        for index, made in awaited.items():
+            try:
+                found[index] = made.result()[index]
+            except Exception:  # of a chunk beside it, perhaps
+                [found[index]] = make(range(index, index + 1))
+        return [found[index] for index in wanted]
+
+    def _made(
+        self,
+        key: TextKey,
+        missing: list[int],
+        kept: Container[int],
+        make: MakeChunks,
+        making: Future[Mapping[int, Piece]],
+    ) -> Mapping[int, Piece]:
+        """Make chunks that others wait for in ``making``."""
+        made: dict[int, Piece] = {}
+        started = time.perf_counter()
         try:
-            chunk = make()
+            for run in _runs(missing):
+                made.update(zip(run, make(run), strict=True))
         except BaseException as error:
             with self._lock:
-                del self._making[key, index]
-            made.set_exception(error)
+                for index in missing:
+                    del self._making[key, index]
+            making.set_exception(error)
             raise
+        pace = (time.perf_counter() - started) / len(missing)
         with self._lock:
-            del self._making[key, index]
-            self._keep((key, index), chunk)
-        made.set_result(chunk)
-        return chunk
+            self._pace += (pace - self._pace) / _PACES
+            for index in missing:
+                del self._making[key, index]
+                if index in kept and self._chunks.getsizeof(made[index]) <= self._chunks.maxsize:
+                    self._chunks[key, index] = made[index]
+        making.set_result(made)
+        return made
 
-    def was_read(self, key: TextKey, index: int) -> None:
-        """Note that somebody has read a chunk whole, as the kernel does, which then keeps it.
+    def read_on(self, key: TextKey, read: range, end: int, make: MakeChunks) -> None:
+        """Note that chunks are asked for, of ``end``; have those that follow made for who goes through them in order.
 
-        What was rendered ahead for others is of more use, and would be thrown away before it.
+        If he is slower at that than we are, the kernel asks for the next ones early enough, and whoever he is needs
+        the processors himself.
         """
-        with self._lock:
-            if (key, index) in self._chunks:
-                self._spent[key, index] = None
-
-    def _keep(self, place: tuple[TextKey, int], chunk: Piece) -> None:
-        size = self._chunks.getsizeof(chunk)
-        while self._spent and self._chunks.currsize + size > self._chunks.maxsize:
-            self._chunks.pop(self._spent.popitem(last=False)[0], None)
-        self._spent.pop(place, None)
-        if size <= self._chunks.maxsize:
-            self._chunks[place] = chunk
-
-    def read_on(self, key: TextKey, index: int, end: int, chunk: Callable[[int], Piece]) -> None:
-        """Note that a chunk is read, of ``end``; have those that follow made if the one before it was read last."""
         if not self._ahead.reach:
             return
         with self._lock:
-            before = self._read.get(key)
-            self._read[key] = index
-            # Asked for again when half of it has been read.
-            if before != index - 1 or index % (_CHUNKS_AHEAD // 2):
+            answered = self._readers.pop((key, read.start), None)
+            if answered is None or time.perf_counter() - answered > self._pace * len(read):
                 return
             room = int(self._chunks.maxsize) // (4 * CHUNK_BYTES)
-            stop = min(index + 1 + min(self._ahead.reach * _CHUNKS_AHEAD, room), end)
-            missing = [following for following in range(index + 1, stop) if (key, following) not in self._chunks]
-        groups = (list(group) for _, group in groupby(missing, lambda following: following // _CHUNKS_AHEAD))
-        self._ahead.ask([Job((key, group[0] // _CHUNKS_AHEAD), partial(_each, chunk, group)) for group in groups])
+            stop = min(read.stop + min(self._ahead.reach * _CHUNKS_AHEAD, room), end)
+            missing = [index for index in range(read.stop, stop) if (key, index) not in self._chunks]
+        groups = (list(group) for _, group in groupby(missing, lambda index: index // _CHUNKS_AHEAD))
+        self._ahead.ask(
+            [Job((key, group[0] // _CHUNKS_AHEAD), partial(self._make_ahead, key, group, make)) for group in groups]
+        )
+
+    def was_answered(self, key: TextKey, following: int) -> None:
+        """Note that somebody got what he asked for, who may go on with the chunk ``following``."""
+        if self._ahead.reach:
+            with self._lock:
+                self._readers[key, following] = time.perf_counter()
+
+    def _make_ahead(self, key: TextKey, indexes: Sequence[int], make: MakeChunks) -> None:
+        for run in _runs(indexes):
+            self.chunks(key, run, run, make)
 
 
-def _each(chunk: Callable[[int], Piece], indexes: Iterable[int]) -> None:
-    for index in indexes:
-        chunk(index)
+def _runs(indexes: Sequence[int]) -> Iterator[range]:
+    """Divide numbers that go up into runs of those that follow one another."""
+    start = 0
+    for at in range(1, len(indexes) + 1):
+        if at == len(indexes) or indexes[at] != indexes[at - 1] + 1:
+            yield range(indexes[start], indexes[at - 1] + 1)
+            start = at
 
 
 class SegmentText:
@@ -329,48 +382,56 @@ class SegmentText:
             table.log_end = extent.log_end
             table.last_seen = max(table.last_seen, extent.last_offset)
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``offset``, fewer at the end.
+    def parts(self, offset: int, size: int) -> list[Part]:
+        """Return ``size`` bytes from ``offset``, fewer at the end, as parts that follow one another.
 
         Raises:
             CorruptData: the range touches what stands for damage.
         """
-        if not self._grows:
-            return self._read(self.table(), offset, size)
-        with self._cache.lock_of(self.key):  # its table grows
-            return self._read(self.table(), offset, size)
-
-    def _read(self, table: TextTable, offset: int, size: int) -> bytes:
-        end = min(offset + size, table.size)
-        parts = []
-        while offset < end:
-            index = bisect_right(table.text_starts, offset) - 1
-            start = table.text_starts[index]
-            stop = min(end, table.text_starts[index + 1] if index + 1 < len(table) else table.size)
-            chunk = self._chunk(table, index)
-            if not self._grows:
-                self._cache.read_on(self.key, index, len(table), partial(self._chunk, table))
-            for fault_start, fault_end, error in chunk.faults:
-                if fault_start < stop - start and fault_end > offset - start:
+        grows = self._grows
+        with self._cache.lock_of(self.key):  # a table that grows does so under it
+            table = self.table()
+            chunks, log_end, text_end = len(table), table.log_end, table.size
+        end = min(offset + size, text_end)
+        if offset >= end:
+            return []
+        starts = table.text_starts
+        first = bisect_right(starts, offset, 0, chunks) - 1
+        wanted = range(first, bisect_left(starts, end, first, chunks))
+        make = partial(self._rendered, table, log_end)
+        closed = range(first, min(wanted.stop, chunks - grows))
+        # The chunk where he stops is the one where he goes on.
+        stop = starts[wanted.stop] if wanted.stop < chunks else text_end
+        following = wanted.stop if stop == end else wanted.stop - 1
+        self._cache.read_on(self.key, wanted, chunks - grows, make)
+        pieces = self._cache.chunks(self.key, closed, (following,), make)
+        if closed.stop < wanted.stop:  # still growing: what is rendered now is not the whole of it later
+            pieces += self._rendered(table, log_end, range(closed.stop, wanted.stop))
+        parts: list[Part] = []
+        for index, piece in zip(wanted, pieces, strict=True):
+            begin, stop = max(offset - starts[index], 0), end - starts[index]
+            if index + 1 < chunks:
+                stop = min(stop, starts[index + 1] - starts[index])
+            for fault_start, fault_end, error in piece.faults:
+                if fault_start < stop and fault_end > begin:
                     raise error
-            part = memoryview(chunk.text)[offset - start : stop - start]
-            if not part:
+            is_whole = begin == 0 and stop == len(piece.text)
+            parts.append(piece.text if is_whole else memoryview(piece.text)[begin:stop])
+            if len(parts[-1]) < stop - begin:
                 break
-            if len(part) == len(chunk.text):
-                self._cache.was_read(self.key, index)
-            parts.append(part)
-            offset += len(part)
-        return b"".join(parts)
+        self._cache.was_answered(self.key, following)
+        return parts
 
-    def _chunk(self, table: TextTable, index: int) -> Piece:
-        is_open = index + 1 == len(table) and self._grows
-        if is_open:  # still growing: what is rendered now is not the whole of it later
-            return self._rendered(table, index)
-        return self._cache.chunk(self.key, index, lambda: self._rendered(table, index))
-
-    def _rendered(self, table: TextTable, index: int) -> Piece:
-        end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
-        return Piece.join(self._source.pieces(self.segment, table.positions[index], table.seen[index], end))
+    def _rendered(self, table: TextTable, log_end: int, run: range) -> list[Piece]:
+        """Render chunks that follow one another, the last of which may be the table's, up to ``log_end``."""
+        ends = list(table.positions[run.start + 1 : run.stop + 1])
+        if len(ends) < len(run):
+            ends.append(log_end)
+        pieces: list[Piece] = []
+        while len(pieces) < len(run):
+            at = run.start + len(pieces)
+            pieces += self._source.pieces(self.segment, table.positions[at], table.seen[at], ends[len(pieces) :])
+        return pieces
 
 
 class LogText:
@@ -384,17 +445,17 @@ class LogText:
         """The exact length in bytes."""
         return sum(text.size for text in self._texts)
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``offset``, fewer at the end; errors as :meth:`SegmentText.read`."""
-        parts = []
+    def parts(self, offset: int, size: int) -> list[Part]:
+        """Return ``size`` bytes from ``offset``; as :meth:`SegmentText.parts`."""
+        parts: list[Part] = []
         for text in self._texts:
             if size <= 0:
                 break
             if offset < text.size:
-                part = text.read(offset, size)
-                parts.append(part)
-                size -= len(part)
+                found = text.parts(offset, size)
+                parts += found
+                size -= sum(map(len, found))
                 offset = 0
             else:
                 offset -= text.size
-        return b"".join(parts)
+        return parts

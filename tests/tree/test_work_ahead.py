@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,13 +102,14 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaTree:
 
 
 def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return where in the log chunks are rendered from, from now on."""
+    """Return where in the log chunks that are rendered from now on end."""
     positions: list[int] = []
     pieces = SegmentLines.pieces
 
-    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, end: int) -> Iterator[Piece]:
-        positions.append(position)
-        return pieces(self, segment, position, seen, end)
+    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
+        for end, piece in zip(ends, pieces(self, segment, position, seen, ends), strict=False):
+            positions.append(end)
+            yield piece
 
     monkeypatch.setattr(SegmentLines, "pieces", noting)
     return positions
@@ -119,38 +122,102 @@ def settle(tree: KafkaTree) -> None:
         time.sleep(0.001)
 
 
+def as_if_chunks_took(tree: KafkaTree, seconds: float) -> None:
+    """Have a reader be quick or slow, however busy this machine is."""
+    tree.context.text._pace = seconds
+
+
 def test_who_reads_on_finds_it_rendered_and_nothing_is_rendered_twice(
     long: KafkaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = file_at(long, path_of(0))
     expected = content_of(open_tree(Path(long.data_dir.paths[0])), path_of(0))
     rendered = chunks_read(monkeypatch)
+    as_if_chunks_took(long, 1e6)
     step = len(expected) // 7
     assert file.read(0, step) == expected[:step]
     settle(long)
-    ahead = len(rendered)
-    assert ahead > step // 80_000 + 4
+    asked = len(rendered)
+    assert asked == -(-step // 80_000)
     for start in range(step, len(expected), step):
         assert file.read(start, step) == expected[start : start + step]
         settle(long)
+        assert len(rendered) >= min(asked + step // 80_000 + 4, 50)
     assert len(rendered) == len(set(rendered)) == 50
+
+
+def test_two_who_read_on_side_by_side_are_told_from_each_other(
+    long: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = file_at(long, path_of(0))
+    size = file.attributes().size
+    half = size // 2
+    rendered = chunks_read(monkeypatch)
+    as_if_chunks_took(long, 1e6)
+    step = 100_000
+    for at in range(0, 300_000, step):
+        for start in (0, half):
+            file.read(start + at, step)
+            settle(long)
+    assert max(end for end in rendered if end < half) > 600_000
+    assert max(rendered) > half + 600_000
+
+
+def test_who_is_slower_than_rendering_finds_nothing_rendered_ahead(
+    long: KafkaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = file_at(long, path_of(0))
+    size = file.attributes().size
+    rendered = chunks_read(monkeypatch)
+    for start in range(0, size // 2, 100_000):
+        as_if_chunks_took(long, 0)
+        file.read(start, 100_000)
+        settle(long)
+        assert len(rendered) <= (start + 100_000) // 80_000 + 1
 
 
 def test_what_was_read_makes_room_for_what_is_still_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [batch([record(at, b"x" * 80_000)]) for at in range(20)]
     write_partition(tmp_path / "t-0", {0: values, 20: dense(20, 29)})
-    monkeypatch.setattr("kfs.tree.context._TEXT_BYTES", 800_000)
+    monkeypatch.setattr("kfs.tree.context._TEXT_BYTES", 400_000)
     file = file_at(open_tree(tmp_path), path_of(0))
     rendered = chunks_read(monkeypatch)
     for at in (0, 100_000, 200_000):
         file.read(at, 10)  # three chunks, a little of each
     assert len(rendered) == 3
     file.read(400_000, 1_200_000)
-    file.read(400_000, 1_200_000)
     again = len(rendered)
     for at in (0, 100_000, 200_000):
         file.read(at, 10)
     assert len(rendered) == again
+
+
+def test_what_fails_for_one_is_tried_again_by_who_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [batch([record(at, b"x" * 80_000)]) for at in range(8)]
+    write_partition(tmp_path / "t-0", {0: values, 8: dense(8, 17)})
+    tree = open_tree(tmp_path)
+    file = file_at(tree, path_of(0))
+    expected = content_of(tree, path_of(0))
+    begun, go_on = threading.Event(), threading.Event()
+    pieces = SegmentLines.pieces
+
+    def failing(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
+        if len(ends) == 8:
+            begun.set()
+            go_on.wait(10)
+            raise OSError("gone for a moment")
+        return pieces(self, segment, position, seen, ends)
+
+    monkeypatch.setattr(SegmentLines, "pieces", failing)
+    with ThreadPoolExecutor() as pool:
+        whole = pool.submit(file.read, 0, len(expected))
+        assert begun.wait(10)
+        part = pool.submit(file.read, 200_000, 1000)
+        go_on.set()
+        assert part.result(10) == expected[200_000:201_000]
+        with pytest.raises(OSError, match="gone for a moment"):
+            whole.result(10)
+    assert file.read(0, 1000) == expected[:1000]
 
 
 def test_who_reads_here_and_there_has_nothing_rendered_ahead(long: KafkaTree, monkeypatch: pytest.MonkeyPatch) -> None:
