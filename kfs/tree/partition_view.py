@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeGuard
 
 from kfs.errors import CorruptData, NotFound
@@ -321,7 +322,7 @@ class PartitionView:
         self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange, stable_end: int | None = None
     ) -> SegmentText:
         key = (self.path, kind, self.cache_slot(segment), shown)
-        lasting_key = self._lasting_key(segment, kind, shown)
+        lasting_key = partial(self._lasting_key, segment, kind, shown)
         return SegmentText(segment, key, source, self.context.text, lasting_key, stable_end)
 
     def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:

@@ -43,6 +43,10 @@ _PACES: Final = 8
 _MOST_ENTRIES: Final = 512 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
 WORTH_KEEPING: Final = 64 * 1024
+#: What an active segment has at least whose table is kept: it's of no more use as soon as anything is appended.
+_WORTH_KEEPING_FOR_NOW: Final = 1024 * 1024
+#: What was written longer ago than this has another modification time when it's written again, whatever the clock.
+_AT_REST_NS: Final = 2_000_000_000
 
 
 @dataclass(slots=True)
@@ -294,9 +298,10 @@ class SegmentText:
         key: TextKey,
         source: TextSource,
         cache: TextCache,
-        lasting_key: str,
+        lasting_key: Callable[[], str],
         stable_end: int | None = None,
     ) -> None:
+        """``lasting_key`` returns what the table depends on, at the moment."""
         self.segment = segment
         self.key = key
         self._source = source
@@ -316,7 +321,7 @@ class SegmentText:
     @property
     def is_kept(self) -> bool:
         """Whether the store has the table for later mounts."""
-        return self._cache.store is not None and self._cache.store.holds(self._lasting_key)
+        return self._cache.store is not None and self._cache.store.holds(self._lasting_key())
 
     @property
     def size(self) -> int:
@@ -341,19 +346,21 @@ class SegmentText:
             log_end = self.segment.tail()[0] if self.segment.is_last else None
             if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
                 return table
+            begun, lasting_key = table.log_end, self._lasting_key()
             self._extend(table)
             if log_end is not None:
                 table.log_end = max(table.log_end, log_end)
             self._cache.keep_table(self.key, table)
-            self._store(table)
+            if self._is_worth_keeping(begun, table.log_end) and lasting_key == self._lasting_key():
+                self._store(table, lasting_key)
             return table
 
     def _found(self) -> TextTable | None:
         """Return the table from memory or, to be kept there from now on, from the store."""
         table = self._cache.table(self.key)
-        if table is not None or self._cache.store is None or self._grows:
+        if table is not None or self._cache.store is None or self._stable_end is not None:
             return table
-        table = self._cache.store.load(self._lasting_key)
+        table = self._cache.store.load(self._lasting_key())
         if table is not None and not self._source.holds(table.grounds):
             return None
         if table is not None:
@@ -362,14 +369,21 @@ class SegmentText:
                 self.segment.problems.add(problem)
         return table
 
-    def _store(self, table: TextTable) -> None:
+    def _is_worth_keeping(self, begun: int, end: int) -> bool:
+        """Whether a pass over these bytes of the log should be the last for as long as the file is what it is."""
+        if not self.segment.is_last:
+            return end >= WORTH_KEEPING
+        written_ns = self.segment.file().status().st_mtime_ns
+        return end - begun >= _WORTH_KEEPING_FOR_NOW and time.time_ns() - written_ns > _AT_REST_NS
+
+    def _store(self, table: TextTable, lasting_key: str) -> None:
         grounds = self._source.grounds()
-        if self._cache.store is None or self._grows or table.log_end < WORTH_KEEPING or grounds is None:
+        if self._cache.store is None or grounds is None:
             return
         table.grounds = list(grounds)
         path = self.segment.files.log.path
         table.problems = [problem for problem in self.segment.problems if problem.file == path]
-        self._cache.store.save(self._lasting_key, table)
+        self._cache.store.save(lasting_key, table)
 
     def _extend(self, table: TextTable) -> None:
         """Go on from where the table ends to the end of the segment."""
