@@ -98,9 +98,12 @@ class SegmentLines:
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`~kfs.tree.text.TextSource`."""
         with self._readers.reader(segment) as reader:
-            items = self._committed_of(reader.items(position, seen, ends[-1]), self._is_aborted, MAX_INT64)
-            for chunk in _cut((item for item in items if not isinstance(item, Hidden)), ends):
-                yield Piece.join(self._piece_of(item) for item in chunk)
+            items = reader.items(position, seen, ends[-1])
+            if self._committed is not None:
+                committed = self._committed_of(items, self._is_aborted, MAX_INT64)
+                items = (item for item in committed if not isinstance(item, Hidden))
+            for chunk in _cut(items, ends):
+                yield Piece.join([self._piece_of(item) for item in chunk])
 
     def grounds(self) -> list[Marker] | None:
         """See :class:`~kfs.tree.text.TextSource`."""
@@ -194,14 +197,18 @@ class SegmentLines:
         """Return which rows of the columns are shown."""
         if item.is_control:
             return 0, 0
-        offsets = item.columns.offsets
-        return bisect_left(offsets, self._offsets.start), bisect_left(offsets, self._offsets.end)
+        offsets, start, end = item.columns.offsets, self._offsets.start, self._offsets.end
+        if offsets and start <= offsets[0] and offsets[-1] < end:
+            return 0, len(offsets)
+        return bisect_left(offsets, start), bisect_left(offsets, end)
 
     def _lines(self, item: Records) -> Piece:
         first, stop = self._shown(item)
         if first >= stop:
             return Piece(b"")
         lines = self._renderer.lines(item.columns, (item.base_offset, item.last_offset))
+        if not lines.faults and stop - first == len(lines):
+            return Piece(lines.buffer)
         faults = [(index, error) for index, error in sorted(lines.faults.items()) if first <= index < stop]
         if faults and self._on_damage is OnDamage.SKIP:
             broken = dict(faults)

@@ -57,8 +57,10 @@ class Piece:
     faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
 
     @classmethod
-    def join(cls, pieces: Iterable[Piece]) -> Piece:
+    def join(cls, pieces: Sequence[Piece]) -> Piece:
         """Put pieces one after another."""
+        if len(pieces) == 1:
+            return pieces[0]
         parts: list[bytes] = []
         faults: list[tuple[int, int, CorruptData]] = []
         size = 0
@@ -66,7 +68,7 @@ class Piece:
             faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
             parts.append(piece.text)
             size += len(piece.text)
-        return cls(parts[0] if len(parts) == 1 else b"".join(parts), faults)
+        return cls(b"".join(parts), faults)
 
 
 class Extent(NamedTuple):
