@@ -24,6 +24,7 @@ from kfs.render.compiled_output cimport (
 )
 
 from kfs.format.columns import RecordColumns
+from kfs.format.record import TimestampType
 from kfs.render.record_json import RecordJson, RenderedLines, line_start
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
 
@@ -66,6 +67,7 @@ cdef long long DAY = 86_400_000
 cdef const byte* HEX = b"0123456789abcdef"
 cdef const byte* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef array INT64 = array("q")
+cdef dict KINDS = {kind: f',"timestampType":"{kind.label}","time":'.encode() for kind in TimestampType}
 
 
 cdef struct Sequences:
@@ -184,7 +186,7 @@ cdef class CompiledSequencedJson:
 
 
 cdef bytes kind_of(columns):
-    return f',"timestampType":"{columns.timestamp_type.label}","time":'.encode()
+    return KINDS[columns.timestamp_type]
 
 
 cdef int check(Status status) except -1:

@@ -321,7 +321,7 @@ class PartitionView:
     def _text(
         self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange, stable_end: int | None = None
     ) -> SegmentText:
-        key = (self.path, kind, self.cache_slot(segment), shown)
+        key = (self.path, kind, self.cache_slot(segment), shown.start, shown.end)
         lasting_key = partial(self._lasting_key, segment, kind, shown)
         return SegmentText(segment, key, source, self.context.text, lasting_key, stable_end)
 

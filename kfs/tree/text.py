@@ -22,7 +22,6 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.log.block import Block, Damage
-from kfs.log.log import OffsetRange
 from kfs.tree.node import Part
 from kfs.tree.table_store import TableStore
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker, TextTable
@@ -148,7 +147,7 @@ class BlockText:
 #: Makes chunks that follow one another.
 MakeChunks = Callable[[range], Iterable[Piece]]
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
-TextKey = tuple[str, str, int, OffsetRange]
+TextKey = tuple[str, str, int, int, int]
 
 
 class TextCache:
