@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from tests.scan.scanning import Row, expected_rows
 from tests.servers.spark_cluster import EXECUTORS, SparkCluster
 from tests.spark.export.exports import exported
 from tests.spark.test_source import topics_of
+from tests.spark.test_unusable_workers import OTHER_VERSION
 
 _SECONDS: Final = 240
 #: Records of which each takes 10 ms, on two cores: an executor is killed after some of them.
@@ -187,6 +189,17 @@ def test_an_executor_without_pyarrow_says_so(cluster: SparkCluster, data: Path, 
     with driver(cluster, tmp_path / "work", data, "t,u", "batch", *lacking) as job:
         lines = job.output().strip().splitlines()
     assert lines[-1] == "ModuleNotFoundError: No module named 'pyarrow'"
+
+
+@pytest.mark.long
+def test_an_executor_of_another_python_says_so(cluster: SparkCluster, data: Path, tmp_path: Path) -> None:
+    begin = tmp_path / "other" / "sitecustomize.py"
+    begin.parent.mkdir()
+    begin.write_text(OTHER_VERSION)
+    other = ["--conf", f"spark.executorEnv.PYTHONPATH={begin.parent}"]
+    with driver(cluster, tmp_path / "work", data, "t,u", "batch", *other) as job:
+        text = job.output()
+    assert re.search(r"\[PYTHON_VERSION_MISMATCH\] .*: 3\.8 than that in driver: 3\.\d+", text)
 
 
 @pytest.mark.long
