@@ -31,7 +31,7 @@ class Records:
     Control records, which are no messages, are never mixed with others.
     """
 
-    __slots__ = ("columns", "file", "first", "stop", "table")
+    __slots__ = ("columns", "end", "file", "first", "is_control", "position", "stop", "table")
 
     def __init__(self, columns: RecordColumns, file: str, table: BatchTable, first: int, stop: int) -> None:
         self.columns = columns
@@ -39,6 +39,11 @@ class Records:
         self.table = table
         self.first = first
         self.stop = stop
+        #: Byte position in the segment's file, and that of what follows.
+        self.position = table.positions[first]
+        self.end = table.positions[stop - 1] + table.sizes[stop - 1]
+        #: Whether these are control records.
+        self.is_control = bool(table.attributes[first] & CONTROL_MASK)
 
     def of_rows(self, first: int, stop: int) -> Records:
         """Return the records of some of the rows, over the same buffer."""
@@ -48,21 +53,6 @@ class Records:
         begin = 0 if first == self.first else bisect_left(offsets, bases[first])
         end = len(offsets) if stop == self.stop else bisect_left(offsets, bases[stop])
         return Records(self.columns.slice(begin, end), self.file, self.table, first, stop)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether these are control records."""
-        return bool(self.table.attributes[self.first] & CONTROL_MASK)
-
-    @property
-    def position(self) -> int:
-        """Byte position in the segment's file."""
-        return self.table.positions[self.first]
-
-    @property
-    def end(self) -> int:
-        """Byte position of what follows."""
-        return self.table.end(self.stop - 1)
 
     @property
     def base_offset(self) -> int:

@@ -98,19 +98,26 @@ cdef class CompiledRecordJson:
             return self.plain.lines(columns, covers)
         open_source(columns, &source)
         starts = clone(INT64, source.count + 1, False)
-        text = self.text(columns, &source, 0, source.count, starts.data.as_longlongs)
+        text = self.written(columns, &source, 0, source.count, starts.data.as_longlongs)
         return RenderedLines(text, starts, columns, covers)
+
+    def text(self, columns):
+        """See :meth:`kfs.render.record_json.RecordJson.text`."""
+        cdef Source source
+        if columns.faults:
+            return self.plain.text(columns)
+        open_source(columns, &source)
+        return self.written(columns, &source, 0, source.count, NULL)
 
     def line(self, columns, Py_ssize_t index):
         """See :meth:`kfs.render.record_json.RecordJson.line`."""
         cdef Source source
-        cdef long long starts[2]
         if columns.faults:
             return self.plain.line(columns, index)
         open_source(columns, &source)
         if not 0 <= index < source.count:
             raise IndexError("no such record")
-        return self.text(columns, &source, index, index + 1, starts)
+        return self.written(columns, &source, index, index + 1, NULL)
 
     def starts(self, columns):
         """See :meth:`kfs.render.record_json.RecordJson.starts`."""
@@ -130,7 +137,7 @@ cdef class CompiledRecordJson:
         check(status)
         return starts
 
-    cdef bytes text(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
+    cdef bytes written(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
         cdef Output output
         cdef bytes kind = kind_of(columns)
         cdef const byte* start = self.start

@@ -71,6 +71,10 @@ class RecordJson:
         lines = self._lines(columns)
         return RenderedLines(b"".join(lines), _starts_of(lines), columns, covers)
 
+    def text(self, columns: RecordColumns) -> bytes:
+        """Return :attr:`RenderedLines.buffer`: all lines in one."""
+        return b"".join(self._lines(columns))
+
     def starts(self, columns: RecordColumns) -> array[int]:
         """Return :attr:`RenderedLines.starts` without keeping the lines: their sizes, summed up."""
         return _starts_of(self._lines(columns))

@@ -20,6 +20,10 @@ class LineRenderer(Protocol):
         """Render a block; ``covers`` are the first and last offset that it answers for."""
         ...
 
+    def text(self, columns: RecordColumns) -> bytes:
+        """Return :attr:`RenderedLines.buffer` of a block: all lines in one."""
+        ...
+
     def line(self, columns: RecordColumns, index: int) -> bytes:
         """Render one record of a block."""
         ...

@@ -206,9 +206,9 @@ class SegmentLines:
         first, stop = self._shown(item)
         if first >= stop:
             return Piece(b"")
+        if not item.columns.faults and stop - first == len(item.columns.offsets):
+            return Piece(self._renderer.text(item.columns))
         lines = self._renderer.lines(item.columns, (item.base_offset, item.last_offset))
-        if not lines.faults and stop - first == len(lines):
-            return Piece(lines.buffer)
         faults = [(index, error) for index, error in sorted(lines.faults.items()) if first <= index < stop]
         if faults and self._on_damage is OnDamage.SKIP:
             broken = dict(faults)

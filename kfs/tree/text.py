@@ -200,14 +200,14 @@ class TextCache:
         making: Future[Mapping[int, Piece]] = Future()
         with self._lock:
             for index in wanted:
-                chunk = self._chunks.get((key, index)) if index in kept else self._chunks.pop((key, index), None)
-                if chunk is not None:
-                    found[index] = chunk
-                elif (key, index) in self._making:
-                    awaited[index] = self._making[key, index]
+                place = (key, index)
+                if place in self._chunks:
+                    found[index] = self._chunks[place] if index in kept else self._chunks.pop(place)
+                elif place in self._making:
+                    awaited[index] = self._making[place]
                 else:
                     missing.append(index)
-                    self._making[key, index] = making
+                    self._making[place] = making
         if missing:
             found |= self._made(key, missing, kept, make, making)
         for index, made in awaited.items():

@@ -30,6 +30,7 @@ def lines_of(renderer: type[LineRenderer], columns: RecordColumns) -> tuple[byte
     """Return what a renderer makes of columns in each of its ways."""
     one = renderer("topic", 7)
     rendered = one.lines(columns, (0, len(columns)))
+    assert one.text(columns) == rendered.buffer
     return rendered.buffer, rendered.starts, one.starts(columns), [one.line(columns, at) for at in range(len(columns))]
 
 
