@@ -56,6 +56,7 @@ cdef enum:
     MOST_ESCAPED = 6  # bytes that one byte of text can become
     MEASURED_BYTES = 64 * 1024  # text from this size on is measured before room is made for it
     # Room for what a line has beside the topic, the key, the value and the headers: 4 numbers and the names of fields.
+    # It is asked for with each field, and so is also what json_text.h may write past the end.
     LINE_OVERHEAD = 256
     MOST_SPARE = 4 * 1024 * 1024
 

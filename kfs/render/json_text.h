@@ -19,7 +19,7 @@
 #define HEADER_ENCODING ",\"encoding\":\"base64\""
 #define LINE_END "]}\n"
 
-/* A call may write OUTPUT_SPARE bytes past the end of what it has written. */
+/* A call may write 64 bytes past the end of what it has written. */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>

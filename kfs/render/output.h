@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* What a copy may write past the end of what it has written. */
-#define OUTPUT_SPARE 64
+#define OUTPUT_SPARE 16
 
 typedef struct {
     uint8_t* data;
