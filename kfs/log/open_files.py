@@ -108,7 +108,12 @@ class FilePool:
         key = (path, inode)
         with self._lock, suppress(KeyError):
             return self._files[key]
-        file = OpenFile(path)
+        try:
+            file = OpenFile(path)
+        except FileChanged:
+            if os.path.lexists(path):
+                raise
+            raise FileChanged("file is gone", 0, path) from None
         if file.inode != inode:
             raise FileChanged("replaced by another file", 0, path)
         with self._lock:
