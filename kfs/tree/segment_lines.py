@@ -141,7 +141,7 @@ class SegmentLines:
     ) -> Iterator[Records | Undecodable | Damage | Hidden]:
         """Have something hidden stand in place of aborted batches, and nothing of those from offset ``end`` on."""
         for item in items:
-            if self._committed is None or isinstance(item, Damage):
+            if isinstance(item, Damage):
                 yield item
             elif isinstance(item, Undecodable):
                 header = item.block.header

@@ -263,8 +263,9 @@ class TextCache:
             stop = min(read.stop + min(self._ahead.reach * _CHUNKS_AHEAD, room), end)
             missing = [index for index in range(read.stop, stop) if (key, index) not in self._chunks]
         groups = (list(group) for _, group in groupby(missing, lambda index: index // _CHUNKS_AHEAD))
+        runs = (range(group[0], group[-1] + 1) for group in groups)
         self._ahead.ask(
-            [Job((key, group[0] // _CHUNKS_AHEAD), partial(self._make_ahead, key, group, make)) for group in groups]
+            [Job((key, run.start // _CHUNKS_AHEAD), partial(self.chunks, key, run, run, make)) for run in runs]
         )
 
     def was_answered(self, key: TextKey, following: int) -> None:
@@ -272,10 +273,6 @@ class TextCache:
         if self._ahead.reach:
             with self._lock:
                 self._readers[key, following] = time.perf_counter()
-
-    def _make_ahead(self, key: TextKey, indexes: Sequence[int], make: MakeChunks) -> None:
-        for run in _runs(indexes):
-            self.chunks(key, run, run, make)
 
 
 def _runs(indexes: Sequence[int]) -> Iterator[range]:
@@ -374,8 +371,9 @@ class SegmentText:
         """Whether a pass over these bytes of the log should be the last for as long as the file is what it is."""
         if not self.segment.is_last:
             return end >= WORTH_KEEPING
-        written_ns = self.segment.file().status().st_mtime_ns
-        return end - begun >= _WORTH_KEEPING_FOR_NOW and time.time_ns() - written_ns > _AT_REST_NS
+        if end - begun < _WORTH_KEEPING_FOR_NOW:
+            return False
+        return time.time_ns() - self.segment.file().status().st_mtime_ns > _AT_REST_NS
 
     def _store(self, table: TextTable, lasting_key: str) -> None:
         grounds = self._source.grounds()
