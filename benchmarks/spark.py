@@ -15,8 +15,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -57,7 +57,7 @@ Query = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What every group of measurements is given; ``servers`` is where the broker listens."""
+    """What every group of measurements is given; ``servers`` is where the broker listens, if there is one."""
 
     root: Path
     spark: SparkSession
@@ -148,15 +148,22 @@ def measure(options: argparse.Namespace) -> Iterator[Measurement]:
     root.mkdir(parents=True, exist_ok=True)
     logs = tuple(event_log(root, codec, options.records) for codec in codecs_of(options))
     settings = dict(each.split("=", 1) for each in options.conf)
-    with ExitStack() as stack:
-        stack.enter_context(on_cpus(sorted(os.sched_getaffinity(0))[:_CORES]))
-        broker = stack.enter_context(_broker_of(logs, root))
-        spark = stack.enter_context(_session(settings))
-        bench = Bench(root, spark, f"127.0.0.1:{broker.port}", logs, options.rounds, set())
-        for group in options.only or _GROUPS:
-            for measurement in _GROUPS[group](bench):
-                print(f"{measurement}", file=sys.stderr, flush=True)
-                yield measurement
+    groups = options.only or list(_GROUPS)
+    with on_cpus(sorted(os.sched_getaffinity(0))[:_CORES]), _session(settings) as spark:
+        bench = Bench(root, spark, "", logs, options.rounds, set())
+        alone = [group for group in groups if group in _WITHOUT_BROKER]
+        yield from _measured(bench, alone)
+        if len(alone) < len(groups):
+            with _broker_of(logs, root) as broker:
+                bench = replace(bench, servers=f"127.0.0.1:{broker.port}")
+                yield from _measured(bench, [group for group in groups if group not in alone])
+
+
+def _measured(bench: Bench, groups: Sequence[str]) -> Iterator[Measurement]:
+    for group in groups:
+        for measurement in _GROUPS[group](bench):
+            print(f"{measurement}", file=sys.stderr, flush=True)
+            yield measurement
 
 
 @contextmanager
@@ -335,6 +342,8 @@ _GROUPS: Final[dict[str, Callable[[Bench], Iterator[Measurement]]]] = {
     "parquet": _parquet,
     "ndjson": _ndjson,
 }
+#: Who has nothing to do with the broker, whose JVM takes processor time when it is idle, too.
+_WITHOUT_BROKER: Final = frozenset({"ndjson"})
 
 if __name__ == "__main__":
     main(sys.argv[1:])
