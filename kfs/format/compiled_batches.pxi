@@ -1,28 +1,5 @@
 """Record batches (v2) in C terms: headers, and the records behind them. Part of compiled_decode.pyx."""
 
-cdef struct Batch:
-    Py_ssize_t at  # in the buffer
-    long long size
-    int attributes
-    long long base_offset
-    long long last_offset
-    int count
-    long long base_timestamp
-    long long max_timestamp
-    long long producer_id
-    int leader_epoch
-
-
-cdef struct Fields:
-    long long* offsets
-    long long* timestamps
-    int* key_starts
-    int* key_lengths
-    int* value_starts
-    int* value_lengths
-    int* header_starts
-
-
 cdef bint read_batch(const byte* data, Py_ssize_t at, Py_ssize_t end, Batch* batch) noexcept nogil:
     """Read the header of a record batch at ``at``; False where there is none (``read_header``)."""
     cdef int length, last_offset_delta

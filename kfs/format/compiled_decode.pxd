@@ -1,6 +1,47 @@
 """What compiled code elsewhere needs of the formats."""
 
+from cpython.array cimport array
+
 ctypedef unsigned char byte
+
+
+cdef struct Batch:
+    Py_ssize_t at  # in the buffer
+    long long size
+    int attributes
+    long long base_offset
+    long long last_offset
+    int count
+    long long base_timestamp
+    long long max_timestamp
+    long long producer_id
+    int leader_epoch
+
+
+cdef struct Fields:
+    long long* offsets
+    long long* timestamps
+    int* key_starts
+    int* key_lengths
+    int* value_starts
+    int* value_lengths
+    int* header_starts
+
+
+cdef class Columns:
+    cdef array offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, header_starts
+    cdef Fields fields
+    cdef Py_ssize_t filled
+    cdef bytes buffer
+    cdef object timestamp_type
+
+    cdef bint fill(self, const byte* data, Py_ssize_t position, Py_ssize_t end, const Batch* batch) noexcept nogil
+    cdef bint fill_messages(self, const byte* data, Py_ssize_t end, int magic, bint is_inner) noexcept nogil
+    cdef bint make_absolute(self, int magic, long long wrapper_offset) noexcept nogil
+    cdef object finish(self)
+
+
+cdef Columns columns_of_rows(bytes buffer, Py_ssize_t at, limit, Py_ssize_t* rows)
 
 
 cdef inline bint read_varint(const byte* data, Py_ssize_t* position, Py_ssize_t end, int* value) noexcept nogil:

@@ -30,13 +30,11 @@ include "compiled_messages.pxi"
 
 
 cdef class Columns:
-    """The columns of records while they are filled."""
+    """The columns of records of one timestamp type in a buffer, while they are filled; ``filled`` rows are set."""
 
-    cdef array offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, header_starts
-    cdef Fields fields
-    cdef Py_ssize_t filled
-
-    def __cinit__(self, Py_ssize_t count):
+    def __cinit__(self, bytes buffer, timestamp_type, Py_ssize_t count):
+        self.buffer = buffer
+        self.timestamp_type = timestamp_type
         self.offsets = clone(INT64, count, False)
         self.timestamps = clone(INT64, count, False)
         self.key_starts = clone(INT32, count, False)
@@ -101,7 +99,7 @@ cdef class Columns:
                 offsets[row] += base
         return base + previous == wrapper_offset or (magic == MAGIC_V1 and wrapper_offset == 0)
 
-    cdef object finish(self, bytes buffer, object timestamp_type):
+    cdef object finish(self):
         """Return the rows that are filled."""
         cdef array column
         if self.filled < len(self.offsets):
@@ -116,10 +114,10 @@ cdef class Columns:
             ):
                 resize(column, self.filled)
         return RecordColumns(
-            buffer,
+            self.buffer,
             self.offsets,
             self.timestamps,
-            timestamp_type,
+            self.timestamp_type,
             self.key_starts,
             self.key_lengths,
             self.value_starts,
@@ -161,7 +159,7 @@ cdef class CompiledDecoder:
     def decode(self, header, bytes data not None, limit):
         """See :meth:`kfs.format.decode.BlockDecoder.decode`."""
         cdef Batch batch
-        columns = None
+        cdef Columns columns
         if header.magic == MAGIC_V2:
             batch.at = 0
             batch.size = len(data)
@@ -178,24 +176,17 @@ cdef class CompiledDecoder:
             columns = columns_of_wrapper(header, data, limit)
         else:
             columns = columns_of_messages(data, header.magic, None, header.timestamp_type)
-        return PLAIN.decode(header, data, limit) if columns is None else columns
+        return PLAIN.decode(header, data, limit) if columns is None else columns.finish()
 
     def decode_rows(self, table, Py_ssize_t first, Py_ssize_t stop, limit):
         """See :meth:`kfs.format.decode.BlockDecoder.decode_rows`."""
-        cdef bytes buffer = table.buffer
-        cdef Py_ssize_t at = table.positions[first] - table.buffer_position
-        cdef Py_ssize_t rows = 1
-        cdef Batch batch
-        columns = None
-        if at >= 0 and first < stop and read_batch(buffer, at, len(buffer), &batch) and batch.size <= len(buffer) - at:
-            if batch.attributes & CODEC_MASK:
-                columns = columns_of_batch(buffer, &batch, limit)
-            else:
-                rows = stop - first
-                columns = columns_of_rows(buffer, &batch, &rows)
+        cdef Py_ssize_t rows = stop - first
+        cdef Columns columns = columns_of_rows(
+            table.buffer, table.positions[first] - table.buffer_position, limit, &rows
+        )
         if columns is None:
             return PLAIN.decode(table.header(first), table.data(first), limit), first + 1
-        return columns, first + rows
+        return columns.finish(), first + rows
 
     def count_records(self, table, Py_ssize_t first, Py_ssize_t stop, limit, bint exact_timestamps=False):
         """See :meth:`kfs.format.decode.BlockDecoder.count_records`."""
@@ -233,7 +224,22 @@ cdef class CompiledDecoder:
         return at, last, latest
 
 
-cdef object columns_of_batch(bytes data, const Batch* batch, limit):
+cdef Columns columns_of_rows(bytes buffer, Py_ssize_t at, limit, Py_ssize_t* rows):
+    """Decode the batch at ``at`` and of those after it the ones that can share its columns.
+
+    That are at most ``rows`` batches, which becomes how many they were. None where the records of the first aren't what
+    its header says; raises what :meth:`CompiledDecoder.decode` does.
+    """
+    cdef Batch batch
+    if at < 0 or rows[0] < 1 or not read_batch(buffer, at, len(buffer), &batch) or batch.size > len(buffer) - at:
+        return None
+    if batch.attributes & CODEC_MASK:
+        rows[0] = 1
+        return columns_of_batch(buffer, &batch, limit)
+    return columns_of_uncompressed(buffer, &batch, rows)
+
+
+cdef Columns columns_of_batch(bytes data, const Batch* batch, limit):
     """Decode the batch at ``batch.at`` in ``data``; None where its records aren't what its header says."""
     cdef bytes buffer = data
     cdef Py_ssize_t start = batch.at + BATCH_OVERHEAD
@@ -248,11 +254,11 @@ cdef object columns_of_batch(bytes data, const Batch* batch, limit):
         start, end = 0, len(buffer)
     if end > MAX_INT32 or not has_room(batch, end - start):
         return None
-    columns = Columns(batch.count)
+    columns = Columns(buffer, timestamp_type_of(batch), batch.count)
     records = buffer
     with nogil:
         is_sound = columns.fill(records, start, end, batch)
-    return columns.finish(buffer, timestamp_type_of(batch)) if is_sound else None
+    return columns if is_sound else None
 
 
 cdef bint are_records(bytes data, const Batch* batch, limit, bint exact_timestamps) except -1:
@@ -285,7 +291,7 @@ cdef bytes decompressed(bytes data, const Batch* batch, limit):
     return decompress(batch.attributes & CODEC_MASK, body, magic=MAGIC_V2, limit=limit)
 
 
-cdef object columns_of_rows(bytes buffer, const Batch* first, Py_ssize_t* rows):
+cdef Columns columns_of_uncompressed(bytes buffer, const Batch* first, Py_ssize_t* rows):
     """Decode uncompressed batches like ``first``, from there on at most ``rows``, which becomes how many they were.
 
     A batch whose records aren't what its header says ends them; None if that is the first.
@@ -301,21 +307,21 @@ cdef object columns_of_rows(bytes buffer, const Batch* first, Py_ssize_t* rows):
         return None
     with nogil:
         records = claimed_records(data, first, end, &most)
-    columns = Columns(records)
+    columns = Columns(buffer, timestamp_type_of(first), records)
     with nogil:
         batch = first[0]
         while done < most and columns.fill(data, batch.at + BATCH_OVERHEAD, batch.at + batch.size, &batch):
             done += 1
             read_batch(data, batch.at + batch.size, end, &batch)
     rows[0] = done
-    return columns.finish(buffer, timestamp_type_of(first)) if done else None
+    return columns if done else None
 
 
 cdef object timestamp_type_of(const Batch* batch):
     return LOG_APPEND_TIME if batch.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
 
 
-cdef object columns_of_wrapper(header, bytes data, limit):
+cdef Columns columns_of_wrapper(header, bytes data, limit):
     """Decode a compressed message; None where it isn't what it should be, or one of those inside is broken."""
     cdef Message wrapper
     if not read_message(data, 0, len(data), header.magic, &wrapper) or wrapper.value_length < 0:
@@ -326,7 +332,7 @@ cdef object columns_of_wrapper(header, bytes data, limit):
     return columns_of_messages(inner, header.magic, header, header.timestamp_type)
 
 
-cdef object columns_of_messages(bytes buffer, int magic, wrapper, timestamp_type):
+cdef Columns columns_of_messages(bytes buffer, int magic, wrapper, timestamp_type):
     """Decode uncompressed messages one after another, those inside of ``wrapper`` unless that is None."""
     cdef const byte* data = buffer
     cdef Py_ssize_t end = len(buffer)
@@ -340,7 +346,7 @@ cdef object columns_of_messages(bytes buffer, int magic, wrapper, timestamp_type
         count = count_messages(data, end)
     if count < is_inner:
         return None
-    columns = Columns(count)
+    columns = Columns(buffer, timestamp_type, count)
     with nogil:
         is_sound = columns.fill_messages(data, end, magic, is_inner)
     if not is_sound:
@@ -350,7 +356,7 @@ cdef object columns_of_messages(bytes buffer, int magic, wrapper, timestamp_type
             return None
         if timestamp_type is LOG_APPEND_TIME:
             columns.timestamps = array("q", [wrapper.max_timestamp]) * count
-    return columns.finish(buffer, timestamp_type)
+    return columns
 
 
 cdef object table_of(bytes buffer, long long buffer_position, const Batch* rows, Py_ssize_t count):

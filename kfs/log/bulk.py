@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
 from kfs.format.batch_table import BatchTable
@@ -25,23 +25,52 @@ if TYPE_CHECKING:
     from kfs.log.walk import SegmentWalk
 
 
-class Records:
-    """The records of batches that follow one another: rows ``first`` to ``stop`` of ``table``, decoded together.
+class Rows:
+    """Batches that follow one another: rows ``first`` to ``stop`` of ``table``."""
 
-    Control records, which are no messages, are never mixed with others.
-    """
+    __slots__ = ("end", "first", "position", "stop", "table")
 
-    __slots__ = ("columns", "end", "file", "first", "is_control", "position", "stop", "table")
-
-    def __init__(self, columns: RecordColumns, file: str, table: BatchTable, first: int, stop: int) -> None:
-        self.columns = columns
-        self.file = file
+    def __init__(self, table: BatchTable, first: int, stop: int) -> None:
         self.table = table
         self.first = first
         self.stop = stop
         #: Byte position in the segment's file, and that of what follows.
         self.position = table.positions[first]
-        self.end = table.positions[stop - 1] + table.sizes[stop - 1]
+        self.end = table.end(stop - 1)
+
+    @property
+    def base_offset(self) -> int:
+        """The base offset of the first batch."""
+        return self.table.base_offsets[self.first]
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last batch."""
+        return self.table.last_offsets[self.stop - 1]
+
+
+class Ordinary(Rows):
+    """Batches that aren't decoded yet."""
+
+    __slots__ = ()
+
+    def of_rows(self, first: int, stop: int) -> Ordinary:
+        """Return some of the rows."""
+        return Ordinary(self.table, first, stop)
+
+
+class Records(Rows):
+    """The records of such batches, decoded together.
+
+    Control records, which are no messages, are never mixed with others.
+    """
+
+    __slots__ = ("columns", "file", "is_control")
+
+    def __init__(self, columns: RecordColumns, file: str, table: BatchTable, first: int, stop: int) -> None:
+        super().__init__(table, first, stop)
+        self.columns = columns
+        self.file = file
         #: Whether these are control records.
         self.is_control = bool(table.attributes[first] & CONTROL_MASK)
 
@@ -53,16 +82,6 @@ class Records:
         begin = 0 if first == self.first else bisect_left(offsets, bases[first])
         end = len(offsets) if stop == self.stop else bisect_left(offsets, bases[stop])
         return Records(self.columns.slice(begin, end), self.file, self.table, first, stop)
-
-    @property
-    def base_offset(self) -> int:
-        """The base offset of the first batch."""
-        return self.table.base_offsets[self.first]
-
-    @property
-    def last_offset(self) -> int:
-        """The last offset of the last batch."""
-        return self.table.last_offsets[self.stop - 1]
 
 
 class Undecodable:
@@ -85,13 +104,6 @@ class Undecodable:
         return self.block.end
 
 
-class Ordinary(NamedTuple):
-    """So many rows of a table, not decoded yet."""
-
-    table: BatchTable
-    rows: int
-
-
 class BulkReader:
     """Reads what ``walk`` walks over; ``report`` is told what is wrong with records."""
 
@@ -107,11 +119,18 @@ class BulkReader:
 
         ``seen`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
         """
-        for piece in self.pieces(position, seen, end):
-            if isinstance(piece, Ordinary):
-                yield from self._decoded(piece.table, piece.rows)
+        for item in self.batches(position, seen, end):
+            if isinstance(item, Ordinary):
+                yield from self.decoded(item)
             else:
-                yield self._loaded(piece) if isinstance(piece, Block) else piece
+                yield item
+
+    def batches(
+        self, position: int = 0, seen: int | None = None, end: int | None = None
+    ) -> Iterator[Ordinary | Records | Undecodable | Damage]:
+        """Read as :meth:`items` does, but leave batches as they are that are left to :meth:`decoded`."""
+        for piece in self.pieces(position, seen, end):
+            yield self._loaded(piece) if isinstance(piece, Block) else piece
 
     def count(self, position: int = 0, seen: int | None = None, end: int | None = None) -> int:
         """Look at every record as :meth:`items` does, and report the same; return how many there are.
@@ -121,7 +140,7 @@ class BulkReader:
         messages = 0
         for piece in self.pieces(position, seen, end):
             if isinstance(piece, Ordinary):
-                messages += self._counted(piece.table, piece.rows)
+                messages += self._counted(piece)
             elif isinstance(piece, Block):
                 messages += self._messages_in(piece)
         return messages
@@ -137,7 +156,7 @@ class BulkReader:
             table = walk.ordinary(position)
             rows = len(table) if end is None else bisect_left(table.positions, stop)
             if rows:
-                yield Ordinary(table, rows)
+                yield Ordinary(table, 0, rows)
                 position = table.end(rows - 1)
                 continue
             item = walk.item(position)
@@ -147,12 +166,13 @@ class BulkReader:
             position = item.end
         walk.end = position
 
-    def _decoded(self, table: BatchTable, rows: int) -> Iterator[Records | Undecodable]:
+    def decoded(self, batches: Ordinary) -> Iterator[Records | Undecodable]:
+        """Decode ordinary batches, those together that can be."""
         decoder, limit, file = self.storage.decoder, self.storage.max_batch_bytes, self.walk.file.path
-        row = 0
-        while row < rows:
+        table, row = batches.table, batches.first
+        while row < batches.stop:
             try:
-                columns, stop = decoder.decode_rows(table, row, rows, limit)
+                columns, stop = decoder.decode_rows(table, row, batches.stop, limit)
             except CorruptData:
                 yield self._loaded(self.block(table, row))
                 row += 1
@@ -160,12 +180,14 @@ class BulkReader:
                 yield Records(columns, file, table, row, stop)
                 row = stop
 
-    def _counted(self, table: BatchTable, rows: int) -> int:
-        messages = row = 0
-        while row < rows:
-            found, row = self.storage.decoder.count_records(table, row, rows, self.storage.max_batch_bytes)
+    def _counted(self, batches: Ordinary) -> int:
+        decoder, limit = self.storage.decoder, self.storage.max_batch_bytes
+        table, row = batches.table, batches.first
+        messages = 0
+        while row < batches.stop:
+            found, row = decoder.count_records(table, row, batches.stop, limit)
             messages += found
-            if row < rows:
+            if row < batches.stop:
                 messages += self._messages_in(self.block(table, row))
                 row += 1
         return messages

@@ -192,7 +192,7 @@ class _Side:
             for piece in segment.bulk_reader().pieces(position, seen):
                 if isinstance(piece, Ordinary):
                     file = segment.files.log.path
-                    yield from (_Batch(None, piece.table, row, file) for row in range(piece.rows))
+                    yield from (_Batch(None, piece.table, row, file) for row in range(piece.stop))
                 else:
                     yield _Batch(piece) if isinstance(piece, Block) else piece
 

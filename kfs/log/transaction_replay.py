@@ -143,7 +143,7 @@ class TransactionReplay:
         if isinstance(piece, Block):
             header = piece.header
             return iter((piece,) if header.is_transactional else ()), header.last_offset, header.size
-        table, rows = piece
+        table, rows = piece.table, piece.stop
         of_interest = [row for row, bits in enumerate(table.attributes[:rows]) if bits & TRANSACTIONAL_MASK]
 
         def blocks() -> Iterator[Block]:
@@ -154,7 +154,7 @@ class TransactionReplay:
                 elif table.base_offsets[row] < self._end:
                     self._latest[producer_id] = table.last_offsets[row], table.max_timestamps[row]
 
-        return blocks(), table.last_offsets[rows - 1], table.end(rows - 1) - table.positions[0]
+        return blocks(), piece.last_offset, piece.end - piece.position
 
     def _append(self, block: Block, start: int) -> EndedTransaction | None:
         header = block.header

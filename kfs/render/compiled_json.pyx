@@ -9,9 +9,11 @@ from cpython.array cimport array, clone
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset, strlen
 
-from kfs.format.compiled_decode cimport byte, read_varint
+from kfs.format.compiled_decode cimport byte, Columns, columns_of_rows, read_varint
 from kfs.render.compiled_output cimport (
     clear,
+    int32s,
+    int64s,
     Output,
     Source,
     open_source,
@@ -23,7 +25,9 @@ from kfs.render.compiled_output cimport (
     reserve,
 )
 
+from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
+from kfs.format.layout import CONTROL_MASK
 from kfs.format.record import TimestampType
 from kfs.render.record_json import RecordJson, RenderedLines, line_start
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND
@@ -60,6 +64,7 @@ cdef enum:
     LINE_OVERHEAD = 256
     MOST_SPARE = 4 * 1024 * 1024
 
+cdef int CONTROL = CONTROL_MASK
 cdef long long FIRST_TIME = FIRST_MILLISECOND
 cdef long long LAST_TIME = LAST_MILLISECOND
 cdef long long NO_TIME = -1
@@ -99,7 +104,7 @@ cdef class CompiledRecordJson:
             return self.plain.lines(columns, covers)
         open_source(columns, &source)
         starts = clone(INT64, source.count + 1, False)
-        text = self.written(columns, &source, 0, source.count, starts.data.as_longlongs)
+        text = self.written(columns.timestamp_type, &source, 0, source.count, starts.data.as_longlongs)
         return RenderedLines(text, starts, columns, covers)
 
     def text(self, columns):
@@ -108,7 +113,37 @@ cdef class CompiledRecordJson:
         if columns.faults:
             return self.plain.text(columns)
         open_source(columns, &source)
-        return self.written(columns, &source, 0, source.count, NULL)
+        return self.written(columns.timestamp_type, &source, 0, source.count, NULL)
+
+    def batches(self, table, Py_ssize_t first, Py_ssize_t stop, limit):
+        """See :meth:`kfs.render.record_json.RecordJson.batches`."""
+        cdef bytes buffer = table.buffer
+        cdef long long start = table.buffer_position
+        cdef Py_ssize_t count = len(table)
+        cdef const long long* positions = int64s(table.positions, count)
+        cdef const int* attributes = int32s(table.attributes, count)
+        cdef Py_ssize_t rows
+        cdef Columns columns
+        cdef Source source
+        cdef Output output
+        if not 0 <= first <= stop <= count:
+            raise IndexError("no such rows")
+        self.take(&output)
+        try:
+            while first < stop and not attributes[first] & CONTROL:
+                rows = stop - first
+                try:
+                    columns = columns_of_rows(buffer, positions[first] - start, limit, &rows)
+                except CorruptData:
+                    break
+                if columns is None:
+                    break
+                source_of(columns, &source)
+                self.append(columns.timestamp_type, &source, 0, source.count, NULL, &output)
+                first += rows
+            return PyBytes_FromStringAndSize(<char*>output.data, output.size), first
+        finally:
+            self.give_back(&output)
 
     def line(self, columns, Py_ssize_t index):
         """See :meth:`kfs.render.record_json.RecordJson.line`."""
@@ -118,7 +153,7 @@ cdef class CompiledRecordJson:
         open_source(columns, &source)
         if not 0 <= index < source.count:
             raise IndexError("no such record")
-        return self.written(columns, &source, index, index + 1, NULL)
+        return self.written(columns.timestamp_type, &source, index, index + 1, NULL)
 
     def starts(self, columns):
         """See :meth:`kfs.render.record_json.RecordJson.starts`."""
@@ -131,35 +166,46 @@ cdef class CompiledRecordJson:
             return self.plain.starts(columns)
         open_source(columns, &source)
         starts = clone(INT64, source.count + 1, False)
-        kind = kind_of(columns)
+        kind = KINDS[columns.timestamp_type]
         fixed = len(self.start) + len(kind)
         with nogil:
             status = measure_lines(&source, fixed, starts.data.as_longlongs)
         check(status)
         return starts
 
-    cdef bytes written(self, columns, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
+    cdef bytes written(self, timestamp_type, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
         cdef Output output
-        cdef bytes kind = kind_of(columns)
+        self.take(&output)
+        try:
+            self.append(timestamp_type, source, first, stop, starts, &output)
+            return PyBytes_FromStringAndSize(<char*>output.data, output.size)
+        finally:
+            self.give_back(&output)
+
+    cdef void take(self, Output* output) noexcept:
+        """Take the spare room, which no other thread does meanwhile: there is no Python in between."""
+        output[0] = self.spare
+        memset(&self.spare, 0, sizeof(Output))
+
+    cdef void give_back(self, Output* output) noexcept:
+        output.size = 0
+        if output.room <= MOST_SPARE and self.spare.data == NULL:
+            self.spare = output[0]
+        else:
+            clear(output)
+
+    cdef int append(
+        self, timestamp_type, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts, Output* output
+    ) except -1:
+        cdef bytes kind = KINDS[timestamp_type]
         cdef const byte* start = self.start
         cdef const byte* middle = kind
         cdef Py_ssize_t start_size = len(self.start)
         cdef Py_ssize_t middle_size = len(kind)
         cdef Status status
-        # With no Python in between, where another thread might take it as well.
-        output = self.spare
-        memset(&self.spare, 0, sizeof(Output))
-        try:
-            with nogil:
-                status = write_lines(source, first, stop, start, start_size, middle, middle_size, &output, starts, NULL)
-            check(status)
-            return PyBytes_FromStringAndSize(<char*>output.data, output.size)
-        finally:
-            output.size = 0
-            if output.room <= MOST_SPARE and self.spare.data == NULL:
-                self.spare = output
-            else:
-                clear(&output)
+        with nogil:
+            status = write_lines(source, first, stop, start, start_size, middle, middle_size, output, starts, NULL)
+        return check(status)
 
 
 cdef class CompiledSequencedJson:
@@ -171,7 +217,7 @@ cdef class CompiledSequencedJson:
         cdef Output output
         cdef Sequences sequences
         cdef Status status
-        cdef bytes kind = kind_of(columns)
+        cdef bytes kind = KINDS[columns.timestamp_type]
         cdef const byte* text = start
         cdef const byte* middle = kind
         cdef Py_ssize_t text_length = len(start)
@@ -193,8 +239,19 @@ cdef class CompiledSequencedJson:
             clear(&output)
 
 
-cdef bytes kind_of(columns):
-    return KINDS[columns.timestamp_type]
+cdef int source_of(Columns columns, Source* source) except -1:
+    """Fill ``source``, whose pointers are good for as long as the columns are."""
+    source.data = columns.buffer
+    source.size = len(columns.buffer)
+    source.count = columns.filled
+    source.offsets = columns.fields.offsets
+    source.timestamps = columns.fields.timestamps
+    source.key_starts = columns.fields.key_starts
+    source.key_lengths = columns.fields.key_lengths
+    source.value_starts = columns.fields.value_starts
+    source.value_lengths = columns.fields.value_lengths
+    source.header_starts = columns.fields.header_starts
+    return 0
 
 
 cdef int check(Status status) except -1:

@@ -11,11 +11,15 @@ from typing import Any
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import later_sequence
+from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
+from kfs.format.decode import PlainDecoder
+from kfs.format.layout import CONTROL_MASK
 from kfs.format.record import Header, Record, TimestampType
 from kfs.render.quoting import json_bytes, quote
 from kfs.render.timestamps import iso_time
 
+_DECODER = PlainDecoder()
 _TYPE_BY_LABEL = {kind.label: kind for kind in TimestampType}
 
 
@@ -78,6 +82,21 @@ class RecordJson:
     def starts(self, columns: RecordColumns) -> array[int]:
         """Return :attr:`RenderedLines.starts` without keeping the lines: their sizes, summed up."""
         return _starts_of(self._lines(columns))
+
+    def batches(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[bytes, int]:
+        """Render the batches in rows ``first`` to ``stop``, up to one of control records or one that can't be decoded.
+
+        ``limit`` bounds the decompressed bytes of each. Returns the lines, and the row before which they end.
+        """
+        lines = []
+        while first < stop and not table.attributes[first] & CONTROL_MASK:
+            try:
+                columns, after = _DECODER.decode_rows(table, first, stop, limit)
+            except CorruptData:
+                break
+            lines.append(self.text(columns))
+            first = after
+        return b"".join(lines), first
 
     def line(self, columns: RecordColumns, index: int) -> bytes:
         """Render one record of a block."""

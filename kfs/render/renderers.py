@@ -6,6 +6,7 @@ from array import array
 from functools import cache
 from typing import Protocol
 
+from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.twins import choose_twin
 from kfs.render.record_json import RecordJson, RenderedLines, SequencedJson
@@ -22,6 +23,13 @@ class LineRenderer(Protocol):
 
     def text(self, columns: RecordColumns) -> bytes:
         """Return :attr:`RenderedLines.buffer` of a block: all lines in one."""
+        ...
+
+    def batches(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[bytes, int]:
+        """Render the batches in rows ``first`` to ``stop``, up to one of control records or one that can't be decoded.
+
+        ``limit`` bounds the decompressed bytes of each. Returns the lines, and the row before which they end.
+        """
         ...
 
     def line(self, columns: RecordColumns, index: int) -> bytes:

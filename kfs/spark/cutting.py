@@ -133,8 +133,8 @@ def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
     seen = begin.seen
     for piece in segment.bulk_reader(report=lambda problem: None).pieces(begin.position, begin.seen, end):
         if isinstance(piece, Ordinary):
-            table, rows = piece
-            for row in range(rows):
+            table = piece.table
+            for row in range(piece.stop):
                 last = table.last_offsets[row]
                 yield _Step(table.positions[row], table.end(row), seen, table.base_offsets[row], last)
                 seen = last

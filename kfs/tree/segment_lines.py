@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from cachetools import LRUCache
 
@@ -16,7 +16,7 @@ from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64, TRANSACTIONAL_MASK
 from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Damage
-from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.bulk import BulkReader, Ordinary, Records, Undecodable
 from kfs.log.isolation import CommittedReader
 from kfs.log.log import OffsetRange
 from kfs.tree.text import CHUNK_BYTES, Extent, Piece
@@ -55,6 +55,10 @@ class ReaderPool:
         if not reader.walk.bounds.is_last:  # which grows, and the reader doesn't know
             with self._lock:
                 self._readers[segment.slot] = reader
+
+
+#: What lines are made of.
+Item: TypeAlias = Ordinary | Records | Undecodable | Damage
 
 
 class Hidden(NamedTuple):
@@ -98,12 +102,13 @@ class SegmentLines:
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`~kfs.tree.text.TextSource`."""
         with self._readers.reader(segment) as reader:
-            items = reader.items(position, seen, ends[-1])
+            items: Iterator[Item] = reader.batches(position, seen, ends[-1])
             if self._committed is not None:
-                committed = self._committed_of(items, self._is_aborted, MAX_INT64)
+                decoded = reader.items(position, seen, ends[-1])
+                committed = self._committed_of(decoded, self._is_aborted, MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))
             for chunk in _cut(items, ends):
-                yield Piece.join([self._piece_of(item) for item in chunk])
+                yield Piece.join([self._piece_of(item, reader) for item in chunk])
 
     def grounds(self) -> list[Marker] | None:
         """See :class:`~kfs.tree.text.TextSource`."""
@@ -177,12 +182,26 @@ class SegmentLines:
             row += 1
 
     def _extent_of(self, item: Records | Undecodable | Damage) -> Extent:
-        size = len(self._piece_of(item).text)
+        size = len(self._piece_of_decoded(item).text)
         if isinstance(item, Records):
             return Extent(size, item.end, item.last_offset, *_times(item, *self._shown(item)))
         return Extent(size, item.end, item.block.header.last_offset if isinstance(item, Undecodable) else -1)
 
-    def _piece_of(self, item: Records | Undecodable | Damage) -> Piece:
+    def _piece_of(self, item: Item, reader: BulkReader) -> Piece:
+        if not isinstance(item, Ordinary):
+            return self._piece_of_decoded(item)
+        if item.base_offset < self._offsets.start or item.last_offset >= self._offsets.end:
+            return Piece.join([self._piece_of_decoded(decoded) for decoded in reader.decoded(item)])
+        limit = reader.storage.max_batch_bytes
+        text, row = self._renderer.batches(item.table, item.first, item.stop, limit)
+        pieces = [Piece(text)]
+        while row < item.stop:  # at one that is no plain matter
+            pieces.extend(map(self._piece_of_decoded, reader.decoded(item.of_rows(row, row + 1))))
+            text, row = self._renderer.batches(item.table, row + 1, item.stop, limit)
+            pieces.append(Piece(text))
+        return Piece.join(pieces)
+
+    def _piece_of_decoded(self, item: Records | Undecodable | Damage) -> Piece:
         start = self._offsets.start
         if isinstance(item, Records):
             return self._lines(item)
@@ -244,21 +263,19 @@ def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool
     yield _part(item, start, item.stop, was_hidden)
 
 
-def _cut(
-    items: Iterator[Records | Undecodable | Damage], ends: Sequence[int]
-) -> Iterator[list[Records | Undecodable | Damage]]:
+def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
     """Yield those items that lie before each of the ends, no further than to an item that an end lies inside of.
 
-    Batches that were decoded together are divided.
+    Batches that came together are divided.
     """
     item = next(items, None)
     for end in ends:
-        before: list[Records | Undecodable | Damage] = []
+        before: list[Item] = []
         while item is not None and item.end <= end:
             before.append(item)
             item = next(items, None)
         is_inside = item is not None and item.position < end
-        if isinstance(item, Records) and is_inside:
+        if isinstance(item, Ordinary | Records) and is_inside:
             row = bisect_left(item.table.positions, end, item.first, item.stop)
             before.append(item.of_rows(item.first, row))
             is_inside = row == item.stop or item.table.positions[row] != end

@@ -92,6 +92,12 @@ class Comparison:
         pieces = [self._pieces(decoder, plain) for decoder in self.decoders]
         for one, two in zip_longest(*pieces):
             _same("decode_rows", one, two)
+        for row in range(rows):
+            lines = [
+                renderer.batches(table, row, rows, LIMIT)
+                for renderer, table in zip(self.renderers, (plain, compiled), strict=True)
+            ]
+            _same("batches", *lines)
 
     def _pieces(self, decoder: BlockDecoder, table: BatchTable) -> list[object]:
         """Return the line and the offset of each record of a table, and in its place what is wrong with a row."""

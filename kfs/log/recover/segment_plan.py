@@ -86,7 +86,7 @@ class _Planner:
         reader = self._segment.bulk_reader()
         for piece in reader.pieces():
             if isinstance(piece, Ordinary):
-                yield from self._of_rows(piece.table, piece.rows)
+                yield from self._of_rows(piece.table, piece.stop)
             elif isinstance(piece, Block):
                 yield self._of_block(piece)
             else:
