@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,15 @@ _LOG: Final = logging.getLogger("kfs.mount")
 #: Mounts that are over sooner, in seconds, have none.
 _DELAY_SECONDS: Final = 3.0
 _STOP_SECONDS: Final = 2.0
+_NICEST: Final = 19
 
 
 @contextmanager
 def accompanied(command: Sequence[str] | None) -> Iterator[None]:
     """Run ``command``, if there is one, from a moment after this begins until it ends.
 
-    A process of its own and not a thread, so that it takes no turn from what is served. It has to see
-    for itself that its parent is gone: who is killed ends nobody.
+    A process of its own and not a thread, and the nicest there is, so that it takes no turn from what is served, nor
+    from whoever that is served to. It has to see for itself that its parent is gone: who is killed ends nobody.
     """
     if command is None:
         yield
@@ -52,6 +54,8 @@ class _Companion:
                 self._process = subprocess.Popen(  # noqa: S603  our own command line
                     self._command, stdin=nothing, stdout=nothing, stderr=nothing
                 )
+                # What makes itself nice has imported all it needs by then: a third of a second on a processor.
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICEST)
             except OSError as error:
                 _LOG.info("%s: %s", self._command[0], error.strerror)
 

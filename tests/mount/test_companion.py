@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_it_runs_until_the_other_ends(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(companion, "_DELAY_SECONDS", 0.0)
     with accompanied(marks(tmp_path / "pid")):
         pid = pid_in(tmp_path / "pid")
-        assert Path(f"/proc/{pid}").exists()
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 19
     assert not Path(f"/proc/{pid}").exists()
 
 
