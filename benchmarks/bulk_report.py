@@ -52,7 +52,7 @@ _RATIOS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "spark-headers": (("kfs", "Kafka connector"), ("kfs", "limit")),
     "spark-offsets": (("kfs, columns=offset", "kfs"), ("kfs, columns=offset", "Kafka connector")),
     "spark-parquet": (("kfs.spark.export", "Kafka connector"), ("kfs", "Kafka connector")),
-    "spark-ndjson": (("mount", "files"), ("mount, again", "files")),
+    "spark-ndjson": (("mount", "files"), ("mount, again", "files, again"), ("mount", "files, again")),
     "mount": (("cat of segment/*.jsonl", "kfs cat --jobs 1"),),
     "raw": (("cat of raw/*.log", "cat of the file itself"),),
 }
