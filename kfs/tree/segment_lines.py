@@ -102,8 +102,10 @@ class SegmentLines:
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`~kfs.tree.text.TextSource`."""
         with self._readers.reader(segment) as reader:
-            items: Iterator[Item] = reader.batches(position, seen, ends[-1])
-            if self._committed is not None:
+            items: Iterator[Item]
+            if self._committed is None:
+                items = reader.batches(position, seen, ends[-1])
+            else:
                 decoded = reader.items(position, seen, ends[-1])
                 committed = self._committed_of(decoded, self._is_aborted, MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))

@@ -120,3 +120,10 @@ def test_threads_render_batches_with_one_renderer(renderer: type[LineRenderer]) 
 
     with ThreadPoolExecutor(6) as threads:
         assert all(threads.map(is_as_expected, range(200)))
+
+
+@EVERY_RENDERER
+def test_rows_that_are_not_there_are_refused(renderer: type[LineRenderer]) -> None:
+    table = table_of([encode_batch(numbered(3, 0))])
+    with pytest.raises(IndexError):
+        renderer("t", 0).batches(table, 0, 2, LIMIT)
