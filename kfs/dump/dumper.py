@@ -150,9 +150,7 @@ class Dumper:
         """Return what can be shown of a broken batch: nothing unless its header fits what it takes of the file."""
         size = damage.problem.size
         try:
-            header = read_header(
-                file.read(damage.position, BATCH_OVERHEAD).ljust(BATCH_OVERHEAD, b"\0"), 0, damage.position
-            )
+            header = read_header(file.read(damage.position, BATCH_OVERHEAD), 0, damage.position)
         except CorruptData:
             return None
         if header.size != size or size > self._storage.max_batch_bytes:

@@ -133,14 +133,16 @@ def later_sequence(base_sequence: int, offset_delta: int) -> int:
 def read_header(buffer: bytes, at: int, position: int) -> BatchHeader:
     """Parse the header at ``at`` in ``buffer``; ``position`` is its byte position in the file.
 
-    The caller has :data:`HEADER_BYTES_NEEDED` bytes there, or the whole of a shorter message
-    (``ByteBufferLogInputStream.nextBatchSize`` for the checks on size and magic; we reject a magic
-    above 2, which Kafka's file reader parses as 2).
+    There are :data:`HEADER_BYTES_NEEDED` bytes, or fewer at the end of a file, where a message may be as short as that:
+    what a record batch (v2) lacks there counts as zeros. ``ByteBufferLogInputStream.nextBatchSize`` has the checks on
+    size and magic; we reject a magic above 2, which Kafka's file reader parses as 2.
 
     Raises:
         CorruptData: the size is below the format's minimum, the magic is unknown, or counts and
             offsets are impossible; ``position`` is in the file.
     """
+    if len(buffer) - at < HEADER_BYTES_NEEDED:
+        buffer, at = buffer[at:].ljust(HEADER_BYTES_NEEDED, b"\0"), 0
     offset, length = LOG_OVERHEAD_STRUCT.unpack_from(buffer, at)
     if length < MIN_MESSAGE_SIZE[MAGIC_V0]:
         raise CorruptData(f"size {length} is below the least a message can have (14)", position)

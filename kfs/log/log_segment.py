@@ -7,7 +7,6 @@ indexes, as a broker does, and :meth:`LogSegment.recover` is what makes them tru
 from __future__ import annotations
 
 import os
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import BinaryIO, Final
 
 from kfs.errors import CorruptData, InvalidOffset, OffsetOverflow
 from kfs.format.batch_header import BatchHeader, read_header
-from kfs.format.layout import MAGIC_V2, MAX_INT32, NO_TIMESTAMP
+from kfs.format.layout import BATCH_OVERHEAD, LEGACY_HEADER, MAGIC_OFFSET, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
 from kfs.log.file_records import FileRecords, LogOffsetPosition
 from kfs.log.index_builder import IndexBuilder
 from kfs.log.leader_epochs import LeaderEpochs
@@ -423,10 +422,11 @@ def batch_headers(batches: bytes) -> Iterator[BatchHeader]:
     """
     at = 0
     while at < len(batches):
-        try:
-            header = read_header(batches, at, at)
-        except (IndexError, struct.error):
-            raise ValueError(f"the batch at {at} is cut off in its header") from None
+        left = len(batches) - at
+        is_v2 = left > MAGIC_OFFSET and batches[at + MAGIC_OFFSET] == MAGIC_V2
+        if left < (BATCH_OVERHEAD if is_v2 else LEGACY_HEADER.size):
+            raise ValueError(f"the batch at {at} is cut off in its header")
+        header = read_header(batches, at, at)
         at += header.size
         if at > len(batches):
             raise ValueError(f"the batch at {header.position} is cut off by {at - len(batches)} bytes")

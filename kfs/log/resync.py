@@ -125,8 +125,6 @@ def _plausible_header(window: Window, bounds: SegmentBounds, position: int, seen
         return None
     try:
         buffer, at = window.at(position, min(left, BATCH_OVERHEAD))
-        if len(buffer) - at < BATCH_OVERHEAD:
-            buffer, at = buffer[at:] + bytes(BATCH_OVERHEAD), 0
         header = read_header(buffer, at, position)
     except FileChanged:
         raise

@@ -271,7 +271,7 @@ class Segment:
         if len(data) < HEADER_SIZE_UP_TO_MAGIC:
             return None
         try:
-            return read_header(data.ljust(BATCH_OVERHEAD, b"\0"), 0, position)
+            return read_header(data, 0, position)
         except CorruptData:
             return None
 

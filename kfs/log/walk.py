@@ -158,8 +158,6 @@ class SegmentWalk:
 
     def _header(self, position: int) -> BatchHeader:
         buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
-        if len(buffer) - at < BATCH_OVERHEAD:  # a short last message: v2 needs more, the rest is not looked at
-            buffer, at = buffer[at:] + bytes(BATCH_OVERHEAD), 0
         return read_header(buffer, at, position)
 
     def _tail(self, position: int, header: BatchHeader | None) -> Damage | None:

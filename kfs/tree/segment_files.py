@@ -11,7 +11,7 @@ from typing import Any
 
 from kfs.errors import NotFound
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
-from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2
+from kfs.format.layout import MAGIC_V2
 from kfs.log.block import Block, Damage
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
@@ -142,10 +142,9 @@ def _headers(block: Block) -> Iterator[BatchHeader]:
     if block.header.magic == MAGIC_V2 or block.header.record_count == UNKNOWN_COUNT:
         yield block.header
         return
-    padded = block.data + bytes(BATCH_OVERHEAD)
     at = 0
     while at < len(block.data):
-        header = read_header(padded, at, block.position + at)
+        header = read_header(block.data, at, block.position + at)
         yield header
         at += header.size
 

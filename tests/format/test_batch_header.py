@@ -203,6 +203,17 @@ def test_a_message_has_no_negative_offset() -> None:
         header_of(struct.pack(">qiIbb", -1, 14, 0, 0, 0))
 
 
+@given(data=st.binary(max_size=HEADER_BYTES_NEEDED - 1), before=st.binary(max_size=3))
+def test_what_a_header_lacks_counts_as_zeros(data: bytes, before: bytes) -> None:
+    def outcome(buffer: bytes, at: int) -> object:
+        try:
+            return read_header(buffer, at, 5)
+        except CorruptData as error:
+            return error.reason, error.position
+
+    assert outcome(before + data, len(before)) == outcome(data.ljust(HEADER_BYTES_NEEDED, b"\0"), 0)
+
+
 @given(st.binary(min_size=HEADER_BYTES_NEEDED, max_size=HEADER_BYTES_NEEDED))
 def test_any_bytes_are_a_header_or_refused(data: bytes) -> None:
     refused_position = refused_at(lambda data: read_header(data, 0, 5), data)

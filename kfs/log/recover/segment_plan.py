@@ -190,8 +190,7 @@ def header_at(segment: Segment, position: int) -> BatchHeader:
     Raises:
         CorruptData: it makes no sense.
     """
-    head = segment.file().read(position, BATCH_OVERHEAD)  # of a short message at the end of the file less
-    return read_header(head.ljust(BATCH_OVERHEAD, b"\0"), 0, position)
+    return read_header(segment.file().read(position, BATCH_OVERHEAD), 0, position)
 
 
 def _bounded(stretches: list[Stretch], next_base_offset: int | None) -> list[Stretch]:

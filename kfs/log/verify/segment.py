@@ -168,7 +168,7 @@ class _SegmentCheck:
         reason, offsets = f"{size - end} bytes left, fewer than a header", None
         head = self.file.read(end, min(BATCH_OVERHEAD, size - end))
         if len(head) >= HEADER_SIZE_UP_TO_MAGIC:
-            header = read_header(head.ljust(BATCH_OVERHEAD, b"\0"), 0, end)
+            header = read_header(head, 0, end)
             reason = f"the last batch says {header.size} bytes, of which {size - end} are there"
             if len(head) == BATCH_OVERHEAD and header.base_offset >= self.next_offset:
                 offsets = header.base_offset, header.last_offset
