@@ -58,7 +58,12 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """There is nothing to do for now: close what is open."""
+    """There is nothing to do for now: close what is open.
+
+    These regions are free again; any others that were lent are the parent's alone.
+    """
+
+    returned: tuple[int, ...]
 
 
 def main(descriptor: int) -> None:
@@ -106,8 +111,9 @@ class Worker:
             self._gatherer = Gatherer(message.request, self._lender.room)
             self._ready_bytes, self._sent_bytes = message.ready_bytes, 0
             self._channel.send(Ready())
-        else:
+        elif isinstance(message, Rest):
             self._rest()
+            self._lender.rest(message.returned)
 
     def _rest(self) -> None:
         if self._log is not None:
