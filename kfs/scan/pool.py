@@ -66,8 +66,7 @@ class Member:
 
     def rest(self) -> None:
         """Let the process rest, and let go of what it has lent; raise :class:`OSError` where it has ended."""
-        self.channel.send(Rest(self.borrower.take_returned()))
-        self.borrower.close()
+        self.channel.send(Rest(self.borrower.take_returned(), self.borrower.rest()))
 
     def lost(self) -> NoReturn:
         """Raise that the process ended without having done its work."""

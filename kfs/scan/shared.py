@@ -4,8 +4,8 @@ To use the same pages again is what makes it fast: a page that is new has to be 
 
 Memory is free when both have let go of it, so each tells the other. While they work on a request the parent says what
 nobody looks at any more, and the worker what it doesn't keep. Between requests the parent has nothing mapped but what
-is still looked at, and the worker none of that: so the memory of a table is free when the table is dropped. What the
-worker keeps for the next request it sends again.
+is still looked at, and the worker at most one region of that: so the memory of a table is free when the table is
+dropped. What the worker keeps for the next request, a few regions, it sends again.
 """
 
 from __future__ import annotations
@@ -174,15 +174,14 @@ class Lender:
         dropped, self._dropped = tuple(self._dropped), []
         return dropped
 
-    def rest(self, numbers: Sequence[int]) -> None:
-        """Take regions back, the last ones of a request: what is still looked at is the parent's alone from now on."""
-        self.returned(numbers)
-        for region in self._lent.values():
-            region.close()
-        self._lent.clear()
+    def rest(self, lent: int | None) -> None:
+        """Have, of what is lent, no more than that region: the others are the parent's alone, which knows none now."""
+        for number in self._lent.keys() - {lent}:
+            self._lent.pop(number).close()
         self._dropped.clear()
-        for region in self._free if self._filling is None else (*self._free, self._filling):
-            region.is_known = False
+        for region in (*self._free, *self._lent.values(), self._filling):
+            if region is not None:
+                region.is_known = False
 
 
 class Borrower:
@@ -190,6 +189,7 @@ class Borrower:
 
     def __init__(self) -> None:
         self._regions: dict[int, Mapping | int] = {}
+        self._lent: dict[int, None] = {}  # those that the worker waits for, in order
         self._returned: deque[int] = deque()
 
     def borrowed(self, number: int, size: int, descriptor: int | None) -> memoryview:
@@ -210,6 +210,7 @@ class Borrower:
             return memoryview(Lease(Mapping(descriptor, size), size, None, number))
         if descriptor is not None:
             self._regions[number] = Mapping(descriptor, os.fstat(descriptor).st_size)
+        self._lent[number] = None
         return memoryview(Lease(self._regions[number], size, self._returned, number))
 
     def _copied(self, number: int, size: int, descriptor: int | None) -> memoryview:
@@ -218,6 +219,7 @@ class Borrower:
             return memoryview(os.pread(descriptor, size, 0))
         if descriptor is not None:
             self._regions[number] = os.dup(descriptor)
+        self._lent[number] = None
         kept = self._regions[number]
         assert isinstance(kept, int)
         self._returned.append(number)
@@ -225,27 +227,42 @@ class Borrower:
 
     def take_returned(self) -> tuple[int, ...]:
         """Return which regions aren't needed any more, and weren't named before."""
-        returned = self._returned
-        return tuple(returned.popleft() for _ in range(len(returned)))
+        returned = [self._returned.popleft() for _ in range(len(self._returned))]
+        for number in (waited_for := [number for number in returned if number in self._lent]):
+            del self._lent[number]
+        return tuple(waited_for)
 
     def dropped(self, numbers: Sequence[int]) -> None:
         """Let go of regions that the worker doesn't keep."""
         for number in numbers:
             self._let_go(self._regions.pop(number, None))
 
+    def rest(self) -> int | None:
+        """Let go of all but what is looked at; return which of that the worker shall wait for, if any.
+
+        It is the last one: what takes batch after batch still has the last when it asks for the next scan.
+        """
+        last = next(reversed(self._lent), None)
+        self._lent = {} if last is None else {last: None}
+        self._let_go_of_all()
+        return last
+
     def keep_lent(self) -> None:
         """Never return what is looked at now: somebody else may look at it for longer, as a fork of this process does.
 
         Its worker has it as lent until the request is over.
         """
-        self._returned = deque()
+        self._lent = {}
 
     def close(self) -> None:
         """Let go of all; what is looked at stays, and is never returned."""
+        self._lent = {}
+        self._let_go_of_all()
+
+    def _let_go_of_all(self) -> None:
         for kept in self._regions.values():
             self._let_go(kept)
         self._regions.clear()
-        self._returned = deque()
 
     @staticmethod
     def _let_go(kept: Mapping | int | None) -> None:
