@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release,
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
-from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 
 from kfs.format.compiled_decode cimport byte, read_varint
 from kfs.render.compiled_output cimport Output, Source, clear, open_source, put, read_character, reserve
@@ -137,16 +137,21 @@ cdef class Mapping:
 
     cdef void* data
     cdef Py_ssize_t size
+    cdef bint is_writable
 
-    def __cinit__(self, int descriptor, Py_ssize_t size):
+    def __cinit__(self, int descriptor, Py_ssize_t size, bint is_writable=False):
         self.size = size
-        self.data = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
+        self.is_writable = is_writable
+        self.data = mmap(NULL, size, PROT_READ | (PROT_WRITE if is_writable else 0), MAP_SHARED, descriptor, 0)
         if self.data == MAP_FAILED:
             PyErr_SetFromErrno(OSError)
 
     def __dealloc__(self):
         if self.data != MAP_FAILED:
             munmap(self.data, self.size)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, not self.is_writable, flags)
 
 
 cdef class Lease:

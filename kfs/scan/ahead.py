@@ -7,6 +7,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Final
 
@@ -84,8 +85,7 @@ class _Hand:
         self.member = member
         self.is_ready = False
         self.given = 0
-        self._begin = begin
-        self.send(begin)
+        self.send(replace(begin, returned=member.borrower.take_returned()))
 
     def send(self, message: object) -> None:
         try:

@@ -38,13 +38,15 @@ class Extent:
 class Portion:
     """Rows and problems in their order.
 
-    The rows' bytes, ``size`` of them, are ``data`` or, where that is None, at the beginning of a ``region``.
+    The rows' bytes, ``size`` of them, are ``data`` or, where that is None, at the beginning of a ``region``. Regions
+    that are ``dropped`` won't be sent again.
     """
 
     items: tuple[Extent | Problem, ...]
     size: int
     data: bytes | None
     region: int
+    dropped: tuple[int, ...]
 
 
 class Channel:
@@ -107,7 +109,7 @@ def send_portion(channel: Channel, lender: Lender, items: Sequence[Gathered | Pr
         data = bytearray(layout.size)
         for at, part in layout.parts:
             data[at : at + part.nbytes] = part
-        channel.send(Portion(layout.extents, layout.size, bytes(data), -1))
+        channel.send(Portion(layout.extents, layout.size, bytes(data), -1, lender.take_dropped()))
     else:
         is_in_room = False
         if lender.room is not None:
@@ -115,14 +117,15 @@ def send_portion(channel: Channel, lender: Lender, items: Sequence[Gathered | Pr
             is_in_room = lender.holds(whole.size)
             layout = whole if is_in_room else layout
         with lender.filled(layout.parts, layout.size, in_room=is_in_room) as region:
-            message = Portion(layout.extents, layout.size, None, region.number)
-            channel.send(message, None if region.descriptor < 0 else region.descriptor)
+            message = Portion(layout.extents, layout.size, None, region.number, lender.take_dropped())
+            channel.send(message, None if region.is_known else region.descriptor)
     lender.begin()
     return layout.size
 
 
 def rows_of(portion: Portion, borrower: Borrower, descriptor: int | None) -> list[Gathered | Problem]:
     """Return what a portion has; the rows' buffers are views of its bytes."""
+    borrower.dropped(portion.dropped)
     if portion.data is None:
         whole = borrower.borrowed(portion.region, portion.size, descriptor)
     else:

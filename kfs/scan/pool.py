@@ -64,6 +64,10 @@ class Member:
         """Whether the process hasn't ended."""
         return self._process.poll() is None
 
+    def rest(self) -> None:
+        """Let the process rest, and let go of what it has lent; raise :class:`OSError` where it has ended."""
+        self.channel.send(Rest(self.borrower.take_returned(), self.borrower.rest()))
+
     def lost(self) -> NoReturn:
         """Raise that the process ended without having done its work."""
         self.end()
@@ -114,7 +118,7 @@ class Pool:
             self._busy.discard(member)
             if is_idle and len(self._idle) < cores():
                 try:
-                    member.channel.send(Rest())
+                    member.rest()
                 except OSError:
                     is_idle = False
                 else:
@@ -131,6 +135,11 @@ class Pool:
         for member in members:
             member.end()
 
+    def before_fork(self) -> None:
+        """Have nothing written to that somebody looks at now: a fork may look at it for longer than this process."""
+        for member in [*self._idle, *self._busy]:
+            member.borrower.keep_lent()
+
     def forget(self) -> None:
         """Begin anew in a fork of the process: these are not its children."""
         for member in [*self._idle, *self._busy]:
@@ -140,4 +149,4 @@ class Pool:
 
 POOL: Final = Pool()
 atexit.register(POOL.end)
-os.register_at_fork(after_in_child=POOL.forget)
+os.register_at_fork(before=POOL.before_fork, after_in_child=POOL.forget)

@@ -1,18 +1,25 @@
 """Memory that a worker fills and its parent reads: lent for as long as anybody looks at it, then used again.
 
 To use the same pages again is what makes it fast: a page that is new has to be found, cleared and mapped, twice.
+
+Memory is free when both have let go of it, so each tells the other. While they work on a request the parent says what
+nobody looks at any more, and the worker what it doesn't keep. Between requests the parent has nothing mapped but what
+is still looked at, and the worker at most one region of that: so the memory of a table is free when the table is
+dropped. What the worker keeps for the next request, a few regions, it sends again.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.render.arrow_gather import open_room
+
+if TYPE_CHECKING:
+    from kfs.render.compiled_arrow import Mapping
 
 #: The least that a region can hold; what isn't written to takes no memory.
 _LEAST_BYTES: Final = 16 * 1024 * 1024
@@ -29,24 +36,43 @@ Part = tuple[int, memoryview]
 
 
 class Region:
-    """Memory with a number, which its worker writes to; let go of when nobody has it any more."""
+    """Memory with a number, which its worker writes to; let go of when it is closed and nobody looks at it any more.
+
+    Raises:
+        OSError: there is no memory for it.
+    """
 
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
         self.capacity = capacity
+        self.is_known = False  # to the parent, which has it mapped
         self.descriptor = os.memfd_create("kfs-scan", os.MFD_CLOEXEC)
+        self._mapping: Mapping | None = None
         try:
             os.ftruncate(self.descriptor, capacity)
-            self.memory = mmap.mmap(self.descriptor, capacity)
         except BaseException:
-            os.close(self.descriptor)
+            self.close()
             raise
 
-    def close_descriptor(self) -> None:
-        """Keep only the memory: whoever reads it has a descriptor by now."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+    def memory(self) -> memoryview:
+        """Return all of it, for what uses a room; raise :class:`OSError` where it can't be mapped."""
+        from kfs.render.compiled_arrow import Mapping  # which is there where a room is; Python's keeps a descriptor
+
+        if self._mapping is None:
+            self._mapping = Mapping(self.descriptor, self.capacity, True)
+        return memoryview(self._mapping)
+
+    def write(self, at: int, part: memoryview) -> None:
+        """Write bytes where they belong; raise :class:`OSError` where there is no memory for them."""
+        rest = part.cast("B")
+        while rest:
+            written = os.pwrite(self.descriptor, rest, at)
+            at, rest = at + written, rest[written:]
+
+    def close(self) -> None:
+        """Have nothing to do with it any more."""
+        os.close(self.descriptor)
+        self._mapping = None
 
 
 class Lender:
@@ -62,6 +88,7 @@ class Lender:
         self._filling: Region | None = None
         self._free: list[Region] = []
         self._lent: dict[int, Region] = {}
+        self._dropped: list[int] = []
 
     def begin(self) -> None:
         """Use the room from its beginning; what was laid out in it and not lent is lost.
@@ -73,10 +100,11 @@ class Lender:
             return
         region = self._filling
         if region is None or region.capacity < self._needed:
+            self._filling = self._region(self._needed)
             if region is not None:
-                self._free.append(region)
-            region = self._filling = self._region(self._needed)
-        self.room.use(memoryview(region.memory))
+                self._keep(region)
+            region = self._filling
+        self.room.use(region.memory())
 
     def holds(self, size: int) -> bool:
         """Whether what the room lies in is as large as that."""
@@ -84,7 +112,7 @@ class Lender:
 
     @contextmanager
     def filled(self, parts: Sequence[Part], size: int, *, in_room: bool) -> Iterator[Region]:
-        """Lend, or give, a region with ``parts`` where they belong, and a descriptor where it is to be sent.
+        """Lend, or give, a region with ``parts`` where they belong; the parent needs its descriptor to know it.
 
         That is what the room lies in, which has to hold ``size`` bytes, or another one.
 
@@ -97,15 +125,18 @@ class Lender:
         else:
             self._filling = None
         self._needed = size + size // 4  # so that the next ones are laid out in it, even if they are a bit larger
-        with memoryview(region.memory) as memory:
-            for at, part in parts:
-                memory[at : at + part.nbytes] = part.cast("B")
         try:
+            for at, part in parts:
+                region.write(at, part)
             yield region
-        finally:
-            region.close_descriptor()
-            if region.number != GIVEN:
-                self._lent[region.number] = region
+        except BaseException:
+            self._drop(region)
+            raise
+        if region.number == GIVEN:
+            region.close()
+        else:
+            region.is_known = True
+            self._lent[region.number] = region
 
     def _region(self, size: int) -> Region:
         fitting = [region for region in self._free if region.capacity >= size]
@@ -123,16 +154,42 @@ class Lender:
         for number in numbers:
             region = self._lent.pop(number, None)
             if region is not None:
-                self._free.append(region)
-        while len(self._free) > _MOST_FREE:
-            self._free.pop(0).close_descriptor()  # of one that was never lent it is open
+                self._keep(region)
+
+    def _keep(self, region: Region) -> None:
+        if region.number == GIVEN:
+            region.close()
+            return
+        self._free.append(region)
+        if len(self._free) > _MOST_FREE:
+            self._drop(self._free.pop(0))
+
+    def _drop(self, region: Region) -> None:
+        region.close()
+        if region.is_known:
+            self._dropped.append(region.number)
+
+    def take_dropped(self) -> tuple[int, ...]:
+        """Return which regions the parent knows and won't be sent again, and weren't named before."""
+        dropped, self._dropped = tuple(self._dropped), []
+        return dropped
+
+    def rest(self, lent: int | None) -> None:
+        """Have, of what is lent, no more than that region: the others are the parent's alone, which knows none now."""
+        for number in self._lent.keys() - {lent}:
+            self._lent.pop(number).close()
+        self._dropped.clear()
+        for region in (*self._free, *self._lent.values(), self._filling):
+            if region is not None:
+                region.is_known = False
 
 
 class Borrower:
     """What the parent of a worker has of its regions, and which it doesn't need any more."""
 
     def __init__(self) -> None:
-        self._regions: dict[int, object] = {}
+        self._regions: dict[int, Mapping | int] = {}
+        self._lent: dict[int, None] = {}  # those that the worker waits for, in order
         self._returned: deque[int] = deque()
 
     def borrowed(self, number: int, size: int, descriptor: int | None) -> memoryview:
@@ -153,6 +210,7 @@ class Borrower:
             return memoryview(Lease(Mapping(descriptor, size), size, None, number))
         if descriptor is not None:
             self._regions[number] = Mapping(descriptor, os.fstat(descriptor).st_size)
+        self._lent[number] = None
         return memoryview(Lease(self._regions[number], size, self._returned, number))
 
     def _copied(self, number: int, size: int, descriptor: int | None) -> memoryview:
@@ -161,6 +219,7 @@ class Borrower:
             return memoryview(os.pread(descriptor, size, 0))
         if descriptor is not None:
             self._regions[number] = os.dup(descriptor)
+        self._lent[number] = None
         kept = self._regions[number]
         assert isinstance(kept, int)
         self._returned.append(number)
@@ -168,12 +227,44 @@ class Borrower:
 
     def take_returned(self) -> tuple[int, ...]:
         """Return which regions aren't needed any more, and weren't named before."""
-        return tuple(self._returned.popleft() for _ in range(len(self._returned)))
+        returned = [self._returned.popleft() for _ in range(len(self._returned))]
+        for number in (waited_for := [number for number in returned if number in self._lent]):
+            del self._lent[number]
+        return tuple(waited_for)
+
+    def dropped(self, numbers: Sequence[int]) -> None:
+        """Let go of regions that the worker doesn't keep."""
+        for number in numbers:
+            self._let_go(self._regions.pop(number, None))
+
+    def rest(self) -> int | None:
+        """Let go of all but what is looked at; return which of that the worker shall wait for, if any.
+
+        It is the last one: what takes batch after batch still has the last when it asks for the next scan.
+        """
+        last = next(reversed(self._lent), None)
+        self._lent = {} if last is None else {last: None}
+        self._let_go_of_all()
+        return last
+
+    def keep_lent(self) -> None:
+        """Never return what is looked at now: somebody else may look at it for longer, as a fork of this process does.
+
+        Its worker has it as lent until the request is over.
+        """
+        self._lent = {}
 
     def close(self) -> None:
-        """Let go of all; what is looked at stays."""
+        """Let go of all; what is looked at stays, and is never returned."""
+        self._lent = {}
+        self._let_go_of_all()
+
+    def _let_go_of_all(self) -> None:
         for kept in self._regions.values():
-            if isinstance(kept, int):
-                os.close(kept)
+            self._let_go(kept)
         self._regions.clear()
-        self._returned.clear()
+
+    @staticmethod
+    def _let_go(kept: Mapping | int | None) -> None:
+        if isinstance(kept, int):
+            os.close(kept)

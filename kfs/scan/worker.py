@@ -30,10 +30,14 @@ _IDLE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The tasks that follow are of this request; ``ready_bytes`` are what may be sent and not taken yet."""
+    """The tasks that follow are of this request; ``ready_bytes`` are what may be sent and not taken yet.
+
+    These regions are free again.
+    """
 
     request: Request
     ready_bytes: int
+    returned: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,13 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """There is nothing to do for now: close what is open."""
+    """There is nothing to do for now: close what is open.
+
+    Some regions are free again, and one may still be ``lent``; any others that were are the parent's alone.
+    """
+
+    returned: tuple[int, ...]
+    lent: int | None
 
 
 def main(descriptor: int) -> None:
@@ -103,11 +113,14 @@ class Worker:
             self._waiting.append(message)
         elif isinstance(message, Begin):
             self._rest()
+            self._lender.returned(message.returned)
             self._gatherer = Gatherer(message.request, self._lender.room)
             self._ready_bytes, self._sent_bytes = message.ready_bytes, 0
             self._channel.send(Ready())
-        else:
+        elif isinstance(message, Rest):
             self._rest()
+            self._lender.returned(message.returned)
+            self._lender.rest(message.lent)
 
     def _rest(self) -> None:
         if self._log is not None:

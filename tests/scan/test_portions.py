@@ -35,6 +35,11 @@ class Ends:
         self._worker, self._parent = Channel(theirs), Channel(ours)
         self.lender, self._borrower = Lender(), Borrower()
 
+    @property
+    def regions(self) -> dict[int, object]:
+        """What the parent has of the worker's regions."""
+        return dict(self._borrower._regions)
+
     def carried(self, items: list[Gathered | Problem]) -> list[Gathered | Problem]:
         """Return what arrives of what is sent."""
         send_portion(self._worker, self.lender, items)
@@ -48,6 +53,11 @@ class Ends:
     def give_back(self) -> None:
         """Return what nobody looks at any more."""
         self.lender.returned(self._borrower.take_returned())
+
+    def rest(self) -> None:
+        """Have a request end, and the next one begin."""
+        self.give_back()
+        self.lender.rest(self._borrower.rest())
 
 
 @contextmanager
@@ -77,9 +87,10 @@ def gathered(gather: ArrowGather, contents: list[Content]) -> Gathered:
     least=st.sampled_from((64, 700, 3000, 1 << 16)),
     inline=st.sampled_from((0, 300)),
     kept=st.sets(st.integers(0, 5)),
+    last=st.sets(st.integers(0, 5)),
 )
 def test_what_arrives_is_what_was_gathered(
-    portions: list[list[list[Content] | str]], least: int, inline: int, kept: set[int]
+    portions: list[list[list[Content] | str]], least: int, inline: int, kept: set[int], last: set[int]
 ) -> None:
     alone = arrow_gather(COLUMNS, "töpic", 7, 5)
     sizes = mock.patch.object(shared, "_LEAST_BYTES", least), mock.patch.object(channels, "_INLINE_BYTES", inline)
@@ -103,9 +114,40 @@ def test_what_arrives_is_what_was_gathered(
             if number in kept:
                 held.append((arrived, expected))
             del arrived, items
-            ends.give_back()
+            if number in last:
+                ends.rest()
+            else:
+                ends.give_back()
         for found, expected in held:  # whatever was written since
             assert copied(found) == expected
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_regions_that_a_worker_drops_are_dropped_by_both() -> None:
+    contents: list[Content] = [(b"key", bytes(20_000), ())] * 20
+    with connected() as ends:
+        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.lender.room)
+        ends.lender.begin()
+        counts = []
+        for _ in range(5):
+            held = [ends.carried([gathered(gather, contents)]) for _ in range(10)]
+            del held
+            ends.give_back()
+            ends.carried([gathered(gather, contents)])  # says what was dropped
+            ends.give_back()
+            counts.append((descriptors(), len(ends.regions)))
+        assert len(set(counts)) == 1
+        assert counts[0][1] <= 5
+        ends.rest()
+        assert not ends.regions
+        before = descriptors()
+        for _ in range(5):
+            ends.carried([gathered(gather, contents)])
+            ends.rest()
+        assert descriptors() <= before
 
 
 @pytest.mark.skipif(open_room() is None, reason="only the compiled twin has a room")

@@ -10,6 +10,9 @@ A batch goes through these steps; each is done again, or undone, by whoever come
 Who begins takes the group first, which keeps everybody else from reaching step 2. A batch in the store is then taken
 through steps 3 and 4, and whatever else is staged belongs to a batch that nobody knows, and is removed. Each writer
 stages in a directory of its own, so that one which was taken over can't touch the files of the next.
+
+Each step is logged (DEBUG) when it is done, from ``begins`` to ``done``: a process that died between these two died
+inside of the commit.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from kfs.log.atomic_file import sync_directory
 from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, StagedFile
 from kfs.spark.offsets.store import WritableStore
 
-_LOG = logging.getLogger("kfs")
+_LOG = logging.getLogger("kfs.spark.offsets")
 _SUFFIX: Final = ".staging"
 
 
@@ -125,6 +128,8 @@ class StagedOutput:
             KfsError: there is a file of such a name in the dataset.
         """
         self._check(files)
+        if files:
+            _log_step(len(files), "begins")
         self.progress = self.store.save(self._fence, ranges, files)
         if self.progress.batch is not None:
             self._complete(self.progress.batch)
@@ -189,14 +194,19 @@ class StagedOutput:
 
     def _complete(self, batch: Batch) -> None:
         """Give the files of a batch that is in the store their names, and tell the store."""
+        count = len(batch.files)
+        _log_step(count, "stored")
         directories = {os.path.dirname(self._final(file)) for file in batch.files}
         for directory in sorted(directories):
             make_durable_directories(directory)
         for file in batch.files:
             self._rename(file)
+            _log_step(count, "renamed", file.final)
         for directory in sorted(directories):
             sync_directory(directory)
+        _log_step(count, "synced")
         self.progress = self.store.finish(self._fence)
+        _log_step(count, "done")
 
     def _rename(self, file: StagedFile) -> None:
         try:
@@ -235,6 +245,10 @@ def make_durable_directories(path: str) -> None:
 
 def _directory_of(fence: Fence) -> str:
     return f"{fence.epoch:010d}-{fence.token}"
+
+
+def _log_step(count: int, step: str, what: str = "") -> None:
+    _LOG.debug("commit of %d files: %s %s", count, step, what)
 
 
 def _gone(path: str) -> Fenced:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,8 @@ RECORDS = 2 * DAYS
 _RECORDS_IN_SEGMENT = 20 * RECORDS
 _MOST_AHEAD = 100 * RECORDS
 _SECONDS = 120
+#: The command, as arguments of Python.
+KFS = ("-m", "kfs")
 #: What a record is in a dataset and in the log: partition, offset, value.
 Row = tuple[int, int, bytes]
 
@@ -117,7 +119,16 @@ class Look:
 class RunningExport:
     """``kfs export --follow`` in a session of its own, with its JVM and its Python workers."""
 
-    def __init__(self, data: Path, dataset: Path, url: str, store: WritableStore, log: Path) -> None:
+    def __init__(
+        self,
+        data: Path,
+        dataset: Path,
+        url: str,
+        store: WritableStore,
+        log: Path,
+        command: Sequence[str] = KFS,
+        descriptors: Sequence[int] = (),
+    ) -> None:
         self.dataset = dataset
         self._store = store
         self.last_look: Look | None = None
@@ -126,7 +137,7 @@ class RunningExport:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kfs", "export", str(data), str(dataset), "--store", url, "--group", GROUP]
+            [sys.executable, *command, "export", str(data), str(dataset), "--store", url, "--group", GROUP]
             + ["--master", "local[2,4]", "--follow", "--interval", "0.1", "--max-records", str(20 * RECORDS)]
             + ["--spark-log", str(log)]
             + [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")],
@@ -135,6 +146,7 @@ class RunningExport:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=descriptors,
         )
 
     # -- processes
@@ -165,6 +177,11 @@ class RunningExport:
         self._process.wait(_SECONDS)
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+    def kill_driver(self) -> None:
+        """Kill only the process that commits; its JVM finds out by itself, and what follows doesn't wait for that."""
+        _signal(self._process.pid, signal.SIGKILL)
+        self._process.wait(_SECONDS)
 
     def kill_workers(self) -> int:
         """Kill the Python workers, not the process that they are forked from; return how many."""
@@ -228,8 +245,14 @@ class RunningExport:
             self.go_on()
             time.sleep(pause)
 
+    def hold(self) -> None:
+        """Stop the process that commits where it is, and return when it stands still."""
+        _signal(self._process.pid, signal.SIGSTOP)
+        while Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+            time.sleep(0.0001)
+
     def go_on(self) -> None:
-        """Let it go on after :meth:`until`."""
+        """Let it go on after :meth:`until` or :meth:`hold`."""
         _signal(self._process.pid, signal.SIGCONT)
 
     def until_exported(self, count: int) -> None:

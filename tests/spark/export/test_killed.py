@@ -6,75 +6,17 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from kfs.spark.offsets import WritableStore, open_writable_store
-from tests.requirements import need_java
-from tests.servers.redis_server import RedisServer
-from tests.servers.server import Server
-from tests.servers.zookeeper_server import ZooKeeperServer
-from tests.spark.export.running import GROUP, RECORDS, GrowingLog, Look, RunningExport, rows_in
+from tests.spark.export.place import STORES, Place
+from tests.spark.export.running import RECORDS, GrowingLog, Look, RunningExport, rows_in
 
 _LOG = logging.getLogger(__name__)
-SERVERS: dict[str, type[RedisServer | ZooKeeperServer]] = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
-STORES = ("sqlite", *SERVERS)
-
-
-class Place:
-    """A log, a dataset, and a store on a server of its own, or in a file."""
-
-    def __init__(self, directory: Path, kind: str) -> None:
-        self.directory = directory
-        self.dataset = directory / "dataset"
-        self.server: Server | None = None
-        self.url = f"sqlite://{directory}/progress.db"
-        if kind in SERVERS:
-            (directory / "server").mkdir()
-            server = SERVERS[kind](directory / "server").start()
-            self.server, self.url = server, server.url
-        self.store: WritableStore = open_writable_store(self.url, patience=60)
-        self._glance: WritableStore = open_writable_store(self.url, patience=0)
-        self._started: list[RunningExport] = []
-
-    def start(self) -> RunningExport:
-        """Start an export."""
-        log = self.directory / f"spark-{len(self._started)}.log"
-        export = RunningExport(self.directory / "data", self.dataset, self.url, self._glance, log)
-        self._started.append(export)
-        return export
-
-    def close(self) -> None:
-        """Leave nothing running."""
-        for export in self._started:
-            export.kill()
-        self.store.close()
-        self._glance.close()
-        if self.server is not None:
-            self.server.stop()
-
-    def check(self, log: GrowingLog) -> None:
-        """Every record is there once, nothing is left over, and the positions say so."""
-        assert rows_in(self.dataset) == Counter(log.expected)
-        assert [path for path in (self.dataset / "_kfs" / "staging").rglob("*") if path.is_file()] == []
-        progress = self.store.load(GROUP)
-        ends: Counter[int] = Counter(partition for partition, _, _ in log.expected)
-        assert {each.partition: offset for each, offset in progress.positions.items()} == ends
-        assert (progress.batch, progress.writer) == (None, None)
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A place for each kind of store."""
-    need_java()
-    place = Place(tmp_path, request.param)
-    yield place
-    place.close()
 
 
 # --- where it is killed ---------------------------------------------------------------------------------------------
