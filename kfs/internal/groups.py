@@ -6,7 +6,7 @@ Nothing is read before somebody asks. What was read is kept and brought up to da
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -90,6 +90,37 @@ class Group:
     def only(self, matches: Callable[[str], bool]) -> Group:
         """Return the group with the partitions of matching topics only."""
         return replace(self, partitions=tuple(each for each in self.partitions if matches(each.topic)))
+
+
+@dataclass(frozen=True, slots=True)
+class TotalLag:
+    """The lag of all partitions of a group together, None where that of one isn't known; ``notes`` say which, and why.
+
+    An offset above its log's end, a lag below 0, counts as 0, so that it takes nothing off the others, and is noted.
+    """
+
+    lag: int | None
+    notes: tuple[str, ...]
+
+
+def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[Standing]) -> TotalLag:
+    """Add up the lag of a group's partitions, whose standings are in the same order."""
+    total, is_known, notes = 0, True, []
+    for partition, standing in zip(partitions, standings, strict=True):
+        where = f"{partition.topic}-{partition.partition}"
+        if standing.lag is None:
+            is_known = False
+            reason = standing.note or (partition.committed.problem if partition.committed is not None else None)
+            notes.append(f"{where}: lag isn't known: {reason or _why_unknown(partition)}")
+        elif standing.lag < 0:
+            notes.append(f"{where}: lag {standing.lag} counts as 0: {standing.note or 'not all that was read is here'}")
+        else:
+            total += standing.lag
+    return TotalLag(total if is_known else None, tuple(notes))
+
+
+def _why_unknown(partition: GroupPartition) -> str:
+    return "no offset was committed" if partition.offset is None else "how many records were done isn't counted"
 
 
 @dataclass(slots=True)

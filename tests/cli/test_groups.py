@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kfs import open as kfs_open
 from tests.cli.running import printed, refused
 from tests.cli.test_command_line import EVIL, on_a_terminal
 from tests.internal.group_logs import InternalPartition, classic_group, commit, member
@@ -87,9 +88,39 @@ def test_it_prints_members(root: Path) -> None:
 def test_it_prints_states(root: Path) -> None:
     found = rows(root, "--state")
     assert [(row["GROUP"], row["TYPE"], row["STATE"], row["#MEMBERS"], row["TOTAL-LAG"]) for row in found] == [
-        ("billing", "Classic", "Stable", "1", "6"),
+        ("billing", "Classic", "Stable", "1", "-"),
         ("mail", "Classic", "Empty", "0", "0"),
     ]
+
+
+def test_a_total_of_which_a_part_is_unknown_is_unknown_everywhere_and_says_of_which_part(root: Path) -> None:
+    unknown = "elsewhere-1: lag isn't known: this partition is not here"
+    (row,) = rows(root, "--state", "--group", "billing")
+    assert (row["TOTAL-LAG"], row["NOTE"]) == ("-", unknown)
+    (group,) = objects(root, "--group", "billing")
+    assert (group["totalLag"], group["notes"]) == (None, [unknown])
+    with kfs_open(root) as data:
+        assert (data.groups()["billing"].lag, data.groups()["billing"].notes) == (None, (unknown,))
+
+
+def test_an_offset_above_the_log_end_takes_nothing_off_the_total_and_is_said(root: Path) -> None:
+    write_partition(root / "orders-1", {0: dense(0, 9)})
+    InternalPartition(root, partition=1).append(commit("ahead", "orders", 0, 4), commit("ahead", "orders", 1, 1000))
+    assert [row["LAG"] for row in rows(root, "--group", "ahead")] == ["6", "-990"]
+    note = "orders-1: lag -990 counts as 0: above the log's end 10: what was read is not here any more"
+    (row,) = rows(root, "--state", "--group", "ahead")
+    assert (row["TOTAL-LAG"], row["NOTE"]) == ("6", note)
+    (group,) = objects(root, "--group", "ahead")
+    assert (group["totalLag"], group["notes"]) == (6, [note])
+    with kfs_open(root) as data:
+        assert (data.groups()["ahead"].lag, data.groups()["ahead"].notes) == (6, (note,))
+
+
+def test_of_many_unknown_parts_the_table_names_some(root: Path) -> None:
+    InternalPartition(root, partition=1).append(*(commit("wide", "gone", number, 4) for number in range(9)))
+    (row,) = rows(root, "--state", "--group", "wide")
+    assert row["NOTE"].endswith("gone-2: lag isn't known: this partition is not here; and 6 more")
+    assert len(objects(root, "--group", "wide")[0]["notes"]) == 9
 
 
 def test_json_is_one_group_a_line_with_everything_in_it(root: Path) -> None:
@@ -166,6 +197,16 @@ def test_a_table_on_a_terminal_is_aligned_and_never_cut(root: Path) -> None:
     lines = [line for line in text.split("\n") if "orders" in line]
     assert any(name in line for line in lines)
     assert len({line.index("orders") for line in lines}) == 1
+
+
+def test_a_name_of_any_length_is_whole_in_a_pipe_and_bounded_on_a_terminal(root: Path) -> None:
+    name = "g" * 30_000
+    InternalPartition(root, partition=1).append(commit(name, "orders", 0, 1))
+    assert {row["GROUP"] for row in rows(root)} == {"billing", "mail", name}
+    assert [group["group"] for group in objects(root, "--group", "ggg*")] == [name]
+    lines = on_a_terminal("groups", root).decode().replace("\r", "").split("\n")
+    assert max(map(len, lines)) < 1000
+    assert any("ggg\N{HORIZONTAL ELLIPSIS} " in line for line in lines)
 
 
 def test_every_column_and_field_is_documented(root: Path) -> None:

@@ -103,6 +103,8 @@ def test_a_groups_file_says_everything_of_it(root: Path, log: InternalPartition)
                 "assignment": "",
             }
         ],
+        "totalLag": 3,
+        "notes": [],
         "problems": [],
     }
     assert offset["oldestUnread"].pop("ageMs") > 0
