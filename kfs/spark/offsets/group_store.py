@@ -15,7 +15,7 @@ from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition, Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
-from kfs.spark.offsets.store import OffsetStore
+from kfs.spark.offsets.store import OffsetStore, Unreadable
 
 _LOG = logging.getLogger("kfs")
 _NAMED: Final = 5
@@ -47,6 +47,13 @@ class GroupStore(OffsetStore):
         Raises:
             NotFound: there is no such group.
         """
+        progress, unreadable = self.inspect(group)
+        if unreadable:
+            raise unreadable[0].error
+        return progress
+
+    def inspect(self, group: str = "") -> tuple[Progress, tuple[Unreadable, ...]]:
+        """See :meth:`OffsetStore.inspect`; raises :class:`NotFound`, too."""
         name = self.only if self.only is not None else group
         found = self._groups.group(name)
         if found is None:
@@ -54,11 +61,18 @@ class GroupStore(OffsetStore):
             there = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
             raise NotFound(f"{', '.join(self._data_dir.paths)}: no group {name!r}; there are: {there or 'none'}")
         positions = {}
+        unreadable = []
         for partition in found.partitions:
-            offset = self._offset(name, partition)
+            where = TopicPartition(partition.topic, partition.partition)
+            try:
+                offset = self._offset(name, partition)
+            except CorruptStore as error:
+                unreadable.append(Unreadable(error, where))
+                continue
             if offset is not None:
-                positions[TopicPartition(partition.topic, partition.partition)] = offset
-        return Progress(positions, note="committed to the broker whose log directories these are")
+                positions[where] = offset
+        note = "committed to the broker whose log directories these are"
+        return Progress(positions, note=note), tuple(unreadable)
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close`."""
