@@ -133,7 +133,8 @@ class Groups(ByName[Group, GroupState]):
         """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
         described = self._state.group(name)
         if described is None:
-            raise NotFound(f"no group {name!r}")
+            why = self._state.why_not_found(name)
+            raise NotFound(f"no group {name!r}" + (f": {why}" if why is not None else ""))
         return Group(self._state, described)
 
     def __contains__(self, name: object) -> bool:

@@ -13,7 +13,6 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from kfs.format.java_text import java_hash
 from kfs.internal.committed_offset import CommittedOffset, Standing, decode_commit, standing_of
 from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, Member, describe
 from kfs.internal.group_log import GroupLog
@@ -190,6 +189,20 @@ class Groups:
             partitions.add_share(topic or share.topic_id, share)
         return Group(name, log.log.partition if log is not None else None, description, partitions.all())
 
+    def why_not_found(self, name: str) -> str | None:
+        """Return why a group that isn't found may exist all the same, None where it would have been found."""
+        with self._lock:
+            return self._logs.coverage().why_not_found(name)
+
+    def why_incomplete(self, group: Group) -> str | None:
+        """Return what a group may have besides, in partitions that aren't here; None: nothing."""
+        with self._lock:
+            if group.coordinator is None:
+                return self._logs.coverage().why_not_found(group.name)
+            if group.description.type is not GroupType.SHARE:
+                return None
+            return self._share_logs.coverage().sentence()
+
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""
         log = self._data_dir.log(partition.topic, partition.partition)
@@ -230,7 +243,7 @@ class Groups:
         if self._sources[0] != version:
             sources: dict[str, _Sources] = {}
             for log in logs:
-                for name in log.offsets.groups().union(log.groups.groups):
+                for name in log.coordinated():
                     sources.setdefault(name, _Sources()).logs.append(log)
             for share_log in share_logs:
                 for share in share_log.partitions.values():
@@ -243,8 +256,7 @@ class Groups:
         """Return which of the logs that know of a group is its coordinator's: of several, the one it hashes to."""
         if len(sources.logs) < 2:
             return next(iter(sources.logs), None)
-        count = max(log.log.partition for log in self._logs.now()) + 1
-        chosen = java_hash(name) % count
+        chosen = self._logs.coverage().likely_partition(name)
         return next((log for log in sources.logs if log.log.partition == chosen), sources.logs[-1])
 
 

@@ -348,6 +348,9 @@ class Known:
         self.asked.append(topic_id)
         return self.names.get(topic_id)
 
+    def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
+        raise NotImplementedError
+
 
 OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
 

@@ -143,6 +143,12 @@ class Cluster:
                 return name
         return next((names[topic_id] for names in self._former_names() if topic_id in names), None)
 
+    def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
+        """See :meth:`kfs.log.topic_ids.TopicIds.partition_count`."""
+        image = self._image()
+        found = None if image is None or self._is_foreign(log_dir) else image.topic(topic)
+        return None if found is None else len(found.partitions)
+
     def _former_names(self) -> list[dict[Uuid, str]]:
         return [log.former_names() for log in self.metadata_logs()]
 
