@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import topic_option
 from kfs.cli.tables import print_table
@@ -257,6 +258,8 @@ _Store = TypeVar("_Store", bound=OffsetStore)
 @contextmanager
 def _opened(store: _Store, log_dirs: Sequence[str] = ()) -> Iterator[tuple[_Store, DataDir | None]]:
     with store, closing(DataDir(log_dirs, Storage())) if log_dirs else nullcontext() as data_dir:
+        if data_dir is not None:
+            BrokerState(data_dir)
         yield store, data_dir
 
 

@@ -174,7 +174,9 @@ class _Listing:
             except CorruptData as error:
                 messages.say(str(error))
                 self.is_incomplete = True
-            self.is_incomplete |= len(log.problems) > 0
+            # Of what is remote only transactions that have ended can be missing: producer snapshots name the open ones.
+            is_harmless = log.remote is not None and not self._with_ended
+            self.is_incomplete |= len(log.problems) > is_harmless
 
     def _rows_of(self, log: Log) -> Iterator[_Row]:
         where: _Row = {"topic": log.topic, "partition": log.partition}

@@ -46,8 +46,8 @@ class Export:
             return
         for log in logs:
             found = 0
-            for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
-                done = worker.render(work, chosen)
+            for piece, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
+                done = worker.render(piece, chosen)
                 found += len(chosen.indexes)
                 write(out, done.data)
                 yield from done.problems

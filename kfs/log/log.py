@@ -270,6 +270,8 @@ class Log:
             self.problems.add(found.problem())
 
     def _find_remote(self, first: int, checkpoint: int | None) -> RemoteOffsets | None:
+        if self.directory.loose:  # some of a log's files
+            return None
         start = checkpoint
         log_dir = self.directory.log_dir
         if start is None and (log_dir is None or not log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT)):

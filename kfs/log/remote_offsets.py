@@ -50,6 +50,11 @@ class RemoteOffsets:
     def __contains__(self, offset: int) -> bool:
         return self.start <= offset < self.end
 
+    @property
+    def is_likely(self) -> bool:
+        """Whether there is more to it than a checkpoint that deletion has overtaken: a tier that they may be in."""
+        return self.tier in (Tier.TOPIC, Tier.BROKER)
+
     def overlaps(self, start: int, end: int) -> bool:
         """Whether one of the offsets from ``start`` up to below ``end`` is among these."""
         return start < self.end and end > self.start

@@ -429,6 +429,9 @@ def test_names_of_topics_that_are_not_here_are_in_the_metadata(tmp_path: Path) -
             asked.append(topic_id)
             return "elsewhere"
 
+        def is_tiered(self, topic: str, log_dir: LogDir | None) -> bool | None:
+            return None
+
         def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
             return None
 

@@ -11,8 +11,8 @@ from kfs.errors import CorruptData
 from kfs.format.properties import MetaProperties
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
-from kfs.internal.cluster.names import TOPIC_RESOURCE
 from kfs.internal.cluster.metadata_log import MetadataLog, MetadataState, read_bootstrap
+from kfs.internal.cluster.names import TOPIC_RESOURCE
 from kfs.internal.cluster.replay import Replay
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import CLUSTER_METADATA, parse_directory_name

@@ -99,18 +99,19 @@ def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: T
 
 def _in_log(partition: TopicPartition, log: Log, target: Target) -> NewPosition:
     there = log.visible()
+    remote = log.remote.sentence if log.remote is not None else None
     if target is OffsetReset.EARLIEST:
-        return NewPosition(partition, there.start)
+        return NewPosition(partition, there.start, remote)
     if target is OffsetReset.LATEST:
         return NewPosition(partition, there.end)
     if isinstance(target, AtTime):
         found = log.offset_for_time(target.timestamp, there)
         if found is None:
             return NewPosition(partition, there.end, "no record is of that time or later: the log's end")
-        return NewPosition(partition, found)
+        return NewPosition(partition, found, remote if found == there.start else None)
     assert isinstance(target, AtOffset)
     if target.offset < there.start:
-        return NewPosition(partition, there.start, f"{target.offset} is below the log's start")
+        return NewPosition(partition, there.start, remote or f"{target.offset} is below the log's start")
     if target.offset > there.end:
         return NewPosition(partition, there.end, f"{target.offset} is above the log's end")
     return NewPosition(partition, target.offset)
