@@ -201,7 +201,8 @@ class Groups:
                 return self._logs.coverage().why_not_found(group.name)
             if group.description.type is not GroupType.SHARE:
                 return None
-            return self._share_logs.coverage().sentence()
+            shares = self._share_logs.coverage()
+            return shares.sentence() if shares.lacks_some else None
 
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""

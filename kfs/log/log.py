@@ -21,6 +21,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
+from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.open_files import FileChanged
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
@@ -270,7 +271,7 @@ class Log:
             self.problems.add(found.problem())
 
     def _find_remote(self, first: int, checkpoint: int | None) -> RemoteOffsets | None:
-        if self.directory.loose:  # some of a log's files
+        if self.directory.loose or self.directory.name.kind is not DirectoryKind.CURRENT:  # some files, or an older log
             return None
         start = checkpoint
         log_dir = self.directory.log_dir
