@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BrokerState:
-    """Groups, transactional ids and the cluster; from now on the data directory asks the last for ids of topics."""
+    """Groups, transactional ids and the cluster; from now on the data directory asks the last what topics are."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir

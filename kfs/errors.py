@@ -159,7 +159,7 @@ class StoreUnreachable(OffsetStoreError):
 
 
 class CorruptStore(OffsetStoreError):
-    """Something stored that can't be understood: it is left as it is, and nothing is written over it."""
+    """Something stored that can't be understood: it is left as it is, unless replacing it is forced by hand."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(place, reason)

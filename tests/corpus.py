@@ -17,6 +17,8 @@ import zstandard
 
 ARCHIVES = Path(__file__).parent / "corpora"
 ARCHIVE_SUFFIX = ".tar.zst"
+#: The corpus of a broker with tiered storage: most of its records are not on its disk.
+TIERED = "t_local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,9 @@ class CorpusStore:
 
 
 def corpus_names() -> list[str]:
-    """Return the names of all corpora."""
-    return sorted(archive.name.removesuffix(ARCHIVE_SUFFIX) for archive in ARCHIVES.glob(f"*{ARCHIVE_SUFFIX}"))
+    """Return the names of the corpora whose ``data/`` has all that is told of them: all but TIERED."""
+    names = {archive.name.removesuffix(ARCHIVE_SUFFIX) for archive in ARCHIVES.glob(f"*{ARCHIVE_SUFFIX}")}
+    return sorted(names - {TIERED})
 
 
 def extract(archive: Path, target: Path) -> None:

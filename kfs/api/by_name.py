@@ -55,5 +55,5 @@ class ByName(Mapping[str, Entry], Generic[Entry, State]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the logs that they are kept in, records that can't be read, and what isn't known."""
+        """What is wrong with the logs that they are kept in, or isn't here of them, and records that can't be read."""
         return self._state.trouble().as_problems()

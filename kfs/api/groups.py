@@ -13,7 +13,7 @@ from kfs.internal.group_description import Member
 from kfs.internal.group_json import group_json
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import Group as DescribedGroup
-from kfs.internal.groups import GroupPartition
+from kfs.internal.groups import GroupPartition, total_lag
 from kfs.internal.groups import Groups as GroupState
 from kfs.internal.message_json import Json
 from kfs.render.timestamps import time_of
@@ -77,9 +77,16 @@ class Group:
 
     @property
     def lag(self) -> int | None:
-        """The lag of all its partitions together; None where that of one isn't known."""
-        lags = [each.lag for each in self.offsets]
-        return None if None in lags else sum(filter(None, lags))
+        """The lag of all its partitions together; None where that of one isn't known: :attr:`notes` say of which.
+
+        A lag below 0, of an offset above its log's end, counts as 0, and is noted.
+        """
+        return total_lag(self._described.partitions, self._standings).lag
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which of its partitions :attr:`lag` isn't known of, or which counted as 0, and why."""
+        return total_lag(self._described.partitions, self._standings).notes
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -126,7 +133,8 @@ class Groups(ByName[Group, GroupState]):
         """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
         described = self._state.group(name)
         if described is None:
-            raise NotFound(f"no group {name!r}")
+            why = self._state.why_not_found(name)
+            raise NotFound(f"no group {name!r}" + (f": {why}" if why is not None else ""))
         return Group(self._state, described)
 
     def __contains__(self, name: object) -> bool:

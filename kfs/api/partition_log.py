@@ -101,7 +101,10 @@ class PartitionLog(Scannable):
 
     @property
     def log_start_offset(self) -> int:
-        """The offset that it begins at: of the first segment, or higher where records were deleted (DeleteRecords)."""
+        """The offset that it begins at here: of the first segment, or higher where records were deleted.
+
+        Of a tiered topic older segments may be in remote storage: :attr:`problems` says which offsets.
+        """
         return self._log.log_start_offset
 
     @property
@@ -121,7 +124,11 @@ class PartitionLog(Scannable):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found wrong in its files so far: file, byte position, size in bytes, and the reason."""
+        """What was found wrong in its files so far: file, byte position, size in bytes, and the reason.
+
+        Offsets that aren't on the disk because tiered storage has moved them away are among it.
+        """
+        _ = self._log.remote
         return tuple(self._log.problems)
 
     def offset_at(self, time: Moment) -> int | None:
@@ -146,7 +153,9 @@ class PartitionLog(Scannable):
             raise TypeError("a log has no slices: log.read(start, until) yields the records of a range of offsets")
         found = self._locate(operator.index(offset))
         if found is None:
-            raise NotFound(f"{self.topic}-{self.partition}: no record at offset {offset}")
+            remote = self._log.remote
+            why = f": {remote.sentence}" if remote is not None and offset in remote else ""
+            raise NotFound(f"{self.topic}-{self.partition}: no record at offset {offset}{why}")
         columns, index = found
         return next(records_of(self.topic, self.partition, columns, (index,)))
 

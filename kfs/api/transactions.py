@@ -105,5 +105,6 @@ class TransactionalIds(ByName[TransactionalId, TransactionalIdState]):
         """Return what is known of one; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) where nothing is."""
         known = self._state.get(name)
         if known is None:
-            raise NotFound(f"no transactional id {name!r}")
+            why = self._state.why_not_found(name)
+            raise NotFound(f"no transactional id {name!r}" + (f": {why}" if why is not None else ""))
         return known

@@ -295,11 +295,22 @@ def _write_each(
         place = _records_at(path)
         if place is None:
             _write_file(tree.follow(path), path, out)
+            damaged |= _lacks_remote(tree, path)
             continue
         for problem in export.write(out.fileno(), *place):
             damaged = True
             messages.say(str(problem.error()))
     return damaged
+
+
+def _lacks_remote(tree: KafkaTree, path: str) -> bool:
+    """Whether a file is of all records of a log that tiered storage has moved some of away, which was said."""
+    place, slash, name = path.strip("/").rpartition("/")
+    partition = _records_at(place) if slash and name == "records.jsonl" else None
+    if partition is None or partition[1] is None:
+        return False
+    log = tree.data_dir.log(partition[0], partition[1])
+    return log is not None and log.remote is not None
 
 
 def _write_file(node: Node, path: str, out: BinaryIO) -> None:

@@ -138,6 +138,11 @@ _SECTIONS: Final[Mapping[str, _Section]] = {
         _fields("file", "position", "offset", "reason"),
     ),
 }
+#: What directories tell without the metadata.
+_FROM_DIRECTORIES: Final = frozenset({"directories", "snapshots", "problems"})
+#: The lists that ``--topic`` chooses from; of configs only some are of topics.
+_OF_TOPICS: Final = frozenset({"topics", "directories"})
+_EXIT_INCOMPLETE: Final = 1
 _HELP: Final = {
     "topics": "Every partition: leader, replicas, ISR, as kafka-topics --describe.",
     "brokers": "The brokers that are registered.",
@@ -174,6 +179,7 @@ def cluster(
     that lacks the log), what the directories themselves tell is shown, and the rest is "-". Secrets never are.
 
     On a terminal these are tables, elsewhere lines with tabs between the fields. docs/CLUSTER.md explains them.
+    Exit codes: 0 all was read, 1 what was asked for isn't here, or some of the metadata log can't be read.
 
     \b
       kfs cluster /var/lib/kafka/data
@@ -188,11 +194,26 @@ def cluster(
     rows = ClusterRows(BrokerState(data_dir).cluster)
     for name in names:
         _show(rows, _SECTIONS[name], topic_filter(topics), as_json)
+    is_incomplete = rows.is_cut_short or (rows.lacks_metadata and not _FROM_DIRECTORIES.issuperset(names))
+    not_found = _not_found(rows, topics) if _OF_TOPICS.intersection(names) else []
     if not names:
         _show_summary(rows.summary(), as_json)
     for reason in rows.problem_reasons():
         messages.say(reason)
+    for reason in not_found:
+        messages.say(reason)
     data_dir.close()
+    if is_incomplete or not_found:
+        raise click.exceptions.Exit(_EXIT_INCOMPLETE)
+
+
+def _not_found(rows: ClusterRows, patterns: Sequence[str]) -> list[str]:
+    """Return a sentence for each pattern that no topic matches; where there is no metadata log, one may elsewhere."""
+    why = ": none that has a directory here" if rows.lacks_metadata else ""
+    names = rows.topic_names()
+    return [
+        f"no topic matches {each!r}{why}" for each in patterns if not any(map(topic_filter((each,)) or bool, names))
+    ]
 
 
 def _show(rows: ClusterRows, section: _Section, matches: Callable[[str], bool] | None, as_json: bool) -> None:

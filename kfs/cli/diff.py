@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
@@ -49,6 +50,7 @@ def diff(
     say_what_is_logged()
     storage = Storage(max_batch_bytes=max_batch_bytes)
     data_dir = DataDir(log_dirs, storage, topic_filter=topic_filter(topics))
+    BrokerState(data_dir)
     exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
     if exit_code:
         raise click.exceptions.Exit(exit_code)

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from kfs.broker_state import BrokerState
-from kfs.cli.messages import say_what_is_logged
+from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
@@ -80,27 +80,67 @@ def groups(
     state = BrokerState(data_dir).groups
     state.check_here()
     now = time.time()
-    chosen = _chosen(state, groups, topics)
+    wanted = _Wanted(state, groups, topics)
+    chosen = wanted.groups()
     if is_json:
         for group, standings in chosen:
             click.echo(json.dumps(group_json(group, standings, now), separators=(",", ":")))
     else:
         table = _VIEWS[view]
         print_table(table.columns, (row for group, found in chosen for row in table.rows(group, found, now)))
-    is_incomplete = say_trouble(state.trouble(), ".kfs/groups/problems.jsonl")
+    is_incomplete = say_trouble(state.trouble(), ".kfs/groups/problems.jsonl") or wanted.say_what_is_missing()
     data_dir.close()
     if is_incomplete:
         raise click.exceptions.Exit(_EXIT_INCOMPLETE)
 
 
-def _chosen(state: Groups, groups: Sequence[str], topics: Sequence[str]) -> Iterator[tuple[Group, list[Standing]]]:
-    matches_group, matches_topic = topic_filter(groups), topic_filter(topics)
-    names = [name for name in state.names() if matches_group is None or matches_group(name)]
-    if groups and not names:
-        raise NotFound(f"no group matches {', '.join(map(repr, groups))}")
-    for name in names:
-        group = state.group(name)
-        if group is not None and matches_topic is not None:
-            group = group.only(matches_topic)
-        if group is not None and (group.partitions or matches_topic is None):
-            yield group, [state.standing(partition) for partition in group.partitions]
+class _Wanted:
+    """The groups that were asked for, by patterns; those without a wildcard have to be there."""
+
+    def __init__(self, state: Groups, groups: Sequence[str], topics: Sequence[str]) -> None:
+        """Look for them.
+
+        Raises:
+            NotFound: groups were asked for by name or pattern, and there is none.
+        """
+        self._state = state
+        self._patterns = groups
+        self._matches_topic = topic_filter(topics)
+        matches_group = topic_filter(groups)
+        self._names = [name for name in state.names() if matches_group is None or matches_group(name)]
+        self._missing = [self._not_found(name) for name in groups if _is_name(name) and name not in state]
+        if groups and not self._names:
+            others = [pattern for pattern in groups if not _is_name(pattern)]
+            share = (each.reason for each in state.trouble().shares if others)
+            reasons = [*self._missing, *(f"no group matches {pattern!r}" for pattern in others), *share]
+            raise NotFound("\n".join(reasons))
+
+    def groups(self) -> Iterator[tuple[Group, list[Standing]]]:
+        """Yield the groups, each with where it stands."""
+        for name in self._names:
+            group = self._state.group(name)
+            if group is not None and self._matches_topic is not None:
+                group = group.only(self._matches_topic)
+            if group is not None and (group.partitions or self._matches_topic is None):
+                self._note_incomplete(group)
+                yield group, [self._state.standing(partition) for partition in group.partitions]
+
+    def say_what_is_missing(self) -> bool:
+        """Say what the answer lacks because it isn't here, and return whether it lacks something."""
+        for reason in self._missing:
+            messages.say(reason)
+        is_all_by_name = bool(self._patterns) and all(map(_is_name, self._patterns))
+        return bool(self._missing) or (self._state.trouble().is_partial and not is_all_by_name)
+
+    def _not_found(self, name: str) -> str:
+        why = self._state.why_not_found(name)
+        return f"no group matches {name!r}" + (f": {why}" if why is not None else "")
+
+    def _note_incomplete(self, group: Group) -> None:
+        why = self._state.why_incomplete(group)
+        if why is not None:
+            self._missing.append(f"group {group.name!r} isn't all here: {why}")
+
+
+def _is_name(pattern: str) -> bool:
+    return not any(wildcard in pattern for wildcard in "*?[")

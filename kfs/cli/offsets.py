@@ -10,10 +10,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import topic_option
 from kfs.cli.tables import print_table
-from kfs.errors import NotFound, OffsetStoreError
+from kfs.errors import NotFound, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
@@ -21,12 +22,13 @@ from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
 from kfs.spark.offsets.resetting import NewPosition, Target, new_positions, parse_target
 from kfs.spark.offsets.standings import PartitionStanding, group_fields, standings, writer_text
-from kfs.spark.offsets.store import OffsetStore, WritableStore
+from kfs.spark.offsets.store import OffsetStore, Unreadable, WritableStore
 from kfs.spark.offsets.store_url import open_store, open_writable_store
 
 _PATIENCE: Final = 5.0  # seconds
 #: What stands for what isn't there, as in Kafka's own tools.
 _NOTHING: Final = "-"
+_EXIT_INCOMPLETE: Final = 1
 _SHOWN: Final = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG"),
     *("EPOCH", "WRITER", "NOTE"),
@@ -75,7 +77,10 @@ _log_dirs_argument = click.argument("log_dirs", metavar="[LOG_DIR]...", nargs=-1
 def _changing(command: Command) -> Command:
     """Add the options of commands that set positions."""
     force = click.option(
-        "--force", is_flag=True, help="Go on where a writer has the group and may be running: it is fenced, and stops."
+        "--force",
+        is_flag=True,
+        help="Go on where a writer has the group and may be running (it is fenced, and stops), and replace what is "
+        "stored and can't be understood.",
     )
     dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be set.")
     return force(dry_run(command))
@@ -109,6 +114,7 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_
     """Show what STORE has: positions, and with LOG_DIR... how far they are behind the ends of the logs.
 
     On a terminal it is a table; elsewhere fields are separated by tabs, the first line names them.
+    What is stored and can't be understood is named on standard error, all else is shown, and the exit code is 1.
 
     \b
       kfs offsets show sqlite:///var/lib/job/progress.db /var/lib/kafka/data
@@ -116,16 +122,23 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_
     """
     with _opened(open_store(store_url, log_dirs, patience=_PATIENCE), log_dirs) as (store, data_dir):
         rows: list[list[str]] = []
+        is_incomplete = False
         for group in groups or store.groups():
             # One that was asked for has to be there; among all, one may have no positions (yet).
-            progress = _stored(store, group) if groups else store.load(group)
-            found = list(standings(progress, data_dir))
+            inspected = _inspected(store, group, has_to_be_there=bool(groups))
+            is_incomplete |= inspected is None or bool(inspected[1])
+            if inspected is None:
+                continue
+            progress, unreadable = inspected
+            found = list(standings(progress, data_dir, {each.partition for each in unreadable if each.partition}))
             if is_json:
                 click.echo(json.dumps(group_fields(store.name, group, progress, found), separators=(",", ":")))
             else:
                 rows += _rows(group, progress, found)
-    if not is_json:
+    if not is_json and (rows or not is_incomplete):
         print_table(_SHOWN, rows)
+    if is_incomplete:
+        raise click.exceptions.Exit(_EXIT_INCOMPLETE)
 
 
 @offsets.command("set")
@@ -233,7 +246,9 @@ def reset(
       kfs offsets reset zookeeper://zk1 /var/lib/kafka/data --group billing --to earliest --topic 'orders*' --dry-run
     """
     with _opened(open_writable_store(store_url, patience=_PATIENCE), log_dirs) as (store, data_dir):
-        wanted = new_positions(store.load(group), data_dir, topic_filter(topics), target)
+        progress, unreadable = _to_be_set(store, group, force=force)
+        stored = {*progress.positions, *(each.partition for each in unreadable if each.partition)}
+        wanted = new_positions(stored, data_dir, topic_filter(topics), target)
         _set(store, group, wanted, dry_run=dry_run, force=force)
 
 
@@ -243,28 +258,64 @@ _Store = TypeVar("_Store", bound=OffsetStore)
 @contextmanager
 def _opened(store: _Store, log_dirs: Sequence[str] = ()) -> Iterator[tuple[_Store, DataDir | None]]:
     with store, closing(DataDir(log_dirs, Storage())) if log_dirs else nullcontext() as data_dir:
+        if data_dir is not None:
+            BrokerState(data_dir)
         yield store, data_dir
 
 
 def _stored(store: OffsetStore, group: str) -> Progress:
     progress = store.load(group)
     if progress.is_empty:
-        raise NotFound(f"{store.name}: nothing is stored of a group {group!r}")
+        raise _not_stored(store, group)
     return progress
+
+
+def _inspected(
+    store: OffsetStore, group: str, *, has_to_be_there: bool
+) -> tuple[Progress, tuple[Unreadable, ...]] | None:
+    """Return what is stored of a group and what of that can't be understood, which is said; None: nothing can be."""
+    try:
+        progress, unreadable = store.inspect(group)
+        if has_to_be_there and progress.is_empty and not unreadable:
+            raise _not_stored(store, group)
+    except StoreUnreachable:
+        raise
+    except (NotFound, OffsetStoreError) as error:
+        messages.say(str(error))
+        return None
+    for each in unreadable:
+        messages.say(str(each.error))
+    return None if unreadable and progress.is_empty else (progress, unreadable)
+
+
+def _not_stored(store: OffsetStore, group: str) -> NotFound:
+    return NotFound(f"{store.name}: nothing is stored of a group {group!r}")
+
+
+def _to_be_set(store: WritableStore, group: str, *, force: bool) -> tuple[Progress, tuple[Unreadable, ...]]:
+    """Return what is stored of a group whose positions are to be set, and what of that is replaced, if it is forced."""
+    progress, unreadable = store.inspect(group)
+    if unreadable and not force:
+        raise OffsetStoreError(f"{unreadable[0].error}; --force replaces it")
+    return progress, unreadable
 
 
 def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run: bool, force: bool) -> None:
     """Set positions, and print what they were and are."""
-    before = store.load(group)
+    before, unreadable = _to_be_set(store, group, force=force)
     if not force:
         store.refuse_if_written(group, before)
+    positions = {each.partition: each.offset for each in wanted}
+    store.refuse_if_unreadable(unreadable, positions.keys())
     if not dry_run:
-        store.set_positions(group, {each.partition: each.offset for each in wanted}, force=force)
+        store.set_positions(group, positions, force=force)
     rows: list[list[str | int | None]] = []
     for each in wanted:
         name = each.partition
         rows.append([group, name.topic, name.partition, before.positions.get(name), each.offset, each.note])
     print_table(_SET, [[*map(_cell, row)] for row in rows])
+    for replaced in unreadable:
+        messages.say(f"{replaced.error}: {'would be' if dry_run else 'is'} replaced")
     if before.batch is not None:
         messages.say(f"{len(before.batch.files)} files of the last batch are put in place when its job starts again")
     if dry_run:

@@ -12,6 +12,8 @@ from kfs.cli.messages import shown
 #: What stands for what isn't there, as in Kafka's own tools.
 NOTHING: Final = "-"
 _WIDEST: Final = 100_000  # columns
+#: What has more columns on a terminal is cut: one group of 30,000 characters would pad every row. A topic may have 249.
+_WIDEST_CELL: Final = 249
 
 
 def cell_text(cell: str | int | None) -> str:
@@ -22,7 +24,8 @@ def cell_text(cell: str | int | None) -> str:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> None:
     """Print a table; nothing in a field can drive a terminal, and no field holds a tab or a line end.
 
-    On a terminal columns without any entry are left out. Elsewhere each row is written as it comes.
+    On a terminal columns without any entry are left out, and cells of more than 249 columns cut; elsewhere each row is
+    written as it comes, and whole.
     """
     cells = ([shown(cell_text(cell)) for cell in row] for row in rows)
     if not sys.stdout.isatty():
@@ -38,8 +41,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None
     used = [at for at in range(len(columns)) if not all_rows or any(row[at] != NOTHING for row in all_rows)]
     drawn = Table(*(columns[at] for at in used), box=None, pad_edge=False)
     for row in all_rows:
-        drawn.add_row(*(Text(row[at]) for at in used))
-    # As wide as it is, and wrapped by the terminal: cells cut or folded could not be read, nor copied.
+        texts = [Text(row[at]) for at in used]
+        for text in texts:
+            text.truncate(_WIDEST_CELL, overflow="ellipsis")
+        drawn.add_row(*texts)
+    # As wide as it is, and wrapped by the terminal: cells folded could not be read, nor copied.
     console = Console(width=_WIDEST, highlight=False)
     console.width = max(1, Measurement.get(console, console.options, drawn).maximum)
     console.print(drawn)

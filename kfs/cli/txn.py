@@ -123,7 +123,7 @@ def txn(
       kfs txn /var/lib/kafka/data --ids
 
     \b
-    Exit codes: 0 all was read, 1 something is damaged or can't be read.
+    Exit codes: 0 all was read, 1 something is damaged, can't be read, or isn't here.
     """
     say_what_is_logged()
     storage = Storage(max_batch_bytes=max_batch_bytes)
@@ -134,13 +134,16 @@ def txn(
         if of_ids:
             ids.check_here()
             _print_ids(ids, now_ms, is_json=is_json)
+            needs_all = True
             is_incomplete = False
         else:
             judge = Judge(ids, now_ms, max_transaction_timeout * _MINUTE_MS)
             listing = _Listing(data_dir, topics, judge, bootstrap_server, with_ended=with_ended)
             _print_transactions(listing, is_json=is_json)
-            is_incomplete = listing.is_incomplete
-        if say_trouble(ids.trouble(), ".kfs/transactions/problems.jsonl") or is_incomplete:
+            is_incomplete, needs_all = listing.is_incomplete, listing.has_unknown
+        listed = ".kfs/transactions/problems.jsonl"
+        is_incomplete |= needs_all and ids.trouble().is_partial
+        if say_trouble(ids.trouble(), listed, with_shares=needs_all) or is_incomplete:
             raise click.exceptions.Exit(_EXIT_INCOMPLETE)
     finally:
         data_dir.close()
@@ -158,6 +161,8 @@ class _Listing:
         self._bootstrap_server = bootstrap_server
         self._with_ended = with_ended
         self.is_incomplete = False
+        #: Whether there is a transaction of which only what isn't here can tell what becomes of it.
+        self.has_unknown = False
 
     def rows(self) -> Iterator[_Row]:
         """Yield them as JSON; a partition that vanishes meanwhile is said, and left behind."""
@@ -169,7 +174,9 @@ class _Listing:
             except CorruptData as error:
                 messages.say(str(error))
                 self.is_incomplete = True
-            self.is_incomplete |= len(log.problems) > 0
+            # Of what is remote only transactions that have ended can be missing: producer snapshots name the open ones.
+            is_harmless = log.remote is not None and not self._with_ended
+            self.is_incomplete |= len(log.problems) > is_harmless
 
     def _rows_of(self, log: Log) -> Iterator[_Row]:
         where: _Row = {"topic": log.topic, "partition": log.partition}
@@ -180,6 +187,7 @@ class _Listing:
                 yield where | ended_json(ended) | stable
         for transaction in found.transactions:
             judged = self._judge.judge(log.topic_partition, transaction)
+            self.has_unknown |= judged.standing is Standing.UNKNOWN
             yield where | open_json(judged, self._bootstrap_server) | stable
 
 

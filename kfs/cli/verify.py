@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
@@ -59,6 +60,7 @@ def _verify(
 ) -> Totals:
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
+    BrokerState(verification.data_dir)  # which knows what topics are tiered
     sizes = verification.sizes()
     with progress_bar(sum(sizes), "checking") as advance:
         jobs = max(min(jobs, len(sizes)), 1)

@@ -10,6 +10,7 @@ from kfs.errors import CorruptData
 from kfs.export.selection import Selection
 from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
+from kfs.log.problem import Problem
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -64,6 +65,12 @@ def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) ->
         reached = log.offset_for_time(selection.since, OffsetRange(start, end))
         start = max(start, (end if reached is None else reached) - 1)
     return WantedOffsets(start, max(start, end), asked_end)
+
+
+def remote_problem(log: Log, selection: Selection) -> Problem | None:
+    """Return the problem of a log of which offsets are wanted that tiered storage has moved away, None: of none."""
+    remote = log.remote
+    return None if remote is None or not remote.overlaps(selection.start, selection.end) else remote.problem()
 
 
 def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:

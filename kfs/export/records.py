@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from kfs.errors import CorruptData, NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Chosen, Done, PieceReader, Worker, chosen_in, last_in
-from kfs.export.plan import WantedOffsets, Work, pieces_of, wanted_offsets
+from kfs.export.piece import Chosen, PieceReader, Worker, chosen_in, last_in
+from kfs.export.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
 from kfs.export.selection import Selection
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
@@ -41,12 +41,19 @@ class Export:
         worker = Worker(self.data_dir, self.selection, self.output, self.isolation)
         if self.first is None and self.last is None:
             work = ((piece, offsets) for log in logs for piece, offsets in self._work(log))
+            yield from filter(None, [remote_problem(log, self.selection) for log in logs])
             yield from write_all(worker, work, self.jobs, out)
             return
         for log in logs:
-            for done in self._some_of(log, worker):
+            found = 0
+            for piece, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
+                done = worker.render(piece, chosen)
+                found += len(chosen.indexes)
                 write(out, done.data)
                 yield from done.problems
+            problem = remote_problem(log, self.selection)
+            if problem is not None and lacks_some(found, self.first, self.last):
+                yield problem
 
     def _offsets(self, log: Log) -> WantedOffsets:
         return wanted_offsets(log, self.selection, self.isolation)
@@ -56,10 +63,13 @@ class Export:
         for piece in pieces_of(log, offsets):
             yield piece, offsets
 
-    def _some_of(self, log: Log, worker: Worker) -> Iterator[Done]:
-        """Only the first or last records: in this process, and no further into the log than it takes."""
-        for work, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
-            yield worker.render(work, chosen)
+
+def lacks_some(found: int, first: int | None, last: int | None) -> bool:
+    """Whether a log may have others of the first or last records, of which some were found, in what isn't here.
+
+    That is before all that is here: the last ones are known when there are enough of them, the first never.
+    """
+    return bool(first) if last is None else found < last
 
 
 def logs_of(data_dir: DataDir, topic: str, partition: int | None = None) -> list[Log]:

@@ -17,8 +17,14 @@ from kfs.internal.schema import Malformed, Value
 from kfs.internal.topics import GROUP_KINDS
 from kfs.log.block import Damage
 from kfs.log.log import Log, OffsetRange
+from kfs.log.remote_offsets import Tier
 
 _NOT_SET: Final = -1
+#: Of an offset that isn't on the disk, by whether it is known where it is.
+_UNREAD_ELSEWHERE: Final = (
+    "what is to be read next is in remote storage, or deleted",
+    "what is to be read next is in remote storage",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +129,23 @@ def standing_of(
     if offset is None:
         return ends
     note: str | None = None
+    if log.remote is not None and offset in log.remote:
+        note = (
+            f"below the first offset on this disk, {visible.start}: {_UNREAD_ELSEWHERE[log.remote.tier is Tier.TOPIC]}"
+        )
+        return replace(ends, lag=_lag(visible.end, offset, done), note=note)
     if offset < visible.start:
         note = f"below the log start offset {visible.start}: what was to be read next is deleted"
     elif offset > visible.end:
         note = f"above the log's end {visible.end}: what was read is not here any more"
     found, damage = _first_unread(log, OffsetRange(max(offset, visible.start), visible.end), done_ranges)
     next_offset, next_timestamp = found or (None, None)
-    lag = None if done is None else visible.end - offset - done
+    lag = _lag(visible.end, offset, done)
     return replace(ends, lag=lag, next_offset=next_offset, next_timestamp=next_timestamp, note=note or damage)
+
+
+def _lag(end: int, offset: int, done: int | None) -> int | None:
+    return None if done is None else end - offset - done
 
 
 _Found = tuple[tuple[int, int | None] | None, str | None]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from kfs.internal.committed_offset import CommittedOffset, Standing
 from kfs.internal.group_description import Member
-from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition
+from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition, total_lag
 from kfs.internal.message_json import Json
 from kfs.internal.share_group_state import SharePartition
 from kfs.render.timestamps import iso_time
 
 
-def group_json(group: Group, standings: Iterable[Standing], now: float) -> dict[str, Json]:
+def group_json(group: Group, standings: Sequence[Standing], now: float) -> dict[str, Json]:
     """Return a group; ``standings`` are those of its partitions, ``now`` is seconds since 1970."""
     description = group.description
+    total = total_lag(group.partitions, standings)
     return {
         "group": group.name,
         "type": description.type.value,
@@ -29,6 +30,8 @@ def group_json(group: Group, standings: Iterable[Standing], now: float) -> dict[
             offset_json(partition, standing, now)
             for partition, standing in zip(group.partitions, standings, strict=True)
         ],
+        "totalLag": total.lag,
+        "notes": list(total.notes),
         "problems": list(description.problems),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from kfs.errors import CorruptData
@@ -26,6 +26,10 @@ class GroupLog(TopicState):
     def _forget(self) -> None:
         self.offsets = OffsetCommits()
         self.groups = GroupRecords()
+
+    def coordinated(self) -> Iterable[str]:
+        """See :meth:`TopicState.coordinated`: groups."""
+        return self.offsets.groups().union(self.groups.groups)
 
     def written(self) -> Iterator[tuple[bytes, RawRecord]]:
         """Yield all that counts, as it was written: canonical keys of commits and keys of groups, each with its record.

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.internal.committed_offset import Standing
-from kfs.internal.groups import Group
+from kfs.internal.groups import Group, total_lag
 from kfs.render.timestamps import age_text, iso_time
 
+_NOTES_SHOWN: Final = 3
 #: A row's cells; numbers are numbers, None is what isn't there.
 Row = Sequence[str | int | None]
 
@@ -64,7 +65,7 @@ def _member_rows(group: Group, standings: Sequence[Standing], now: float) -> Ite
 
 def _state_rows(group: Group, standings: Sequence[Standing], now: float) -> Iterator[Row]:
     description = group.description
-    lags = [standing.lag for standing in standings if standing.lag is not None]
+    total = total_lag(group.partitions, standings)
     yield (
         group.name,
         group.coordinator,
@@ -73,8 +74,15 @@ def _state_rows(group: Group, standings: Sequence[Standing], now: float) -> Iter
         description.state,
         len(description.members),
         len(group.partitions),
-        sum(lags) if lags else None,
+        total.lag,
+        _some_of(total.notes),
     )
+
+
+def _some_of(notes: Sequence[str]) -> str | None:
+    """Return notes as one, of many the first and how many more there are."""
+    more = len(notes) - _NOTES_SHOWN
+    return "; ".join([*notes[:_NOTES_SHOWN], *([f"and {more} more"] if more > 0 else [])]) or None
 
 
 _KAFKA_COLUMNS: Final = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
@@ -86,7 +94,7 @@ MEMBERS: Final = Table(
     ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"), _member_rows
 )
 STATE: Final = Table(
-    ("GROUP", "COORDINATOR", "TYPE", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "#PARTITIONS", "TOTAL-LAG"),
+    ("GROUP", "COORDINATOR", "TYPE", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "#PARTITIONS", "TOTAL-LAG", "NOTE"),
     _state_rows,
 )
 

@@ -6,14 +6,13 @@ Nothing is read before somebody asks. What was read is kept and brought up to da
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from cachetools import LRUCache
 
-from kfs.format.java_text import java_hash
 from kfs.internal.committed_offset import CommittedOffset, Standing, decode_commit, standing_of
 from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, Member, describe
 from kfs.internal.group_log import GroupLog
@@ -92,6 +91,37 @@ class Group:
         return replace(self, partitions=tuple(each for each in self.partitions if matches(each.topic)))
 
 
+@dataclass(frozen=True, slots=True)
+class TotalLag:
+    """The lag of all partitions of a group together, None where that of one isn't known; ``notes`` say which, and why.
+
+    An offset above its log's end, a lag below 0, counts as 0, so that it takes nothing off the others, and is noted.
+    """
+
+    lag: int | None
+    notes: tuple[str, ...]
+
+
+def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[Standing]) -> TotalLag:
+    """Add up the lag of a group's partitions, whose standings are in the same order."""
+    total, is_known, notes = 0, True, []
+    for partition, standing in zip(partitions, standings, strict=True):
+        where = f"{partition.topic}-{partition.partition}"
+        if standing.lag is None:
+            is_known = False
+            reason = standing.note or (partition.committed.problem if partition.committed is not None else None)
+            notes.append(f"{where}: lag isn't known: {reason or _why_unknown(partition)}")
+        elif standing.lag < 0:
+            notes.append(f"{where}: lag {standing.lag} counts as 0: {standing.note or 'not all that was read is here'}")
+        else:
+            total += standing.lag
+    return TotalLag(total if is_known else None, tuple(notes))
+
+
+def _why_unknown(partition: GroupPartition) -> str:
+    return "no offset was committed" if partition.offset is None else "how many records were done isn't counted"
+
+
 @dataclass(slots=True)
 class _Sources:
     """What knows of a group: the logs it has something in, and its shares of partitions."""
@@ -159,6 +189,21 @@ class Groups:
             partitions.add_share(topic or share.topic_id, share)
         return Group(name, log.log.partition if log is not None else None, description, partitions.all())
 
+    def why_not_found(self, name: str) -> str | None:
+        """Return why a group that isn't found may exist all the same, None where it would have been found."""
+        with self._lock:
+            return self._logs.coverage().why_not_found(name)
+
+    def why_incomplete(self, group: Group) -> str | None:
+        """Return what a group may have besides, in partitions that aren't here; None: nothing."""
+        with self._lock:
+            if group.coordinator is None:
+                return self._logs.coverage().why_not_found(group.name)
+            if group.description.type is not GroupType.SHARE:
+                return None
+            shares = self._share_logs.coverage()
+            return shares.sentence() if shares.lacks_some else None
+
     def standing(self, partition: GroupPartition) -> Standing:
         """Return where a group stands in a partition."""
         log = self._data_dir.log(partition.topic, partition.partition)
@@ -199,7 +244,7 @@ class Groups:
         if self._sources[0] != version:
             sources: dict[str, _Sources] = {}
             for log in logs:
-                for name in log.offsets.groups().union(log.groups.groups):
+                for name in log.coordinated():
                     sources.setdefault(name, _Sources()).logs.append(log)
             for share_log in share_logs:
                 for share in share_log.partitions.values():
@@ -212,8 +257,7 @@ class Groups:
         """Return which of the logs that know of a group is its coordinator's: of several, the one it hashes to."""
         if len(sources.logs) < 2:
             return next(iter(sources.logs), None)
-        count = max(log.log.partition for log in self._logs.now()) + 1
-        chosen = java_hash(name) % count
+        chosen = self._logs.coverage().likely_partition(name)
         return next((log for log in sources.logs if log.log.partition == chosen), sources.logs[-1])
 
 

@@ -5,6 +5,7 @@ A snapshot says all of a share partition, an update what has changed since.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -44,6 +45,10 @@ class ShareStateLog(RecordByRecord):
 
     def _forget(self) -> None:
         self.partitions: dict[tuple[str, str, int], SharePartition] = {}
+
+    def coordinated(self) -> Iterable[str]:
+        """See :meth:`TopicState.coordinated`: ``SharePartitionKey.asCoordinatorKey``."""
+        return (f"{group}:{topic_id}:{partition}" for group, topic_id, partition in self.partitions)
 
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
         record = SHARE_STATE_KINDS.decode(key, value)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from kfs.errors import CorruptData, UnusableSource
+from kfs.internal.coverage import Coverage, coverage_of
 from kfs.internal.schema import Malformed
 from kfs.internal.topic_reader import TopicReader
 from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
@@ -66,6 +68,10 @@ class TopicState(ABC):
                     raise
             else:
                 return
+
+    @abstractmethod
+    def coordinated(self) -> Iterable[str]:
+        """Return by what this partition was chosen among all: the names of what is kept in it."""
 
     @abstractmethod
     def _forget(self) -> None:
@@ -134,6 +140,8 @@ class TopicStates(Generic[State]):
         self._make = make
         self._by_partition: dict[int, State] = {}
         self._generation = 0
+        #: At which version of the states, and of the metadata.
+        self._coverage: tuple[tuple[int, int | None], Coverage] | None = None
         self._looked = -1.0
 
     @property
@@ -176,15 +184,34 @@ class TopicStates(Generic[State]):
             except FileChanged as error:
                 state.log.problems.add_error(error)
 
-    def trouble(self) -> Trouble:
-        """Return what is wrong with the logs."""
+    def coverage(self) -> Coverage:
+        """Return what share of the topic is here."""
         states = self.now()
+        in_metadata = self._count_in_metadata(states)
+        known = self.version, in_metadata
+        if self._coverage is None or self._coverage[0] != known:
+            keys = ((state.log.partition, state.coordinated()) for state in states)
+            self._coverage = known, coverage_of(self._topic, keys, in_metadata)
+        return self._coverage[1]
+
+    def _count_in_metadata(self, states: Sequence[State]) -> int | None:
+        if self._data_dir.topic_ids is None:
+            return None
+        log_dir = states[0].log.directory.log_dir if states else None
+        return self._data_dir.topic_ids().partition_count(self._topic, log_dir)
+
+    def trouble(self) -> Trouble:
+        """Return what is wrong with the logs, and what share of them is here."""
+        states = self.now()
+        coverage = self.coverage()
         return Trouble(
             tuple(problem for state in states for problem in state.log.problems.with_rest()),
             tuple(filter(None, map(_lacks_beginning, states))),
             tuple((state.log, record) for state in states for record in state.unread.values()),
             sum(state.unread_dropped for state in states),
             any(state.damaged for state in states),
+            tuple(Problem(", ".join(self._data_dir.paths), 0, 0, said) for said in filter(None, [coverage.sentence()])),
+            coverage.lacks_some,
         )
 
 

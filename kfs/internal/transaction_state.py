@@ -7,12 +7,11 @@ Nothing is read before somebody asks. What was read is kept and brought up to da
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kfs.format.checkpoint import TopicPartition
-from kfs.format.java_text import java_hash
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.internal.schema import Malformed
 from kfs.internal.topic_state import RecordByRecord, TopicStates
@@ -75,6 +74,10 @@ class TransactionLog(RecordByRecord):
     def _forget(self) -> None:
         self.ids: dict[str, tuple[int, bytes]] = {}  # offset and value: objects would take several times as much
         self.by_producer: dict[int, str] = {}
+
+    def coordinated(self) -> Iterable[str]:
+        """See :meth:`TopicState.coordinated`: transactional ids."""
+        return self.ids
 
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
         name = str(TRANSACTION_KINDS.decode(key, None).key["transactionalId"])
@@ -159,13 +162,13 @@ class TransactionalIds:
     def may_be_elsewhere(self) -> bool:
         """Whether what isn't known here may be known elsewhere, or have been lost.
 
-        That is so unless all partitions are here, from their beginning on and intact. How many there are shows in the
-        transactional ids: each is kept in the partition that its hash chooses among all.
+        That is so unless all partitions are here, from their beginning on and intact.
         """
         with self._lock:
             logs = self._logs.now()
             if self._complete[0] != self._logs.version:
-                self._complete = self._logs.version, _are_complete(logs)
+                are_whole = not any(log.log.log_start_offset or log.damaged or log.unread for log in logs)
+                self._complete = self._logs.version, are_whole and bool(logs) and self._logs.coverage().is_complete
             return not self._complete[1]
 
     def names(self) -> list[str]:
@@ -178,6 +181,11 @@ class TransactionalIds:
         with self._lock:
             found = (log.id(name) for log in self._logs.now() if name in log.ids)
             return max(filter(None, found), key=lambda each: each.last_update_timestamp, default=None)
+
+    def why_not_found(self, name: str) -> str | None:
+        """Return why a transactional id that isn't found may exist all the same, None where it would have been."""
+        with self._lock:
+            return self._logs.coverage().why_not_found(name)
 
     def of_producer(self, producer_id: int) -> TransactionalId | None:
         """Return the transactional id whose producer id that is, None where none has it."""
@@ -193,15 +201,6 @@ class TransactionalIds:
         """Return what is wrong with what they are kept in."""
         with self._lock:
             return self._logs.trouble()
-
-
-def _are_complete(logs: Sequence[TransactionLog]) -> bool:
-    count = len(logs)
-    if {log.log.partition for log in logs} != set(range(count)) or not any(log.ids for log in logs):
-        return False
-    if any(log.log.log_start_offset or log.damaged or log.unread for log in logs):
-        return False
-    return all(java_hash(name) % count == log.log.partition for log in logs for name in log.ids)
 
 
 def duration_ms(since: int, now_ms: int) -> int | None:

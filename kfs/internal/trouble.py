@@ -32,6 +32,8 @@ class Trouble:
     """What is wrong: with the logs, with what to believe of them (``caveats``), and which records can't be read.
 
     ``unread_dropped`` is how many more there are of those; with ``is_damaged``, what damaged bytes said is lost.
+    ``shares`` say what share of the partitions is here, where that isn't known to be all; with ``is_partial`` it is
+    known not to be.
     """
 
     problems: tuple[Problem, ...]
@@ -39,10 +41,12 @@ class Trouble:
     unread: tuple[tuple[Log, UnreadRecord], ...]
     unread_dropped: int
     is_damaged: bool
+    shares: tuple[Problem, ...] = ()
+    is_partial: bool = False
 
     @property
     def loses_something(self) -> bool:
-        """Whether there is something of the logs that isn't shown."""
+        """Whether there is something of the logs that are here that isn't shown."""
         return bool(self.unread or self.unread_dropped or self.is_damaged)
 
     def __add__(self, other: Trouble) -> Trouble:
@@ -52,16 +56,18 @@ class Trouble:
             self.unread + other.unread,
             self.unread_dropped + other.unread_dropped,
             self.is_damaged or other.is_damaged,
+            self.shares + other.shares,
+            self.is_partial or other.is_partial,
         )
 
     def as_problems(self) -> tuple[Problem, ...]:
         """Return all of it as problems, each with its file and position."""
         unread = (Problem(one.file, one.position, 0, f"offset {one.offset}: {one.reason}") for _, one in self.unread)
-        return (*self.problems, *self.caveats, *unread)
+        return (*self.problems, *self.shares, *self.caveats, *unread)
 
     def rows(self) -> Iterator[dict[str, Json]]:
         """Yield all of it as JSON; keys and values of records are base64."""
-        for problem in (*self.problems, *self.caveats):
+        for problem in (*self.problems, *self.shares, *self.caveats):
             yield asdict(problem)
         for log, record in self.unread:
             yield {

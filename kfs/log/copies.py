@@ -149,7 +149,10 @@ def _unmatched(lacking: Log, having: Log, lacks: Mapping[LackCause, Lack], name:
     start, end = lacking.log_start_offset, lacking.log_end_offset
     if start > having.log_start_offset:
         last = min(start, having.log_end_offset) - 1
-        yield Offsets(having.log_start_offset, last, -1, f"below the log start offset of {name}")
+        where = f"below the log start offset of {name}"
+        if lacking.remote is not None:
+            where = f"not on the disk of {name}, which keeps older segments in remote storage"
+        yield Offsets(having.log_start_offset, last, -1, where)
     for cause, lack in lacks.items():
         why = f"{cause.value} in {name}"
         is_normal = cause is LackCause.COMPACTED

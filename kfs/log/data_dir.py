@@ -19,6 +19,7 @@ from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, MARKERS, LogDir
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
+from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
 from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
 from kfs.log.topic_ids import TopicIds
@@ -191,9 +192,19 @@ class DataDir:
         log = self._logs.get(key)
         if log is None or (log.directory.loose, log.directory.name) != (directory.loose, directory.name):
             self._logs.pop(key, None)
-            made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark)
+            made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark, tier=self._tier_of)
             log = self._logs.setdefault(key, made)
         return log
+
+    def _tier_of(self, directory: PartitionDirectory) -> Tier:
+        """Return what is known of the tiered storage of a directory's topic."""
+        if self.topic_ids is not None:
+            is_tiered = self.topic_ids().is_tiered(directory.name.topic, directory.log_dir)
+            if is_tiered is not None:
+                return Tier.TOPIC if is_tiered else Tier.NONE
+        log_dirs = {log_dir.path for log_dir in (*self.log_dirs, directory.log_dir) if log_dir is not None}
+        has_cache = any(os.path.isdir(os.path.join(path, REMOTE_LOG_INDEX_CACHE)) for path in log_dirs)
+        return Tier.BROKER if has_cache else Tier.UNKNOWN
 
     # -- the disk
 

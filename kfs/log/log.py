@@ -21,10 +21,12 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
+from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.open_files import FileChanged
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
+from kfs.log.remote_offsets import NEVER_TIERED, RemoteOffsets, Tier
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.side_file import read_side_file
@@ -61,10 +63,18 @@ class Log:
     """A partition's log on the disk, followed as it changes.
 
     Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
-    watermark checkpoint, as for a consumer, instead of the end of the files.
+    watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
+    log should begin with aren't here.
     """
 
-    def __init__(self, directory: PartitionDirectory, storage: Storage, *, until_high_watermark: bool = False) -> None:
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        storage: Storage,
+        *,
+        until_high_watermark: bool = False,
+        tier: Callable[[PartitionDirectory], Tier] = lambda _directory: Tier.UNKNOWN,
+    ) -> None:
         self.directory = directory
         self.topic = directory.name.topic
         self.partition = directory.name.partition
@@ -78,6 +88,9 @@ class Log:
         self._looked = -1.0
         self._listed_mtime = (-1, False)
         self._refreshing = threading.Lock()
+        self._tier = tier
+        #: By the first base offset and the checkpoint.
+        self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = ((0, 0), None)
 
     # -- segments
 
@@ -217,11 +230,16 @@ class Log:
 
     @property
     def log_start_offset(self) -> int:
-        """The greater of the checkpoint and the first base offset; a checkpoint above the log's end is a problem."""
+        """The greater of the checkpoint and the first base offset; a checkpoint above the log's end is a problem.
+
+        So is what lies between a lower one and the first base offset, unless it is known to be deleted: see
+        :attr:`remote`.
+        """
         segments = self.segments
         first = segments[0].base_offset if segments else 0
         checkpoint = self.checkpointed_log_start_offset
         if checkpoint is None or checkpoint <= first:
+            self._look_for_remote(first, checkpoint)
             return first
         if segments and checkpoint > self.log_end_offset:
             assert self.directory.log_dir is not None
@@ -230,6 +248,41 @@ class Log:
             self.problems.add(Problem(path, 0, 0, reason))
             return first
         return checkpoint
+
+    @property
+    def remote(self) -> RemoteOffsets | None:
+        """The offsets between where the log begins and where the first segment does, None where there are none.
+
+        Where a log begins is in the checkpoint (which has a line for every log that is tiered, and for others only
+        while it is above the first base offset: ``LogManager.checkpointLogStartOffsetsInDir``). Of a directory without
+        checkpoint files it is where its first leader epoch does.
+        """
+        _ = self.log_start_offset
+        return self._remote[1]
+
+    def _look_for_remote(self, first: int, checkpoint: int | None) -> None:
+        if self._remote[0] == (first, checkpoint):
+            return
+        found = self._find_remote(first, checkpoint) if first and self.topic not in NEVER_TIERED else None
+        if self._remote[1] is not None:
+            self.problems.forget_file(self.directory.path)
+        self._remote = (first, checkpoint), found
+        if found is not None:
+            self.problems.add(found.problem())
+
+    def _find_remote(self, first: int, checkpoint: int | None) -> RemoteOffsets | None:
+        if self.directory.loose or self.directory.name.kind is not DirectoryKind.CURRENT:  # some files, or an older log
+            return None
+        start = checkpoint
+        log_dir = self.directory.log_dir
+        if start is None and (log_dir is None or not log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT)):
+            start = next((entry.start_offset for entry in self.leader_epochs()), None)
+        if start is None or not 0 <= start < first:
+            return None
+        tier = self._tier(self.directory)
+        if tier is Tier.NONE:
+            return None
+        return RemoteOffsets(self.directory.path, start, first, tier)
 
     def visible(self) -> OffsetRange:
         """The offsets that are listed: log start to log end, or to the high watermark if that was asked for."""

@@ -21,3 +21,11 @@ class TopicIds(Protocol):
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Return the name of the topic that has or had an id, None where that isn't known."""
         ...
+
+    def is_tiered(self, topic: str, log_dir: LogDir | None) -> bool | None:
+        """Return whether a topic's segments are moved to remote storage, None where that isn't known."""
+        ...
+
+    def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
+        """Return how many partitions a topic has in the cluster that ``log_dir`` belongs to, None: not known."""
+        ...

@@ -8,7 +8,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
-from kfs.export.plan import WantedOffsets, pieces_of, wanted_offsets
+from kfs.export.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
+from kfs.export.records import lacks_some
 from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
 from kfs.log.isolation import IsolationLevel
@@ -48,7 +49,8 @@ class Scan:
     Only the ``first`` or the ``last`` records of each log are wanted where that is given; this process reads them.
 
     With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
-    With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once.
+    With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once. Either way so is
+    what is wanted of offsets that tiered storage has moved away.
 
     It is an Arrow stream to whoever knows the PyCapsule protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
 
@@ -144,6 +146,11 @@ class Scan:
     def _meet(self, problem: Problem) -> None:
         if self._on_damage is OnDamage.FAIL:
             raise problem.error()
+        self._note(problem)
+
+    def _note(self, problem: Problem | None) -> None:
+        if problem is None:
+            return
         if len(self._problems) < _MOST_PROBLEMS:
             self._problems.setdefault((problem.file, problem.position), problem)
         if self._on_problem is not None:
@@ -153,14 +160,22 @@ class Scan:
         if self._first is None and self._last is None:
             return portions(self._request, self._tasks(), self._jobs)
         gatherer = Gatherer(self._request)
-        return chain.from_iterable(
-            gatherer.gather_some(log, offsets, self._first, self._last) for log, offsets in self._wanted()
-        )
+        return chain.from_iterable(self._some_of(gatherer, log, offsets) for log, offsets in self._wanted())
+
+    def _some_of(self, gatherer: Gatherer, log: Log, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
+        found = 0
+        for portion in gatherer.gather_some(log, offsets, self._first, self._last):
+            found += portion.rows if isinstance(portion, Gathered) else 0
+            yield portion
+        if lacks_some(found, self._first, self._last):
+            self._note(remote_problem(log, self._selection_of(log)))
 
     def _wanted(self) -> Iterator[tuple[Log, WantedOffsets]]:
         for log in self._logs() if callable(self._logs) else self._logs:
-            offsets = wanted_offsets(log, self._selection_of(log), self._request.isolation)
-            yield log, offsets
+            selection = self._selection_of(log)
+            if self._first is None and self._last is None:
+                self._note(remote_problem(log, selection))
+            yield log, wanted_offsets(log, selection, self._request.isolation)
 
     def _tasks(self) -> Iterator[Assignment]:
         for log, offsets in self._wanted():

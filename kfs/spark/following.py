@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from kfs.broker_state import BrokerState
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import CommittedReader, IsolationLevel
@@ -45,6 +46,7 @@ class FollowedLogs:
         if self._data_dir is None or paths != self._paths:
             self.close()
             self._data_dir = DataDir(paths, Storage(max_batch_bytes=self._options.read.max_batch_bytes))
+            BrokerState(self._data_dir)
             self._paths = paths
         return self._data_dir
 
@@ -153,7 +155,7 @@ class FollowedLogs:
                 self._lose(f"{wanted_text} are to be read, and its log is gone")
                 continue
             log, fail = logs[each], self._options.read.fail_on_data_loss
-            there = reachable(each, offsets, self._visible(log), fail=fail)
+            there = reachable(each, offsets, self._visible(log), fail=fail, remote=log.remote)
             if there.start < there.end:
                 yield LogRange(log, there)
 

@@ -13,6 +13,7 @@ from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
+from kfs.log.remote_offsets import RemoteOffsets
 from kfs.spark.offset_limits import (
     EARLIEST,
     LATEST,
@@ -74,7 +75,8 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
                 fail=options.read.fail_on_data_loss,
             )
         if offsets.start < offsets.end:
-            offsets = reachable(partition, offsets, ends.visible, fail=options.read.fail_on_data_loss)
+            fail = options.read.fail_on_data_loss
+            offsets = reachable(partition, offsets, ends.visible, fail=fail, remote=log.remote)
         to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
         if offsets.start < offsets.end or to_log_end:
             found.append(LogRange(log, offsets, to_log_end))
@@ -122,6 +124,12 @@ class Ends:
         self._partition = partition
         self.visible = visible_at(log, isolation)
 
+    @property
+    def earliest(self) -> int:
+        """Where the log begins, as a broker would say: of a tiered topic that is in remote storage, out of reach."""
+        remote = self._log.remote
+        return remote.start if remote is not None and remote.is_likely else self.visible.start
+
     def start(self, limit: LogLimit) -> int:
         """Return the offset to start at."""
         return self._offset(limit, is_start=True)
@@ -139,12 +147,12 @@ class Ends:
     def _offset(self, limit: LogLimit, *, is_start: bool) -> int:
         match limit:
             case Earliest():
-                return self.visible.start
+                return self.earliest
             case Latest():
                 return self.visible.end
             case SpecificOffsets():
                 offset = limit.offsets[self._partition]
-                return {EARLIEST: self.visible.start, LATEST: self.visible.end}.get(offset, offset)
+                return {EARLIEST: self.earliest, LATEST: self.visible.end}.get(offset, offset)
             case SpecificTimestamps():
                 timestamp = limit.timestamps[self._partition]
             case GlobalTimestamp():
@@ -158,14 +166,23 @@ class Ends:
         return self.visible.end if found is None else found
 
 
-def reachable(partition: TopicPartition, wanted: OffsetRange, visible: OffsetRange, *, fail: bool) -> OffsetRange:
-    """Return what of the wanted offsets a log reaches; the rest is data loss."""
+def reachable(
+    partition: TopicPartition,
+    wanted: OffsetRange,
+    visible: OffsetRange,
+    *,
+    fail: bool,
+    remote: RemoteOffsets | None = None,
+) -> OffsetRange:
+    """Return what of the wanted offsets a log reaches; the rest, be it in ``remote`` storage, is data loss."""
     there = OffsetRange(max(wanted.start, visible.start), min(wanted.end, visible.end))
     if there == wanted:
         return there
+    is_remote = remote is not None and remote.overlaps(wanted.start, wanted.end)
+    because = f": {remote.sentence}" if remote is not None and is_remote else ""
     lose(
         f"offsets {wanted.start} to {wanted.end - 1} of {partition} are to be read, "
-        f"and the log has {_range_text(visible)}",
+        f"and the log has {_range_text(visible)}{because}",
         fail=fail,
     )
     return there

@@ -96,6 +96,7 @@ class KfsReader(TaskReader, DataSourceReader):
             raise as_one_sentence(error) from None
 
     def _plan(self) -> list[Task]:
+        from kfs.broker_state import BrokerState
         from kfs.log.data_dir import DataDir
         from kfs.log.storage import Storage
         from kfs.spark.paths import expand_paths
@@ -103,6 +104,7 @@ class KfsReader(TaskReader, DataSourceReader):
 
         storage = Storage(max_batch_bytes=self._options.read.max_batch_bytes)
         with closing(DataDir(expand_paths(self._options.paths), storage)) as data_dir:
+            BrokerState(data_dir)
             ranges = list(self._pushed.applied_to(ranges_of(data_dir, self._options)))
             return plan(ranges, self._options.split)
 

@@ -59,9 +59,11 @@ Here, in .kfs/:
   groups/<group>.json         a consumer group: state, members, committed offsets, lag
   groups/<group>/<topic>/<partition>.json        one of its offsets
   groups/<group>/<topic>/<partition>.next.json   link to the record that it reads next
-  groups/problems.jsonl       records of groups that can't be read, and damage to where they are kept
+  groups/problems.jsonl       how much of where they are kept is here, where that isn't all of it,
+                              what is damaged there, and records that can't be read
   transactions/<transactional id>.json        its state, as its coordinator has it in __transaction_state
-  transactions/problems.jsonl                 records there that can't be read, and damage
+  transactions/problems.jsonl                 how much of it is here, where that isn't all of it, damage,
+                                              and records that can't be read
 """
 
 

@@ -117,7 +117,7 @@ def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Li
 
 def _group_line(context: TreeContext, name: str) -> bytes:
     group = _group(context, name)
-    return json_lines([group_json(group, map(context.broker.groups.standing, group.partitions), time.time())])
+    return json_lines([group_json(group, [*map(context.broker.groups.standing, group.partitions)], time.time())])
 
 
 def _partition_line(context: TreeContext, name: str, topic: str, number: int) -> bytes:

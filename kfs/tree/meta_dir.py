@@ -70,7 +70,9 @@ def _log(partition: PartitionView) -> bytes:
     first = segments[0].base_offset if segments else None
     missing = None
     if checkpoint is not None and first is not None and checkpoint < first:
-        missing = {"from": checkpoint, "to": first, "reason": "below the first local segment: deleted, or tiered"}
+        missing = {"from": checkpoint, "to": first, "reason": "below the first local segment: deleted"}
+    if log.remote is not None:
+        missing = {"from": log.remote.start, "to": log.remote.end, "reason": log.remote.sentence}
     fields = {
         "topic": log.topic,
         "partition": log.partition,

@@ -149,7 +149,9 @@ class PartitionView:
         hides = None if self.committed is None else self.committed.hides
         found = self.log.locate(offset, self.offsets, hides=hides, keep=keep)
         if found is None:
-            raise NotFound(f"{self.path}: no record at offset {offset}")
+            remote = self.log.remote
+            why = f": {remote.sentence}" if remote is not None and offset in remote else ""
+            raise NotFound(f"{self.path}: no record at offset {offset}{why}")
         return found
 
     def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:

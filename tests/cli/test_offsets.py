@@ -19,6 +19,7 @@ from tests.internal.group_logs import InternalPartition, commit
 from tests.logs import START, dense, set_log_start, write_partition
 from tests.servers.redis_server import RedisServer
 from tests.servers.stores import STORES
+from tests.spark.offsets.test_hostile import GROUP, PUT, put_in_zookeeper
 from tests.system.kafka_mount import kfs
 
 FILES = (StagedFile("s/orders-7", "orders-7"),)
@@ -185,6 +186,74 @@ def test_what_an_older_job_left_in_redis_is_shown_and_copied(
     assert stored(url, "new") == {"orders/0": 10, "orders/1": 10}
     reason = refused("offsets", "show", address, "--group", "damaged")
     assert reason.startswith(f"kfs: {address}: key damaged: no list of ranges, as JSON or as Python writes it: ")
+
+
+@pytest.mark.parametrize("kind", PUT)
+def test_a_group_that_cannot_be_understood_is_named_and_hides_no_other(
+    kind: str, root: Path, url_of: Callable[[str], str]
+) -> None:
+    url = url_of(kind)
+    put(url, "good", {"orders/0": 4})
+    place = PUT[kind](url, b"garbage")
+    done = kfs("offsets", "show", url, root)
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith(f"kfs: {place}")
+    assert b"good\torders\t0\t4\t" in done.stdout
+    done = kfs("offsets", "show", url, "--json")
+    assert (done.returncode, [json.loads(line)["group"] for line in done.stdout.splitlines()]) == (1, ["good"])
+    done = kfs("offsets", "show", url, "--group", "nobody", "--group", "good")
+    assert (done.returncode, b"good\torders\t0\t4\t" in done.stdout) == (1, True)
+    assert "nothing is stored of a group 'nobody'" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("kind", PUT)
+def test_what_cannot_be_understood_is_replaced_when_that_is_forced(
+    kind: str, root: Path, url_of: Callable[[str], str]
+) -> None:
+    for command in (("set", "orders/0=7"), ("reset", root, "--to", "7", "--topic", "orders")):
+        url = url_of(kind)
+        place = PUT[kind](url, b"garbage")
+        name, *rest = command
+        arguments = ("offsets", name, url, *rest, "--group", GROUP)
+        reason = refused(*arguments)
+        assert reason.startswith(f"kfs: {place}")
+        assert "--force replaces it" in reason
+        done = kfs(*arguments, "--force", "--dry-run")
+        assert (done.returncode, "would be replaced" in done.stderr.decode()) == (0, True)
+        assert refused(*arguments).startswith(f"kfs: {place}")
+        done = kfs(*arguments, "--force")
+        assert (done.returncode, "is replaced" in done.stderr.decode()) == (0, True)
+        assert stored(url, GROUP)["orders/0"] == 7
+
+
+def test_a_position_that_cannot_be_understood_is_named_and_the_others_are_shown(
+    root: Path, url_of: Callable[[str], str]
+) -> None:
+    url = url_of("zookeeper")
+    put_in_zookeeper(url, b"x", "offsets/orders/0")
+    put_in_zookeeper(url, b"25", "offsets/orders/1")
+    done = kfs("offsets", "show", url, root)
+    assert done.returncode == 1
+    assert "offsets/orders/0: an offset as decimal text was expected, and b'x' is there" in done.stderr.decode()
+    found = [line.split("\t") for line in done.stdout.decode().splitlines()[1:]]
+    assert [(row[2], row[3], "its position can't be understood" in row[-1]) for row in found] == [
+        ("0", "-", True),
+        ("1", "25", False),
+    ]
+    assert "set the position of orders-0, too" in refused(
+        "offsets", "set", url, "orders/1=3", "--group", GROUP, "--force"
+    )
+    done = kfs("offsets", "reset", url, root, "--group", GROUP, "--to", "earliest", "--force")
+    assert (done.returncode, stored(url, GROUP)) == (0, {"orders/0": 0, "orders/1": 20})
+
+
+def test_a_commit_that_cannot_be_read_hides_no_other(root: Path) -> None:
+    InternalPartition(root, partition=1).append((commit("bad", "orders", 0, 1)[0], b"x"), commit("bad", "orders", 1, 3))
+    done = kfs("offsets", "show", f"kafka:{root}")
+    assert done.returncode == 1
+    assert "what was committed for orders-0 can't be read" in done.stderr.decode()
+    found = [line.split("\t") for line in done.stdout.decode().splitlines()[1:]]
+    assert {(row[0], row[2], row[3]) for row in found} >= {("bad", "0", "-"), ("bad", "1", "3"), ("mail", "0", "5")}
 
 
 def test_a_file_that_is_not_there_is_an_error(url_of: Callable[[str], str]) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from kfs import open as kfs_open
+from kfs.errors import NotFound
+from kfs.format.java_text import java_hash
 from kfs.internal.message_json import Json
 from tests.cli.running import printed, refused
 from tests.cli.test_command_line import EVIL, on_a_terminal
@@ -260,6 +263,22 @@ def test_of_very_many_that_cannot_be_read_ten_are_said(root: Path) -> None:
     assert lines[-1] == "kfs: and 4 more records that can't be read: see .kfs/transactions/problems.jsonl of a mount"
 
 
+def test_partitions_of_ids_that_are_not_here_are_named_where_they_matter(root: Path) -> None:
+    shutil.rmtree(root / f"{STATE_TOPIC}-2")
+    sentence = f"3 of the 4 partitions of {STATE_TOPIC} are here, by what is in them; not here: 2"
+    done = kfs("txn", "--ids", root)
+    assert (done.returncode, sentence in done.stderr.decode()) == (1, True)
+    done = kfs("txn", root)
+    assert b"\tunknown\t" in done.stdout
+    assert (done.returncode, sentence in done.stderr.decode()) == (1, True)
+    with kfs_open(root) as data:
+        ids = data.transactional_ids()
+        assert sentence in [problem.reason for problem in ids.problems]
+        name = next(f"id-{number}" for number in range(99) if java_hash(f"id-{number}") % 4 == 2)
+        with pytest.raises(NotFound, match=f"no transactional id '{name}': it would be in {STATE_TOPIC}-2"):
+            ids[name]
+
+
 def test_a_log_of_ids_without_its_beginning_is_said_to_be_one(root: Path) -> None:
     set_log_start(root, STATE_TOPIC, 0, 0)
     assert kfs("txn", root).stderr == b""
@@ -270,8 +289,8 @@ def test_a_log_of_ids_without_its_beginning_is_said_to_be_one(root: Path) -> Non
     for arguments in ([root], ["--ids", root]):
         done = kfs("txn", *arguments)
         assert done.returncode == 0
-        expected = f"kfs: {write_more}: begins at offset 2: what was said before, and not again since, isn't known\n"
-        assert done.stderr.decode() == expected
+        expected = f"kfs: {write_more}: begins at offset 2: what was said before, and not again since, isn't known"
+        assert done.stderr.decode().splitlines()[-1] == expected
 
 
 @pytest.mark.usefixtures("quiet")
@@ -290,10 +309,12 @@ def test_damage_in_a_log_is_said_and_the_rest_is_printed(root: Path) -> None:
 def test_nothing_in_a_name_drives_a_terminal_or_breaks_a_row(tmp_path: Path) -> None:
     name = f"a\tb{EVIL}\n"
     places = in_partitions((f"t{EVIL}", [0]))
-    write_states(tmp_path, 1, {name: value_of(producerId=1, transactionPartitions=places)})
+    # Beside these two there can be but one partition.
+    others = {other: value_of(producerId=number) for number, other in enumerate("ab", 2)}
+    write_states(tmp_path, 1, {name: value_of(producerId=1, transactionPartitions=places), **others})
     write_open(tmp_path / f"t{EVIL}-0", [(1, 3), (99, 3)])
     assert [row["TRANSACTIONAL-ID"] for row in rows(tmp_path)] == [r"a\tb\x1b[31m\n", "-"]
-    assert [row["PARTITIONS"] for row in rows(tmp_path, "--ids")] == [r"t\x1b[31m-0"]
+    assert [row["PARTITIONS"] for row in rows(tmp_path, "--ids")] == ["-", r"t\x1b[31m-0", "-"]
     for arguments in ([], ["--ids"], ["--json"]):
         assert EVIL.encode() not in printed("txn", tmp_path, *arguments)
         assert EVIL.encode() not in on_a_terminal("txn", tmp_path, *arguments)

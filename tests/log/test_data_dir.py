@@ -348,6 +348,12 @@ class Known:
         self.asked.append(topic_id)
         return self.names.get(topic_id)
 
+    def is_tiered(self, topic: str, log_dir: LogDir | None) -> bool | None:
+        raise NotImplementedError
+
+    def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
+        raise NotImplementedError
+
 
 OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
 

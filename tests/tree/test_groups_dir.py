@@ -103,6 +103,8 @@ def test_a_groups_file_says_everything_of_it(root: Path, log: InternalPartition)
                 "assignment": "",
             }
         ],
+        "totalLag": 3,
+        "notes": [],
         "problems": [],
     }
     assert offset["oldestUnread"].pop("ageMs") > 0
@@ -171,7 +173,8 @@ def test_what_cannot_be_read_is_listed_with_its_bytes(root: Path, log: InternalP
     data = bytearray(log.active.read_bytes())
     data[-1] ^= 0xFF
     log.active.write_bytes(bytes(data) + b"".join(each.data for each in dense(4, 4)))
-    problem, unknown = lines_at(open_tree(root), "problems.jsonl")[:2]
+    problem, share, unknown = lines_at(open_tree(root), "problems.jsonl")[:3]
+    assert "how many partitions __consumer_offsets has isn't known" in share["reason"]
     assert (problem["file"], problem["position"]) == (str(log.active), damaged)
     assert (unknown["offset"], unknown["key"], unknown["value"]) == (0, "AGNuZXc=", "/w==")
     assert "unknown record type 99" in unknown["reason"]

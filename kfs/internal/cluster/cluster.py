@@ -12,12 +12,14 @@ from kfs.format.properties import MetaProperties
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.metadata_log import MetadataLog, MetadataState, read_bootstrap
+from kfs.internal.cluster.names import TOPIC_RESOURCE
 from kfs.internal.cluster.replay import Replay
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import CLUSTER_METADATA, parse_directory_name
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
+from kfs.log.remote_offsets import REMOTE_STORAGE_ENABLE
 
 _DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
 _LOOK_AGAIN_SECONDS: Final = 1.0
@@ -142,6 +144,22 @@ class Cluster:
             if name is not None:
                 return name
         return next((names[topic_id] for names in self._former_names() if topic_id in names), None)
+
+    def is_tiered(self, topic: str, log_dir: LogDir | None) -> bool | None:
+        """See :meth:`kfs.log.topic_ids.TopicIds.is_tiered`."""
+        image = self._image()
+        if image is None or self._is_foreign(log_dir) or image.topic(topic) is None:
+            return None
+        if image.configs.get((TOPIC_RESOURCE, topic), {}).get(REMOTE_STORAGE_ENABLE) == "true":
+            return True
+        state = self.state()
+        return None if state is None or state.is_partial or state.stopped else False
+
+    def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
+        """See :meth:`kfs.log.topic_ids.TopicIds.partition_count`."""
+        image = self._image()
+        found = None if image is None or self._is_foreign(log_dir) else image.topic(topic)
+        return None if found is None else len(found.partitions)
 
     def _former_names(self) -> list[dict[Uuid, str]]:
         return [log.former_names() for log in self.metadata_logs()]

@@ -327,7 +327,7 @@ class ClusterRows:
         """Return what keeps the metadata from being all there is to know, in words."""
         reasons = [f"{log_dir.path}: of another cluster, {other}" for log_dir, other in self.cluster.foreign()]
         state = self.cluster.state()
-        if state is None or state.is_bootstrap:
+        if self.lacks_metadata:
             reasons.append("no metadata log here: brokers, replicas, leaders, configs, users aren't known")
         if state is None:
             return reasons
@@ -341,6 +341,18 @@ class ClusterRows:
         if state.replay.skipped_count:
             reasons.append(f"{state.replay.skipped_count} records weren't applied")
         return reasons
+
+    @property
+    def lacks_metadata(self) -> bool:
+        """Whether no metadata log is here, so that only directories tell something."""
+        state = self.cluster.state()
+        return state is None or state.is_bootstrap
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether some of the metadata log wasn't read, or wasn't applied."""
+        state = self.cluster.state()
+        return state is not None and bool(state.stopped or state.is_partial or state.replay.skipped_count)
 
     # -- directories
 

@@ -15,9 +15,12 @@ from typing import NoReturn
 from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName
-from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kfs.log.log import Log
+from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from kfs.log.log_loader import LoadParameters
 from kfs.log.output_directory import locked
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problems
 from kfs.log.recover.log_dir_recovery import (
     Advance,
     LogDirRecovery,
@@ -27,8 +30,10 @@ from kfs.log.recover.log_dir_recovery import (
     failures_told,
     log_bytes,
 )
+from kfs.log.recover.losses import consequence_of
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
+from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
 
 
@@ -51,6 +56,7 @@ class _KafkaRecovery(LogDirRecovery):
     def __init__(self, source: str, target: str, mode: KafkaMode, report: RecoveryReport, advance: Advance) -> None:
         super().__init__(source, target, mode, report, advance)
         marker = os.path.join(source, CLEAN_SHUTDOWN)
+        self._log_dir, self._storage = LogDir(source, Problems()), Storage()
         self._had_clean_shutdown = os.path.exists(marker) and not mode.ignore_clean_shutdown
 
     def on_corrupt_checkpoint(self, error: CorruptData) -> NoReturn:
@@ -65,6 +71,9 @@ class _KafkaRecovery(LogDirRecovery):
             report.changes.append(Change(source, f"{what}: the topic was deleted"))
             return None
         size = log_bytes(source)
+        remote = Log(PartitionDirectory(source, name, self._log_dir), self._storage).remote
+        if remote is not None:
+            report.consequences.append(consequence_of(remote))
         if source != target:
             _copy_partition(source, target, report)
         witness = Witness(source, report)

@@ -10,6 +10,7 @@ from kfs.format.layout import BATCH_OVERHEAD
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.log import Log
 from kfs.log.recover.segment_plan import Fate, Stretch, header_at
+from kfs.log.remote_offsets import RemoteOffsets
 from kfs.log.segment import Segment
 
 #: A segment, and bytes of it that are gone from the log.
@@ -22,8 +23,14 @@ def consequences(log: Log, gone: Sequence[Gone], left_open: Iterable[ProducerSta
     ``gone`` are the stretches that are lost or set aside, ``left_open`` the producers whose transactions no marker ends
     in what is kept.
     """
+    remote = [] if log.remote is None else [consequence_of(log.remote)]
     lost = [(segment, stretch) for segment, stretch in gone if stretch.fate is Fate.LOST]
-    return [*_aborts(log, lost), *_markers(lost), *_left_open(lost, left_open), *_compaction(log, lost)]
+    return [*remote, *_aborts(log, lost), *_markers(lost), *_left_open(lost, left_open), *_compaction(log, lost)]
+
+
+def consequence_of(remote: RemoteOffsets) -> str:
+    """Return the sentence about offsets that no copy of a log directory can have."""
+    return f"{remote.sentence}: the log begins at {remote.end} here"
 
 
 def _aborts(log: Log, lost: Sequence[Gone]) -> Iterator[str]:

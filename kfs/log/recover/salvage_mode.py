@@ -89,5 +89,6 @@ class _Salvage(LogDirRecovery):
                 what = "an index without its .log" if found.path in orphans else "superseded, or to be removed"
                 report.changes.append(Change(found.path, f"left out: {what}"))
         for problem in log.problems:
-            if not problem.file.endswith(".log") and problem.file not in orphans:
+            is_remote = log.remote is not None and problem == log.remote.problem()
+            if not problem.file.endswith(".log") and problem.file not in orphans and not is_remote:
                 report.changes.append(Change(problem.file, f"made again: {problem.reason}"))

@@ -43,6 +43,7 @@ class Kind(StrEnum):
     BATCH_EPOCH = "batch-epoch", Severity.WARNING
     TRANSACTION_STATE = "transaction-state", Severity.WARNING
     BELOW_LOG_START = "below-log-start", Severity.INFO
+    REMOTE_OFFSETS = "remote-offsets", Severity.INFO
     KRAFT_SNAPSHOT = "kraft-snapshot", Severity.ERROR
     READ_ERROR = "read-error", Severity.ERROR
     # .index

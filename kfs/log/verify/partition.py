@@ -76,7 +76,11 @@ class PartitionCheck:
         log_start = self.log.checkpointed_log_start_offset or 0
         self._check_gaps(segments)
         self._check_index_lengths(segments)
-        ProducerCheck(self._files.snapshots, self._findings).check(segments)
+        remote = self.log.remote
+        if remote is not None:
+            offsets = remote.start, remote.end - 1
+            self._findings.add(Kind.REMOTE_OFFSETS, self._path, remote.sentence, offsets=offsets)
+        ProducerCheck(self._files.snapshots, self._findings, remote).check(segments)
         check_epochs(self._path, segments, log_start, self._findings)
         metadata = self._check_metadata()
         if segments:

@@ -17,6 +17,7 @@ from kfs.format.producer_snapshot import (
     parse_producer_snapshot,
 )
 from kfs.log.producer_state import NO_COORDINATOR_EPOCH, CompletedTransaction, ProducerState
+from kfs.log.remote_offsets import RemoteOffsets
 from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.producer_events import ProducerEvent
@@ -33,10 +34,14 @@ class ProducerCheck:
 
     What isn't known, because the log begins later or damage hides it, is taken from the next sound snapshot, as a
     broker does, and nothing is said until then. Compaction removes batches and whole transactions, so of a log
-    with holes only what contradicts a batch that is there is said.
+    with holes only what contradicts a batch that is there is said. Snapshots of offsets that are ``remote`` are of an
+    earlier stop, and stay where tiered storage has moved the segments away.
     """
 
-    def __init__(self, snapshots: Mapping[int, FoundFile], findings: Findings) -> None:
+    def __init__(
+        self, snapshots: Mapping[int, FoundFile], findings: Findings, remote: RemoteOffsets | None = None
+    ) -> None:
+        self._remote = remote
         self._files = snapshots
         self._findings = findings
         self._snapshots: dict[int, tuple[ProducerStateEntry, ...]] = {}
@@ -74,6 +79,8 @@ class ProducerCheck:
     def _begin(self, base_offset: int) -> None:
         while self._waiting and self._waiting[-1] < base_offset:
             offset = self._waiting.pop()
+            if self._remote is not None and offset in self._remote:
+                continue
             reason = f"a snapshot of offset {offset}, the log begins at {base_offset}"
             self._findings.add(Kind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, severity=Severity.INFO)
         if base_offset == 0:

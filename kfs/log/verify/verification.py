@@ -66,8 +66,9 @@ class Verification:
         each_once = dict.fromkeys(map(os.path.abspath, paths))
         files = [path for path in each_once if not os.path.isdir(path)]
         directories = [path for path in each_once if os.path.isdir(path)]
-        self._data_dir = DataDir(directories, storage, topic_filter=topic_filter)
-        self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self._data_dir.log_dirs}
+        #: What is checked, but for single files.
+        self.data_dir = DataDir(directories, storage, topic_filter=topic_filter)
+        self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self.data_dir.log_dirs}
         self._nodes: dict[str, MetaProperties | None] = {}
         self._results: list[PartitionResult] = []
         self.totals = Totals()
@@ -75,7 +76,7 @@ class Verification:
         self.units += self._units_of_directories()
 
     def _units_of_directories(self) -> Iterator[Unit]:
-        copies = [copy for copies in self._data_dir.copies() for copy in copies]
+        copies = [copy for copies in self.data_dir.copies() for copy in copies]
         for path in self._log_dirs:
             own = [log for log in copies if _parent(log) == path]
             needs_metadata = any(os.path.lexists(os.path.join(log.directory.path, PARTITION_METADATA)) for log in own)
@@ -97,7 +98,7 @@ class Verification:
 
     def deleted_in(self, path: str) -> Iterator[Log]:
         """Yield the partitions of deleted topics in a log directory."""
-        for _, log in self._data_dir.deleted():
+        for _, log in self.data_dir.deleted():
             if _parent(log) == path:
                 yield log
 

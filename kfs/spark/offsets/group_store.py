@@ -9,13 +9,14 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from kfs.broker_state import BrokerState
 from kfs.errors import CorruptStore, NotFound, UnusableSource
 from kfs.format.checkpoint import TopicPartition
-from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition, Groups
+from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
-from kfs.spark.offsets.store import OffsetStore
+from kfs.spark.offsets.store import OffsetStore, Unreadable
 
 _LOG = logging.getLogger("kfs")
 _NAMED: Final = 5
@@ -33,7 +34,7 @@ class GroupStore(OffsetStore):
         super().__init__(f"group:{only}" if only is not None else f"kafka:{','.join(log_dirs)}")
         self.only = only
         self._data_dir = DataDir(log_dirs, Storage())
-        self._groups = Groups(self._data_dir)
+        self._groups = BrokerState(self._data_dir).groups
         if not self._data_dir.partitions(OFFSETS_TOPIC):
             raise UnusableSource(f"{', '.join(log_dirs)}: no partition of {OFFSETS_TOPIC}, where groups are kept")
 
@@ -47,18 +48,34 @@ class GroupStore(OffsetStore):
         Raises:
             NotFound: there is no such group.
         """
+        progress, unreadable = self.inspect(group)
+        if unreadable:
+            raise unreadable[0].error
+        return progress
+
+    def inspect(self, group: str = "") -> tuple[Progress, tuple[Unreadable, ...]]:
+        """See :meth:`OffsetStore.inspect`; raises :class:`NotFound`, too."""
         name = self.only if self.only is not None else group
         found = self._groups.group(name)
         if found is None:
             names = self._groups.names()
             there = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
-            raise NotFound(f"{', '.join(self._data_dir.paths)}: no group {name!r}; there are: {there or 'none'}")
+            why = self._groups.why_not_found(name)
+            reason = f"no group {name!r}" + (f" ({why})" if why is not None else "")
+            raise NotFound(f"{', '.join(self._data_dir.paths)}: {reason}; there are: {there or 'none'}")
         positions = {}
+        unreadable = []
         for partition in found.partitions:
-            offset = self._offset(name, partition)
+            where = TopicPartition(partition.topic, partition.partition)
+            try:
+                offset = self._offset(name, partition)
+            except CorruptStore as error:
+                unreadable.append(Unreadable(error, where))
+                continue
             if offset is not None:
-                positions[TopicPartition(partition.topic, partition.partition)] = offset
-        return Progress(positions, note="committed to the broker whose log directories these are")
+                positions[where] = offset
+        note = "committed to the broker whose log directories these are"
+        return Progress(positions, note=note), tuple(unreadable)
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close`."""

@@ -18,7 +18,7 @@ from kfs.errors import CorruptStore, OffsetStoreError, StoreUnreachable
 from kfs.spark.offsets.document import MAX_DOCUMENT_BYTES, decode_document, encode_document
 from kfs.spark.offsets.old_ranges import MAX_OLD_VALUE_BYTES, parse_old_ranges
 from kfs.spark.offsets.progress import Progress
-from kfs.spark.offsets.store import DEFAULT_PATIENCE, PASSWORD_VARIABLE, Stored, WritableStore
+from kfs.spark.offsets.store import DEFAULT_PATIENCE, PASSWORD_VARIABLE, Stored, Unreadable, WritableStore
 
 if TYPE_CHECKING:
     import redis
@@ -33,6 +33,14 @@ if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
+#: What is no text, or too large a one, can't be compared: that it still is so has to do.
+_REPLACE_UNREADABLE: Final = """
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' or (kind == 'string' and redis.call('STRLEN', KEYS[1]) <= tonumber(ARGV[1])) then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+_NOT_COMPARED: Final = None
 _WANTED: Final = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
 
 
@@ -68,6 +76,7 @@ class RedisStore(WritableStore):
         self.address = address
         self._client = _client(address)
         self._compare_and_set = self._client.register_script(_COMPARE_AND_SET)
+        self._replace_unreadable = self._client.register_script(_REPLACE_UNREADABLE)
         self._is_checked = False
 
     def groups(self) -> list[str]:
@@ -80,7 +89,7 @@ class RedisStore(WritableStore):
         found = set()
         with self._errors():
             for key in self._client.scan_iter(match=pattern, count=1000):
-                found.add(key[skip:].decode("utf-8", "backslashreplace"))
+                found.add(key[skip:].decode("utf-8", "surrogateescape"))
                 if len(found) > _MOST_GROUPS:
                     raise OffsetStoreError(f"{self.name}: more than {_MOST_GROUPS:,} groups")
         return sorted(found)
@@ -91,10 +100,14 @@ class RedisStore(WritableStore):
 
     def _read(self, group: str) -> Stored:
         key = self.address.prefix + group
-        content = self._get(key, MAX_DOCUMENT_BYTES)
-        if content is not None:
-            return Stored(decode_document(content, f"{self.name}: key {key}"), content)
-        return Stored(self._of_older_job(group), b"")
+        try:
+            content = self._get(key, MAX_DOCUMENT_BYTES)
+        except CorruptStore as error:
+            return Stored(Progress(), _NOT_COMPARED, (Unreadable(error),))
+        if content is None:
+            return Stored.of(lambda: self._of_older_job(group), b"")
+        version = content if len(content) <= MAX_DOCUMENT_BYTES else _NOT_COMPARED
+        return Stored.of(lambda: decode_document(content, f"{self.name}: key {key}"), version)
 
     def _of_older_job(self, group: str) -> Progress:
         key = self.address.old_key.replace("{group}", group)
@@ -121,12 +134,13 @@ class RedisStore(WritableStore):
             return content
 
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
-        found = stored.version
-        assert isinstance(found, bytes)
+        keys, document = [self.address.prefix + group], encode_document(progress)
         with self._errors():
             self._check_durability()
-            keys = [self.address.prefix + group]
-            return bool(self._compare_and_set(keys=keys, args=[found, encode_document(progress)]))
+            if stored.version is _NOT_COMPARED:
+                return bool(self._replace_unreadable(keys=keys, args=[MAX_DOCUMENT_BYTES, document]))
+            assert isinstance(stored.version, bytes)
+            return bool(self._compare_and_set(keys=keys, args=[stored.version, document]))
 
     def _check_durability(self) -> None:
         """Say once what the server's configuration means for what is saved there, if it may be asked."""

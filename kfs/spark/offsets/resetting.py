@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from kfs.errors import NotFound, OffsetStoreError
@@ -11,7 +11,6 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.render.timestamps import parse_time
-from kfs.spark.offsets.progress import Progress
 from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset
 
 
@@ -59,9 +58,12 @@ def parse_target(text: str) -> Target:
 
 
 def new_positions(
-    progress: Progress, data_dir: DataDir | None, matches: Callable[[str], bool] | None, target: Target
+    stored: Collection[TopicPartition],
+    data_dir: DataDir | None,
+    matches: Callable[[str], bool] | None,
+    target: Target,
 ) -> list[NewPosition]:
-    """Return the positions to be set: of the partitions that the group has, and with log directories of all in there.
+    """Return the positions to be set: of the partitions ``stored`` of a group, and with log directories of all there.
 
     ``matches`` says which topics; in log directories it also finds those that the group has nothing of yet.
 
@@ -71,9 +73,9 @@ def new_positions(
     """
     if data_dir is None and not isinstance(target, AtOffset):
         raise OffsetStoreError("a time, earliest and latest are looked up in log directories: name them")
-    partitions = {each for each in progress.positions if matches is None or matches(each.topic)}
+    partitions = {each for each in stored if matches is None or matches(each.topic)}
     if data_dir is not None:
-        known = {each.topic for each in progress.positions}
+        known = {each.topic for each in stored}
         topics = [topic for topic in data_dir.topics() if (matches(topic) if matches is not None else topic in known)]
         partitions.update(TopicPartition(topic, number) for topic in topics for number in data_dir.partitions(topic))
     if not partitions:
@@ -97,18 +99,19 @@ def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: T
 
 def _in_log(partition: TopicPartition, log: Log, target: Target) -> NewPosition:
     there = log.visible()
+    remote = log.remote.sentence if log.remote is not None else None
     if target is OffsetReset.EARLIEST:
-        return NewPosition(partition, there.start)
+        return NewPosition(partition, there.start, remote)
     if target is OffsetReset.LATEST:
         return NewPosition(partition, there.end)
     if isinstance(target, AtTime):
         found = log.offset_for_time(target.timestamp, there)
         if found is None:
             return NewPosition(partition, there.end, "no record is of that time or later: the log's end")
-        return NewPosition(partition, found)
+        return NewPosition(partition, found, remote if found == there.start else None)
     assert isinstance(target, AtOffset)
     if target.offset < there.start:
-        return NewPosition(partition, there.start, f"{target.offset} is below the log's start")
+        return NewPosition(partition, there.start, remote or f"{target.offset} is below the log's start")
     if target.offset > there.end:
         return NewPosition(partition, there.end, f"{target.offset} is above the log's end")
     return NewPosition(partition, target.offset)

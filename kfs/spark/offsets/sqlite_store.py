@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from kfs.errors import CorruptStore, NotFound, OffsetStoreError, StoreUnreachabl
 from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets.document import MAX_DOCUMENT_BYTES, decode_document, encode_document
 from kfs.spark.offsets.progress import Progress, check_position
-from kfs.spark.offsets.store import DEFAULT_PATIENCE, Stored, WritableStore
+from kfs.spark.offsets.store import DEFAULT_PATIENCE, Stored, Unreadable, WritableStore
 
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS kfs_groups (name TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
@@ -33,6 +34,8 @@ _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH")
 #: A group's state, and its topics, partitions and positions, as they stand in the file.
 _Rows = tuple[object, tuple[tuple[object, object, object], ...]]
 _NO_ROWS: Final[_Rows] = (None, ())
+#: Of a group that has a value beyond the limit, which can't be read.
+_TOO_LARGE: Final[_Rows] = (b"", ())
 
 
 class SqliteStore(WritableStore):
@@ -66,51 +69,66 @@ class SqliteStore(WritableStore):
                 self._connection = None
 
     def _read(self, group: str) -> Stored:
-        with self._errors(f"{self.name}: group {group}"):
+        with self._errors():
             connection = self._connect()
             if connection is None or not _has_tables(connection):
                 return Stored(Progress(), _NO_ROWS)
             with _transaction(connection, "DEFERRED"):
                 rows = _rows_of(connection, group)
-        return Stored(self._progress(group, rows), rows)
+        return self._stored(group, rows)
 
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
         state = encode_document(progress, with_positions=False).decode()
-        with self._errors(f"{self.name}: group {group}"):
+        with self._errors():
             connection = self._connect(create=True)
             assert connection is not None
             with _transaction(connection, "IMMEDIATE"):
                 if _rows_of(connection, group) != stored.version:
                     return False
+                positions = stored.progress.positions
+                if stored.unreadable:
+                    connection.execute("DELETE FROM kfs_groups WHERE name = ?", (group,))
+                    connection.execute("DELETE FROM kfs_positions WHERE group_name = ?", (group,))
+                    positions = {}
                 connection.execute("INSERT OR REPLACE INTO kfs_groups VALUES (?, ?)", (group, state))
                 connection.executemany(
                     "INSERT OR REPLACE INTO kfs_positions VALUES (?, ?, ?, ?)",
                     [
                         (group, partition.topic, partition.partition, position)
                         for partition, position in progress.positions.items()
-                        if stored.progress.positions.get(partition) != position
+                        if positions.get(partition) != position
                     ],
                 )
         return True
 
-    def _progress(self, group: str, rows: _Rows) -> Progress:
-        state, rows_of_positions = rows
+    def _stored(self, group: str, rows: _Rows) -> Stored:
         place = f"{self.name}: group {group}"
-        positions = {}
-        for topic, partition, position in rows_of_positions:
-            if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(position, int)):
-                raise CorruptStore(place, "a row of kfs_positions has a value of another type")
-            key = TopicPartition(topic, partition)
-            try:
-                check_position(key, position)
-            except ValueError as error:
-                raise CorruptStore(place, f"a row of kfs_positions: {error}") from None
-            positions[key] = position
+        if rows is _TOO_LARGE:
+            error = CorruptStore(place, f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes")
+            return Stored(Progress(), rows, (Unreadable(error),))
+        positions: dict[TopicPartition, int] = {}
+        unreadable = []
+        for topic, partition, position in rows[1]:
+            reason = _fault_of(topic, partition, position)
+            if reason is not None:
+                corrupt = CorruptStore(place, f"a row of kfs_positions{reason}")
+                unreadable.append(Unreadable(corrupt, _partition_of(topic, partition)))
+                continue
+            assert isinstance(topic, str)
+            assert isinstance(partition, int)
+            assert isinstance(position, int)
+            positions[TopicPartition(topic, partition)] = position
+        stored = Stored.of(lambda: self._progress(place, rows[0], positions), rows)
+        # A state that can't be understood leaves the positions what they are.
+        progress = replace(stored.progress, positions=positions)
+        return replace(stored, progress=progress, unreadable=(*unreadable, *stored.unreadable))
+
+    def _progress(self, place: str, state: object, positions: dict[TopicPartition, int]) -> Progress:
         if state is None:
             return Progress(positions, note="rows that something else has put there" if positions else "")
         if not isinstance(state, str):
             raise CorruptStore(place, "its state in kfs_groups is no text")
-        return decode_document(state.encode(), place, positions)
+        return decode_document(state.encode("utf-8", "surrogateescape"), place, positions)
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection, None where there is no file and it isn't to be made."""
@@ -121,6 +139,8 @@ class SqliteStore(WritableStore):
             connection = sqlite3.connect(
                 uri, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
             )
+            # What is no UTF-8 is found out where it is looked at, and hides nothing else.
+            connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_DOCUMENT_BYTES)
             connection.execute("PRAGMA synchronous=FULL")
             self._connection = connection
@@ -133,22 +153,18 @@ class SqliteStore(WritableStore):
         return self._connection
 
     @contextmanager
-    def _errors(self, place: str = "") -> Iterator[None]:
-        """Translate what SQLite raises; ``place`` is whose rows are read."""
+    def _errors(self) -> Iterator[None]:
+        """Translate what SQLite raises."""
         try:
             yield
         except UnicodeDecodeError as error:  # the message in which SQLite quotes a damaged schema
             raise CorruptStore(self.name, "a damaged database") from error
-        except sqlite3.DataError as error:
-            raise CorruptStore(place or self.name, f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes") from error
         except sqlite3.Error as error:
             kind = getattr(error, "sqlite_errorname", "") or ""
             if kind.startswith(_UNREACHABLE):
                 raise StoreUnreachable(f"{self.name}: another process has it locked") from error
             if kind.startswith(_CORRUPT):
                 raise CorruptStore(self.name, f"{error}") from error
-            if str(error).startswith("Could not decode to UTF-8"):
-                raise CorruptStore(place or self.name, "text that is not UTF-8") from error
             raise OffsetStoreError(f"{self.name}: {self._why_not_opened() or error}") from error
 
     def _why_not_opened(self) -> str | None:
@@ -176,8 +192,34 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def _rows_of(connection: sqlite3.Connection, group: str) -> _Rows:
-    state = connection.execute("SELECT state FROM kfs_groups WHERE name = ?", (group,)).fetchone()
-    positions = connection.execute(
-        "SELECT topic, partition, position FROM kfs_positions WHERE group_name = ? ORDER BY topic, partition", (group,)
-    )
-    return state[0] if state is not None else None, tuple(positions)
+    try:
+        state = connection.execute("SELECT state FROM kfs_groups WHERE name = ?", (group,)).fetchone()
+        positions = tuple(
+            connection.execute(
+                "SELECT topic, partition, position FROM kfs_positions WHERE group_name = ? ORDER BY topic, partition",
+                (group,),
+            )
+        )
+    except sqlite3.DataError:
+        return _TOO_LARGE
+    return state[0] if state is not None else None, positions
+
+
+def _fault_of(topic: object, partition: object, position: object) -> str | None:
+    """Return what is wrong with a row of positions, None where nothing is."""
+    if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(position, int)):
+        return " has a value of another type"
+    try:
+        check_position(TopicPartition(topic, partition), position)
+    except ValueError as error:
+        return f": {error}"
+    return None
+
+
+def _partition_of(topic: object, partition: object) -> TopicPartition | None:
+    """Return the partition that a row is of, None where it is none that Kafka could have."""
+    if _fault_of(topic, partition, 0) is not None:
+        return None
+    assert isinstance(topic, str)
+    assert isinstance(partition, int)
+    return TopicPartition(topic, partition)

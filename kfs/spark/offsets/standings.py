@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +26,23 @@ class PartitionStanding:
     note: str | None
 
 
-def standings(progress: Progress, data_dir: DataDir | None) -> Iterator[PartitionStanding]:
-    """Yield the partitions of a group, and those of the same topics that it has no position in, sorted."""
+def standings(
+    progress: Progress, data_dir: DataDir | None, unreadable: Collection[TopicPartition] = ()
+) -> Iterator[PartitionStanding]:
+    """Yield the partitions of a group, and those of the same topics that it has no position in, sorted.
+
+    Positions that are ``unreadable`` are said to be.
+    """
     unnamed = {}
     for each in progress.batch.ranges if progress.batch is not None else ():
         unnamed[each.topic_partition] = f"files up to offset {each.until_offset} may not be in place yet"
-    for partition in sorted(_partitions(progress, data_dir)):
+    for partition in sorted(_partitions(progress, data_dir) | {*unreadable}):
         position = progress.positions.get(partition)
         standing = _UNKNOWN
         if data_dir is not None:
             standing = standing_of(position, None, data_dir.log(partition.topic, partition.partition))
-        notes = (standing.note, unnamed.get(partition), None if position is not None else "no position yet")
+        lacking = "its position can't be understood" if partition in unreadable else "no position yet"
+        notes = (standing.note, unnamed.get(partition), None if position is not None else lacking)
         yield PartitionStanding(partition, position, standing, "; ".join(filter(None, notes)) or None)
 
 

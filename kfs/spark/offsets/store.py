@@ -17,11 +17,11 @@ import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self, TypeVar
 
-from kfs.errors import Fenced, OffsetStoreError, PositionMoved, StoreUnreachable
+from kfs.errors import CorruptStore, Fenced, OffsetStoreError, PositionMoved, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.render.timestamps import iso_time
 from kfs.spark.offsets.progress import (
@@ -42,6 +42,14 @@ PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a p
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Something stored of a group that can't be understood; where it is the position of one partition, of which."""
+
+    error: CorruptStore
+    partition: TopicPartition | None = None
 
 
 class OffsetStore(ABC):
@@ -67,6 +75,14 @@ class OffsetStore(ABC):
         """
 
     @abstractmethod
+    def inspect(self, group: str) -> tuple[Progress, tuple[Unreadable, ...]]:
+        """Return what :meth:`load` does, without what can't be understood, and what that is.
+
+        Raises:
+            StoreUnreachable: there is no answer.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give back what is open."""
 
@@ -79,10 +95,22 @@ class OffsetStore(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read of a group, and what the store knows it by when it is to be replaced."""
+    """What was read of a group, and what the store knows it by when it is to be replaced.
+
+    What can't be understood isn't in ``progress``; only who says so may replace it.
+    """
 
     progress: Progress
     version: object
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @classmethod
+    def of(cls, read: Callable[[], Progress], version: object) -> Self:
+        """Return what ``read`` does, or that it can't be understood."""
+        try:
+            return cls(read(), version)
+        except CorruptStore as error:
+            return cls(Progress(), version, (Unreadable(error),))
 
 
 class WritableStore(OffsetStore):
@@ -106,6 +134,8 @@ class WritableStore(OffsetStore):
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
         """Replace what is stored as a whole, durably, if it is still what ``stored`` says; return whether it was.
 
+        What can't be understood is gone then.
+
         Raises:
             StoreUnreachable: it may have been replaced, or may yet be.
         """
@@ -114,8 +144,16 @@ class WritableStore(OffsetStore):
 
     def load(self, group: str) -> Progress:
         """See :meth:`OffsetStore.load`."""
+        progress, unreadable = self.inspect(group)
+        if unreadable:
+            raise unreadable[0].error
+        return progress
+
+    def inspect(self, group: str) -> tuple[Progress, tuple[Unreadable, ...]]:
+        """See :meth:`OffsetStore.inspect`."""
         self._check_group(group)
-        return self._patiently(lambda: self._read(group)).progress
+        stored = self._patiently(lambda: self._read(group))
+        return stored.progress, stored.unreadable
 
     def acquire(self, group: str, writer: WriterName | None = None) -> tuple[Fence, Progress]:
         """Take a group from whoever had it; return what proves that, and what is stored.
@@ -178,8 +216,12 @@ class WritableStore(OffsetStore):
     def set_positions(self, group: str, positions: Mapping[TopicPartition, int], *, force: bool = False) -> Progress:
         """Set positions by hand; others stay. Whoever has the group is fenced, so that nothing is moved under it.
 
+        Where it is forced, they replace what can't be understood; a position that can't be has to be among them, or a
+        job would begin anew in its partition.
+
         Raises:
             OffsetStoreError: a writer has the group, and isn't known to have ended, and it isn't forced.
+            CorruptStore: something that is stored can't be understood, and isn't replaced.
         """
         for partition, offset in positions.items():
             check_position(partition, offset)
@@ -190,7 +232,7 @@ class WritableStore(OffsetStore):
             merged = {**found.positions, **positions}
             return replace(found, positions=merged, epoch=found.epoch + 1, writer=None)
 
-        return self._change(group, set_by_hand)
+        return self._change(group, set_by_hand, positions.keys() if force else None)
 
     def refuse_if_written(self, group: str, progress: Progress) -> None:
         """Raise :class:`OffsetStoreError` where a writer has the group that isn't known to have ended."""
@@ -200,6 +242,20 @@ class WritableStore(OffsetStore):
                 f"{self.name}: group {group}: process {writer.pid} on {writer.host} has it since "
                 f"{iso_time(writer.since)} and may be running: stop it first, or go on with --force, which fences it"
             )
+
+    def refuse_if_unreadable(
+        self, unreadable: Sequence[Unreadable], replaced: Collection[TopicPartition] | None
+    ) -> None:
+        """Raise :class:`CorruptStore` unless all that is ``unreadable`` may be replaced, by the positions ``replaced``.
+
+        With None nothing may.
+        """
+        for each in unreadable:
+            if replaced is None:
+                raise each.error
+            if each.partition is not None and each.partition not in replaced:
+                reason = f"{each.error.reason}: set the position of {each.partition}, too"
+                raise CorruptStore(each.error.place, reason)
 
     def _check_group(self, group: str) -> None:
         try:
@@ -229,13 +285,22 @@ class WritableStore(OffsetStore):
             moved[each.topic_partition] = each.until_offset
         return moved
 
-    def _change(self, group: str, change: Callable[[Progress], Progress | None]) -> Progress:
-        """Replace what is stored by what ``change`` makes of it, None: by nothing; return what is then stored."""
+    def _change(
+        self,
+        group: str,
+        change: Callable[[Progress], Progress | None],
+        replaced: Collection[TopicPartition] | None = None,
+    ) -> Progress:
+        """Replace what is stored by what ``change`` makes of it, None: by nothing; return what is then stored.
+
+        What can't be understood is replaced, too, if ``replaced`` are given: no position of any other partition.
+        """
         self._check_group(group)
         its_id = uuid.uuid4().hex
 
         def attempt() -> Progress | None:
             stored = self._read(group)
+            self.refuse_if_unreadable(stored.unreadable, replaced)
             if stored.progress.change == its_id:  # it was made when the connection was lost
                 return stored.progress
             changed = change(stored.progress)

@@ -11,14 +11,14 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfs.errors import CorruptStore, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets.document import decode_document, encode_document
 from kfs.spark.offsets.progress import Progress, check_position
-from kfs.spark.offsets.store import DEFAULT_PATIENCE, Stored, WritableStore
+from kfs.spark.offsets.store import DEFAULT_PATIENCE, Stored, Unreadable, WritableStore
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -64,6 +64,15 @@ class _Versions:
 
     state: int | None
     positions: Mapping[TopicPartition, int]
+    strays: tuple[str, ...] = ()  # which aren't a partition's
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The content and the version of each partition's node, and the nodes beside them that aren't a partition's."""
+
+    positions: dict[TopicPartition, tuple[bytes, int]]
+    strays: dict[str, Unreadable]
 
 
 class ZooKeeperStore(WritableStore):
@@ -110,20 +119,26 @@ class ZooKeeperStore(WritableStore):
                     return self._stored(group, state, found)
         raise StoreUnreachable(f"{self.name}: group {group} changes faster than it can be read")
 
-    def _stored(
-        self, group: str, state: tuple[bytes, int] | None, nodes: dict[TopicPartition, tuple[bytes, int]]
-    ) -> Stored:
-        positions = {
-            partition: self._position(group, partition, content)
-            for partition, (content, _) in nodes.items()
-            if content.strip() != _NO_OFFSET
-        }
-        versions = {partition: version for partition, (_, version) in nodes.items()}
+    def _stored(self, group: str, state: tuple[bytes, int] | None, nodes: _Nodes) -> Stored:
+        positions = {}
+        unreadable = [*nodes.strays.values()]
+        for partition, (content, _) in nodes.positions.items():
+            if content.strip() == _NO_OFFSET:
+                continue
+            try:
+                positions[partition] = self._position(group, partition, content)
+            except CorruptStore as error:
+                unreadable.append(Unreadable(error, partition))
+        found = {partition: version for partition, (_, version) in nodes.positions.items()}
+        versions = _Versions(None if state is None else state[1], found, tuple(nodes.strays))
         if state is None:
             note = "nodes that a consumer of ZooKeeper's days, or somebody, has left" if positions else ""
-            return Stored(Progress(positions, note=note), _Versions(None, versions))
-        progress = decode_document(state[0], f"{self.name}: node {self._path(group, 'kfs')}", positions)
-        return Stored(progress, _Versions(state[1], versions))
+            return Stored(Progress(positions, note=note), versions, tuple(unreadable))
+        place = f"{self.name}: node {self._path(group, 'kfs')}"
+        stored = Stored.of(lambda: decode_document(state[0], place, positions), versions)
+        # A state that can't be understood leaves the positions what they are.
+        progress = replace(stored.progress, positions=positions)
+        return replace(stored, progress=progress, unreadable=(*stored.unreadable, *unreadable))
 
     def _position(self, group: str, partition: TopicPartition, content: bytes) -> int:
         place = f"{self.name}: node {self._position_path(group, partition)}"
@@ -135,25 +150,28 @@ class ZooKeeperStore(WritableStore):
             raise CorruptStore(place, str(error)) from None
         return int(content)
 
-    def _nodes_of_positions(self, group: str) -> dict[TopicPartition, tuple[bytes, int]]:
-        """Return the content and the version of each partition's node."""
+    def _nodes_of_positions(self, group: str) -> _Nodes:
         from kazoo.exceptions import NoNodeError
 
         offsets = self._path(group, "offsets")
         # Asked for all at once, and not one after the other.
         asked = {}
+        found = _Nodes({}, {})
         for topic in self._children(offsets):
             for number in self._children(f"{offsets}/{topic}"):
-                partition = self._partition(offsets, topic, number)
+                try:
+                    partition = self._partition(offsets, topic, number)
+                except CorruptStore as error:
+                    found.strays[f"{offsets}/{topic}/{number}"] = Unreadable(error)
+                    continue
                 asked[partition] = self._client().get_async(self._position_path(group, partition))
-        nodes = {}
         for partition, answer in asked.items():
             try:
                 content, status = self._answer(answer)
             except NoNodeError:  # gone since it was listed
                 continue
-            nodes[partition] = content, status.version
-        return nodes
+            found.positions[partition] = content, status.version
+        return found
 
     def _partition(self, offsets: str, topic: str, number: str) -> TopicPartition:
         place = f"{self.name}: node {offsets}/{topic}/{number}"
@@ -206,6 +224,8 @@ class ZooKeeperStore(WritableStore):
                 nodes[self._position_path(group, partition)] = content, versions.positions.get(partition)
             self._check_size(nodes)
             transaction = client.transaction()
+            for path in versions.strays:  # only who replaces what can't be understood gets here with any
+                transaction.delete(path)
             for path, (content, version) in nodes.items():
                 if version is None:
                     transaction.create(path, content)

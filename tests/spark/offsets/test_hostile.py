@@ -28,6 +28,7 @@ from kfs.spark.offsets import (
 )
 from kfs.spark.offsets.document import MAX_DOCUMENT_BYTES, decode_document, encode_document
 from kfs.spark.offsets.sqlite_store import SqliteStore
+from kfs.spark.offsets.store import Stored
 
 GROUP = "export"
 ORDERS = TopicPartition("orders", 0)
@@ -164,7 +165,7 @@ def check_refused(url: str, place: str) -> None:
         for ask in (
             lambda: store.load(GROUP),
             lambda: store.acquire(GROUP, writer),
-            lambda: store.set_positions(GROUP, {ORDERS: 1}, force=True),
+            lambda: store.set_positions(GROUP, {ORDERS: 1}),
         ):
             with pytest.raises(CorruptStore) as raised:
                 ask()
@@ -176,11 +177,20 @@ def check_refused(url: str, place: str) -> None:
         assert "another" in store.groups()
 
 
+def check_replaced(url: str) -> None:
+    """What is refused is replaced by who says so, and then the group can be used as any other."""
+    with open_writable_store(url) as store:
+        store.set_positions(GROUP, {ORDERS: 1}, force=True)
+        assert store.load(GROUP).positions == {ORDERS: 1}
+        store.acquire(GROUP, WriterName.of_this_process())
+
+
 @pytest.mark.parametrize("kind", PUT)
 def test_a_document_that_is_none_is_refused_everywhere(kind: str, url_of: Callable[[str], str]) -> None:
     for content in (*HOSTILE.values(), *(HOSTILE_POSITIONS.values() if kind == "redis" else ())):
         url = url_of(kind)
         check_refused(url, PUT[kind](url, content))
+        check_replaced(url)
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, *HOSTILE_POSITIONS])
@@ -255,13 +265,14 @@ def test_a_row_of_positions_that_is_none_is_refused(row: tuple[object, ...], tmp
     with open_writable_store(url) as store, pytest.raises(CorruptStore) as raised:
         store.load(GROUP)
     assert str(raised.value).startswith(f"{url}: group {GROUP}: a row of kfs_positions")
+    check_replaced(url)
 
 
 @pytest.mark.parametrize(
     ("content", "kind", "reason"),
     [
         (document(), "BLOB", "its state in kfs_groups is no text"),
-        (b"\xff\xfe", "TEXT", "text that is not UTF-8"),
+        (b"\xff", "TEXT", "not UTF-8 at byte 0"),
         (b" " * (MAX_DOCUMENT_BYTES + 1), "TEXT", f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes"),
     ],
     ids=["a blob", "no UTF-8", "huge"],
@@ -269,6 +280,37 @@ def test_a_row_of_positions_that_is_none_is_refused(row: tuple[object, ...], tmp
 def test_a_state_that_is_no_text_is_refused(content: bytes, kind: str, reason: str, tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/x.db"
     check_refused(url, put_in_sqlite(url, content, kind) + reason)
+    check_replaced(url)
+
+
+def test_a_name_of_a_group_that_is_no_text_hides_no_other(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/x.db"
+    with open_writable_store(url) as store:
+        store.set_positions(GROUP, {ORDERS: 1})
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("INSERT INTO kfs_groups VALUES (CAST(? AS TEXT), '')", (b"\xff\xfe",))
+    with open_writable_store(url) as store:
+        names = store.groups()
+        assert [name for name in names if name.isprintable()] == [GROUP]
+        for name in names:
+            if name != GROUP:
+                with pytest.raises(OffsetStoreError, match="is no name of a group"):
+                    store.inspect(name)
+
+
+def test_positions_that_can_be_read_stay_beside_one_that_cannot(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/x.db"
+    others = {TopicPartition("orders", 1): 5, TopicPartition("returns", 0): 6}
+    with open_writable_store(url) as store:
+        store.set_positions(GROUP, {ORDERS: 1, **others})
+        with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+            connection.execute("UPDATE kfs_positions SET position = 'x' WHERE topic = 'orders' AND partition = 0")
+        progress, (unreadable,) = store.inspect(GROUP)
+        assert (progress.positions, unreadable.partition) == (others, ORDERS)
+        with pytest.raises(CorruptStore, match="set the position of orders-0, too"):
+            store.set_positions(GROUP, {TopicPartition("orders", 1): 8}, force=True)
+        store.set_positions(GROUP, {ORDERS: 2}, force=True)
+        assert store.load(GROUP).positions == {ORDERS: 2, **others}
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 4080, b"\0" * 4096])
@@ -335,6 +377,7 @@ def test_a_value_of_another_type_is_refused(url_of: Callable[[str], str]) -> Non
     with redis.Redis.from_url(address) as client:
         client.hset(f"{prefix}{GROUP}", "a", "b")
     check_refused(url, f"{address}: key {prefix}{GROUP}: holds a value of another type than a string")
+    check_replaced(url)
 
 
 def test_a_huge_value_is_refused_and_not_fetched(url_of: Callable[[str], str]) -> None:
@@ -344,18 +387,45 @@ def test_a_huge_value_is_refused_and_not_fetched(url_of: Callable[[str], str]) -
         client.setrange(f"{prefix}{GROUP}", 400 * 1024 * 1024, b"x")
         try:
             check_refused(url, f"{address}: key {prefix}{GROUP}: more than {MAX_DOCUMENT_BYTES:,} bytes")
+            check_replaced(url)
         finally:
             client.delete(f"{prefix}{GROUP}")
 
 
-def test_names_of_groups_that_are_no_text_are_listed_escaped(
+def test_what_was_understood_meanwhile_is_not_replaced(
+    url_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between reading and replacing, somebody else may have repaired it."""
+    url = url_of("redis")
+    address, _, prefix = url.partition("?prefix=")
+    with redis.Redis.from_url(address) as client, open_writable_store(url) as store:
+        client.hset(f"{prefix}{GROUP}", "a", "b")
+        read = store._read
+
+        def read_and_repaired(group: str) -> Stored:
+            found = read(group)
+            monkeypatch.undo()
+            client.delete(f"{prefix}{GROUP}")
+            with open_writable_store(url) as other:
+                other.set_positions(GROUP, {TopicPartition("orders", 1): 7})
+            return found
+
+        monkeypatch.setattr(store, "_read", read_and_repaired)
+        store.set_positions(GROUP, {ORDERS: 1}, force=True)
+        assert store.load(GROUP).positions == {ORDERS: 1, TopicPartition("orders", 1): 7}
+
+
+def test_names_of_groups_that_are_no_text_are_listed_and_refused(
     url_of: Callable[[str], str], open_one: Callable[[str], WritableStore]
 ) -> None:
     url = url_of("redis")
     address, _, prefix = url.partition("?prefix=")
     with redis.Redis.from_url(address) as client:
         client.set(prefix.encode() + b"\xff\xfe", b"")
-    assert open_one(url).groups() == ["\\xff\\xfe"]
+    store = open_one(url)
+    assert store.groups() == ["\udcff\udcfe"]
+    with pytest.raises(OffsetStoreError, match="is no name of a group"):
+        store.inspect(store.groups()[0])
 
 
 # --- ZooKeeper --------------------------------------------------------------------------------------------------------
@@ -389,6 +459,20 @@ def test_a_node_that_is_no_position_is_refused(
     with open_writable_store(url) as store, pytest.raises(CorruptStore) as raised:
         store.load(GROUP)
     assert reason in str(raised.value)
+    check_replaced(url)
+
+
+def test_nodes_that_can_be_read_stay_beside_one_that_cannot(url_of: Callable[[str], str]) -> None:
+    url = url_of("zookeeper")
+    put_in_zookeeper(url, b"5", "offsets/orders/1")
+    put_in_zookeeper(url, b"x", "offsets/orders/0")
+    with open_writable_store(url) as store:
+        progress, (unreadable,) = store.inspect(GROUP)
+        assert (progress.positions, unreadable.partition) == ({TopicPartition("orders", 1): 5}, ORDERS)
+        with pytest.raises(CorruptStore, match="set the position of orders-0, too"):
+            store.set_positions(GROUP, {TopicPartition("orders", 1): 8}, force=True)
+        store.set_positions(GROUP, {ORDERS: 2}, force=True)
+        assert store.load(GROUP).positions == {ORDERS: 2, TopicPartition("orders", 1): 5}
 
 
 @pytest.mark.parametrize(("content", "position"), [(b"12", 12), (b" 12\n", 12), (b"0", 0), (b"-1", None)])

@@ -1,0 +1,152 @@
+"""What share of a coordinator's topic is here, and which of its partitions would hold what isn't found.
+
+A coordinator keeps a group, a transactional id or a share of a partition in the partition that its hash chooses among
+all of the topic's (``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.partitionFor``,
+``ShareCoordinatorService.partitionFor``). How many that are is in the cluster's metadata. Where that isn't here, what
+was found narrows it down: a key with hash h in partition p says that the number divides h - p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd, isqrt
+from typing import Final
+
+from kfs.format.java_text import java_hash
+
+#: ``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``,
+#: ``share.coordinator.state.topic.num.partitions``: where exactly so many are here, they are taken for all.
+DEFAULT_COUNT: Final = 50
+#: Of several numbers that there may be, or of ranges, so many are named.
+_MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which partitions of a topic are ``here``, sorted, of how many.
+
+    ``counts`` are the numbers of partitions that there may be, in order; there are none where any is possible that is
+    large enough. ``is_from_metadata`` says that the cluster's metadata has it.
+    """
+
+    topic: str
+    here: tuple[int, ...]
+    counts: tuple[int, ...]
+    is_from_metadata: bool = False
+
+    @property
+    def count(self) -> int | None:
+        """How many partitions there are, None where that isn't known."""
+        return self.counts[0] if len(self.counts) == 1 else None
+
+    @property
+    def least(self) -> int:
+        """How many there are at least."""
+        return self.counts[0] if self.counts else self.here[-1] + 1 if self.here else 0
+
+    @property
+    def lacks_some(self) -> bool:
+        """Whether it is known that some of them aren't here."""
+        return len(self.here) < self.least
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known that all of them are here; so it is of a topic that nothing is known of."""
+        return self.count == len(self.here) or not self.least
+
+    def partitions_of(self, key: str) -> tuple[int, ...]:
+        """Return the partition that holds a key, or those that one of may; none where nothing is known."""
+        return tuple(sorted({java_hash(key) % count for count in self.counts}))
+
+    def likely_partition(self, key: str) -> int:
+        """Return the partition that holds a key if there are no more of them than is known."""
+        return java_hash(key) % max(self.least, 1)
+
+    def why_not_found(self, key: str) -> str | None:
+        """Return why something that isn't found may exist all the same, None where it would have been found."""
+        partitions = self.partitions_of(key)
+        if not self.least:
+            return f"no partition of {self.topic} is here"
+        if not partitions:
+            return f"which partition of {self.topic} would hold it isn't known: {self.sentence()}"
+        missing = [partition for partition in partitions if partition not in self.here]
+        if not missing:
+            return None
+        where = " or ".join(f"{self.topic}-{partition}" for partition in missing[:_MOST_NAMED])
+        more = f" or one of {len(missing) - _MOST_NAMED} others" if len(missing) > _MOST_NAMED else ""
+        return f"it would be in {where}{more}, which {'is' if len(missing) == 1 else 'are'} not here"
+
+    def sentence(self) -> str | None:
+        """Return what share of the topic is here, None where that is all of it, or nothing is known of the topic."""
+        if self.is_complete:
+            return None
+        missing = _gaps(self.here, self.least)
+        not_here = f"; not here: {_ranges(missing)}" if missing else ""
+        if self.count is not None:
+            how = "by the cluster's metadata" if self.is_from_metadata else "by what is in them"
+            return f"{len(self.here)} of the {self.count} partitions of {self.topic} are here, {how}{not_here}"
+        if 1 < len(self.counts) <= _MOST_NAMED:
+            possible = f"{' or '.join(map(str, self.counts))}, by what is in them"
+        else:
+            possible = f"at least {self.least}"
+        own = _ranges(_runs(self.here))
+        return f"how many partitions {self.topic} has isn't known ({possible}); here: {own}{not_here}"
+
+
+def coverage_of(
+    topic: str, keys_by_partition: Iterable[tuple[int, Iterable[str]]], count_in_metadata: int | None
+) -> Coverage:
+    """Return the coverage of a topic by the keys that each of its partitions holds, and by the cluster's metadata.
+
+    Metadata that has fewer partitions than there are here is older than the topic, and isn't believed.
+    """
+    keys = dict(keys_by_partition)
+    here = tuple(sorted(keys))
+    least = here[-1] + 1 if here else 0
+    if count_in_metadata is not None and count_in_metadata >= least:
+        return Coverage(topic, here, (count_in_metadata,), is_from_metadata=True)
+    divisor = 0
+    for partition, key in ((partition, key) for partition, found in keys.items() for key in found):
+        divisor = gcd(divisor, java_hash(key) - partition)
+        if 0 < divisor < 2 * least:  # no smaller one will do
+            break
+    counts = tuple(each for each in _divisors(divisor) if each >= least)
+    if len(here) == least == DEFAULT_COUNT and (not counts or counts[0] == DEFAULT_COUNT):
+        counts = (DEFAULT_COUNT,)
+    return Coverage(topic, here, counts)
+
+
+def _divisors(number: int) -> list[int]:
+    """Return what divides a number, in order; nothing for 0, which everything does."""
+    if not number:
+        return []
+    low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    return low + [number // each for each in reversed(low) if each * each != number]
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return sorted numbers as ranges, each from a number up to, not including, another."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1] = runs[-1][0], number + 1
+        else:
+            runs.append((number, number + 1))
+    return runs
+
+
+def _gaps(numbers: Sequence[int], end: int) -> list[tuple[int, int]]:
+    """Return the ranges below ``end`` that sorted numbers leave out."""
+    gaps = []
+    start = 0
+    for first, stop in [*_runs(numbers), (end, end)]:
+        if start < first:
+            gaps.append((start, first))
+        start = stop
+    return gaps
+
+
+def _ranges(runs: Sequence[tuple[int, int]]) -> str:
+    shown = [str(first) if stop == first + 1 else f"{first} to {stop - 1}" for first, stop in runs[:_MOST_NAMED]]
+    return ", ".join(shown) + (" ..." if len(runs) > _MOST_NAMED else "")
