@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from kfs.errors import KfsError
 from kfs.log.data_dir import is_log_dir
 from kfs.log.log_dir import LOCK
+
+#: ``struct flock`` of Linux: type, whence, start, length, process.
+_FLOCK: Final = struct.Struct("hhqqi0q")
 
 
 def check_apart(source: str, output: str) -> None:
@@ -38,6 +44,25 @@ def make_log_directory(path: str) -> None:
         raise KfsError(f"{path}: {error.strerror}") from error
     if names and not is_log_dir(path, names):
         raise KfsError(f"{path}: neither empty nor a log directory")
+
+
+def check_not_in_use(log_dir: str) -> None:
+    """Raise :class:`KfsError` if a broker has the directory open, as far as its lock tells; nothing is locked here."""
+    if sys.platform != "linux":
+        return
+    try:
+        lock = os.open(os.path.join(log_dir, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        wanted = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        in_the_way = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, wanted))[0]
+    except OSError:  # a filesystem without locks
+        return
+    finally:
+        os.close(lock)
+    if in_the_way != fcntl.F_UNLCK:
+        raise KfsError(f"{log_dir}: a broker has it open: stop that first, or recover a copy of it")
 
 
 @contextmanager

@@ -66,7 +66,10 @@ class _KafkaRecovery(LogDirRecovery):
             return None
         size = log_bytes(source)
         if source != target:
-            _copy_partition(source, target, report)
+            try:
+                _copy_partition(source, target, report)
+            except CorruptData as error:
+                raise RecoveryRefused(str(error)) from error
         witness = Witness(source, report)
         parameters = self._parameters(TopicPartition(name.topic, name.partition))
         try:
