@@ -360,9 +360,7 @@ def append(path: Path) -> None:
         lambda root: (root / "t-0" / log_name(0)).rename(root / "t-0" / log_name(0, ".log.deleted")),
     ],
 )
-@pytest.mark.parametrize(
-    "make", [lambda: SalvageMode(config=CONFIG, storage=Storage()), lambda: KafkaMode(config=CONFIG)]
-)
+@pytest.mark.parametrize("mode", [SalvageMode(config=CONFIG, storage=Storage()), KafkaMode(config=CONFIG)])
 def test_a_log_that_changes_while_it_is_copied_is_of_a_broker_that_runs(
     mode: Mode, change: Callable[[Path], object], tmp_path: Path
 ) -> None:
