@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kfs.errors import CorruptData, NotFound
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink

@@ -170,8 +170,8 @@ def cat(
             _leave_quietly()
         except OSError as error:
             if output == _STANDARD_OUTPUT:
-                sys.stdout = None  # what it still holds can't be written either
-            messages.say(f"can't write{'' if output == _STANDARD_OUTPUT else f' {output}'}: {error.strerror}")
+                raise
+            messages.say(f"can't write {output}: {error.strerror}")
             failed = True
     if failed:
         raise click.exceptions.Exit(_FAILED)

@@ -28,7 +28,6 @@ from kfs.dump.json_form import JsonForm
 from kfs.dump.kinds import files_of
 from kfs.dump.text_form import TextForm, encoded
 from kfs.dump.text_form_2x import TextForm20, TextForm28
-from kfs.log.problem import Problem
 from kfs.log.storage import Storage
 from kfs.memory import keep_freed_memory
 
@@ -166,17 +165,19 @@ def _write(dumper: Dumper, wanted: list[str], findings: Findings) -> None:
         out.flush()
     except BrokenPipeError:
         sys.stdout = None  # whoever read us has had enough
-    except OSError as error:
-        sys.stdout = None  # what it still holds can't be written either
-        messages.say(f"can't write: {error.strerror}")
-        findings.is_bad = True
 
 
 def _files(path: str, findings: Findings) -> Iterator[str]:
+    has_any = False
     try:
-        yield from files_of(path)
+        for file in files_of(path):
+            has_any = True
+            yield file
     except OSError as error:
-        findings.problem(Problem(path, 0, 0, error.strerror or str(error)))
+        findings.unusable(path, error.strerror or str(error))
+    else:
+        if not has_any:
+            findings.unusable(path, "there is nothing in it that can be dumped")
 
 
 def _say_plainly(line: str) -> None:

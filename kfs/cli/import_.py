@@ -27,7 +27,7 @@ from kfs.imports.records import Import, Imported
 from kfs.imports.table_rows import TableInput, rows_of
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import SEGMENT_BYTES
-from kfs.log.output_directory import check_apart, locked, make_log_directory
+from kfs.log.output_directory import check_apart, locked, log_directory
 from kfs.log.problem import Problem
 
 _EXIT_SKIPPED: Final = 1
@@ -183,6 +183,8 @@ def import_(
                         _add_directory(importing, name, IsolationLevel(isolation), directories, unread)
                     else:
                         _add_file(importing, name, advance)
+                if importing.is_empty:
+                    raise KfsError("there is no record to import: nothing is made")
                 made = importing.finish()
     except OSError as error:
         raise KfsError(f"{error.filename or 'import'}: {error.strerror}") from error
@@ -217,10 +219,10 @@ class _Skipped:
 
 @contextmanager
 def _prepared(directories: Sequence[str]) -> Iterator[None]:
-    """Make the log directories that aren't there, and keep brokers away from all."""
+    """Make the log directories that aren't there, and keep brokers away from all; leave no trace of a failure."""
     with ExitStack() as held:
         for directory in directories:
-            make_log_directory(directory)
+            held.enter_context(log_directory(directory))
             held.enter_context(locked(directory))
         yield
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -15,6 +20,8 @@ from kfs.errors import KfsError
 EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
 _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
+#: What the system says where something can't be written for lack of room.
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 #: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
 _COMMANDS: Final = (
     "cat",
@@ -39,7 +46,7 @@ _COMMANDS: Final = (
 
 
 class _Group(click.Group):
-    """Translates what kfs raises into one line and an exit code; a closed pipe ends quietly."""
+    """Translates what kfs and the system raise into one line and an exit code; a closed pipe ends quietly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -51,12 +58,53 @@ class _Group(click.Group):
         command: click.Command = getattr(import_module(f"kfs.cli.{name}"), name)
         return command
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _failures_told():  # --help and --version are printed here
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _failures_told(ctx):
             return super().invoke(ctx)
+
+
+@contextmanager
+def _failures_told(ctx: click.Context | None = None) -> Iterator[None]:
+    """Say what a block raises in one line, and end with the exit code that the command has for what it could not do.
+
+    So it is where what was printed can't be written, which may only show in the end.
+    """
+    try:
+        try:
+            yield
         except KfsError as error:
             messages.say(str(error))
-            ctx.exit(_EXIT_TROUBLE.get(ctx.invoked_subcommand or "", EXIT_FAILED))
+            raise click.exceptions.Exit(_exit_code(ctx)) from None
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # click ends quietly
+    except OSError as error:
+        is_output = _is_output_lost() or error.errno in _FULL
+        place = error.filename or ("can't write" if is_output else "failed")
+        messages.say(f"{os.fsdecode(place)}: {error.strerror or error}")
+        raise click.exceptions.Exit(_exit_code(ctx)) from None
+
+
+def _exit_code(ctx: click.Context | None) -> int:
+    return _EXIT_TROUBLE.get((ctx and ctx.invoked_subcommand) or "", EXIT_FAILED)
+
+
+def _is_output_lost() -> bool:
+    """Whether standard output can't be written; if so Python doesn't try again at its end, with another exit code."""
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = None
+        return True
+    return False
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:

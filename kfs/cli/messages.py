@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Final
 
 import click
@@ -23,7 +24,10 @@ class Messages(logging.Handler):
         """Say ``text`` unless it was said before: what is found wrong may also be why the command fails."""
         if text not in self._said:
             self._said.add(text)
-            click.echo("kfs: " + "\n".join(map(shown, text.split("\n"))), err=True)
+            try:
+                click.echo("kfs: " + "\n".join(map(shown, text.split("\n"))), err=True)
+            except OSError:  # what a command does is worth more than what it says of it
+                sys.stderr = None
 
 
 #: Those of this process.

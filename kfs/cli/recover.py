@@ -94,7 +94,10 @@ def recover(
     \b
       kfs recover /var/lib/kafka/data --output /var/lib/kafka/recovered
 
-    Exit code 1 where anything was lost.
+    A partition that can't be read is left out, and said; the others are recovered. What a running broker
+    has open is refused.
+
+    Exit code 1 where anything was lost or left out.
     """
     if (output is None) != in_place:
         raise click.UsageError("name an --output directory, or ask for --in-place")
@@ -129,7 +132,7 @@ def recover(
             file.writelines(f"{line}\n" for line in _json_lines(report))
     for line in _json_lines(report) if as_json else _lines(report):
         click.echo(line)
-    if report.losses:
+    if report.losses or report.left_out:
         raise click.exceptions.Exit(EXIT_LOST)
 
 
@@ -142,7 +145,10 @@ def _lines(report: RecoveryReport) -> Iterator[str]:
     for partition in report.partitions:
         for consequence in partition.consequences:
             yield shown(f"{partition.directory}: {consequence}")
-    yield f"{len(report.partitions)} partitions, {len(report.losses)} losses"
+    for partition in report.left_out:
+        yield shown(f"NOT RECOVERED {partition.directory}: {partition.left_out}")
+    summary = f"{len(report.partitions)} partitions, {len(report.losses)} losses"
+    yield f"{summary}, {len(report.left_out)} not recovered" if report.left_out else summary
 
 
 def _json_lines(report: RecoveryReport) -> Iterator[str]:

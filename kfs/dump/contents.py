@@ -79,7 +79,7 @@ _KAFKA_DECODERS: Final = {
     "StringDecoder": "string",
     "LongDecoder": "long",
     "IntegerDecoder": "integer",
-    "DoubleDecoder": "double",
+    "DefaultDecoder": "hex",  # leaves the bytes as they are, and Kafka's tool prints where Java keeps them
 }
 
 
@@ -186,20 +186,28 @@ def _expand_members(group: dict[str, Json]) -> None:
                 member[field] = member[field] if expanded is None else message_json(expanded)
 
 
+#: What Kafka's tool says of a record without a value, where it prints what Java says.
+_NULL_FRAME: Final = "Error while reading frame version"
+_NULL_POINTER: Final = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
+    ' "org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
 class ClusterMetadataContents:
     """``__cluster_metadata`` (``DumpLogSegments.ClusterMetadataLogMessageParser``)."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
         """See :meth:`Contents.texts`."""
         try:
-            return None, json_text(_metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value))))
+            return None, json_text(_metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value, _NULL_FRAME))))
         except Malformed as error:
             return None, f"Error at {offset}, skipping. {error.kafka}"
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
         """See :meth:`Contents.json`."""
         try:
-            return {"decodedValue": _metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value)))}
+            return {"decodedValue": _metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value, _NULL_FRAME)))}
         except Malformed as error:
             return {"undecodable": error.reason}
 
@@ -210,27 +218,27 @@ class RemoteLogContents:
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
         """See :meth:`Contents.texts`."""
         try:
-            return None, remote_log_text(REMOTE_LOG_KINDS.decode(_not_null(value)))
+            return None, remote_log_text(REMOTE_LOG_KINDS.decode(_not_null(value, _NULL_POINTER)))
         except Malformed as error:
             return None, f"Error at offset {offset}, skipping. {error.kafka}"
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
         """See :meth:`Contents.json`."""
         try:
-            return {"decodedValue": _metadata_json(REMOTE_LOG_KINDS.decode(_not_null(value)))}
+            return {"decodedValue": _metadata_json(REMOTE_LOG_KINDS.decode(_not_null(value, _NULL_POINTER)))}
         except Malformed as error:
             return {"undecodable": error.reason}
 
 
-def _not_null(value: Bytes) -> bytes:
+def _not_null(value: Bytes, kafka: str) -> bytes:
     if value is None:
-        raise Malformed("a record without a value")
+        raise Malformed("a record without a value", 0, None, kafka)
     return value
 
 
 def _metadata_json(record: MetadataRecord) -> Mapping[str, Json]:
     message = record.message
-    return {"type": record.kind.name, "version": message.version, "data": message_json(message)}
+    return {"type": record.kind.name, "version": record.version, "data": message_json(message)}
 
 
 def offsets_contents() -> Contents:

@@ -111,7 +111,7 @@ class Dumper:
         for item in reader.items(end=end):
             if item.end > end:  # only now is it known where the batches end
                 if isinstance(item, Records):
-                    yield from self._records_before(end, item)
+                    yield from self._records_before(end, item, holes)
                 break
             yield self._item(item, walk.file, holes)
             while problems:
@@ -120,10 +120,12 @@ class Dumper:
             self._findings.trailing_bytes()
             yield self._form.trailing_bytes(walk.size - walk.end)
 
-    def _records_before(self, end: int, records: Records) -> Iterator[bytes]:
+    def _records_before(self, end: int, records: Records, holes: HoleFinder) -> Iterator[bytes]:
         for batch in batches_of(records):
             if batch.header.position + batch.header.size > end:
                 return
+            if self._options.is_deep and batch.columns is not None:
+                holes.look_at(batch.columns.offsets[batch.first : batch.stop])
             yield self._form.batch(batch)
 
     def _walk(self, path: str, start: int, report: Callable[[Problem], None]) -> SegmentWalk:

@@ -50,6 +50,11 @@ class Findings:
         self.is_bad = True
         self._say(str(problem.error()))
 
+    def unusable(self, path: str, reason: str) -> None:
+        """Nothing can be dumped of what a path names: say so."""
+        self.is_bad = True
+        self._say(f"{path}: {reason}")
+
     def trailing_bytes(self) -> None:
         """A log ends in bytes that are no batch; the lines say so."""
         self.is_bad = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
@@ -84,9 +85,9 @@ def files_of(path: str) -> Iterator[str]:
     """Yield the file, or those below the directory that can be dumped, sorted by name; links aren't followed down.
 
     Raises:
-        OSError: a directory can't be listed.
+        OSError: there is nothing at the path, or a directory can't be listed.
     """
-    if not os.path.isdir(path):
+    if not stat.S_ISDIR(os.stat(path).st_mode):
         yield path
         return
     with os.scandir(path) as listing:

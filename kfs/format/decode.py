@@ -29,6 +29,7 @@ from kfs.format.layout import (
 from kfs.format.record import TimestampType
 from kfs.format.scan import scan_batches, scan_messages
 from kfs.format.varint import decode_varint, decode_varlong
+from kfs.format.wrapper import wrapped_messages
 
 # The shortest record of v2: its length, attributes, timestamp delta, offset delta, null key, null value, no headers.
 _LEAST_RECORD_BYTES = 7
@@ -375,14 +376,5 @@ class _MessageSet:
 
 def _decode_wrapper(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
     """Decode a compressed v0 or v1 message: its value is a message set."""
-    at = LEGACY_TIMESTAMP_OFFSET + (8 if header.magic == MAGIC_V1 else 0)
-    key_length = int.from_bytes(data[at : at + 4], "big", signed=True)
-    at += 4 + max(key_length, 0)
-    value_length = int.from_bytes(data[at : at + 4], "big", signed=True)
-    at += 4
-    if value_length < 0:
-        raise CorruptData("a compressed message with a null value", min(at - 4, len(data)))
-    if at + value_length != len(data):
-        raise CorruptData(f"value of {value_length} bytes where {len(data) - at} are left in the message", at - 4)
-    inner = decompress(Codec.of(header.attributes), memoryview(data)[at:], magic=header.magic, limit=limit)
+    inner = wrapped_messages(header, data, limit)
     return _MessageSet(header.magic, header.timestamp_type).inner_columns(inner, header)

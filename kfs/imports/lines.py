@@ -11,7 +11,7 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT32, MAX_INT64
 from kfs.format.record import Record
 from kfs.log.directory_name import is_legal_topic
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 
 #: A line that is longer, in bytes, is no record: a batch in which it could be is more than kfs reads.
 MAX_LINE_BYTES: Final = 1 << 30

@@ -128,6 +128,11 @@ class Import:
         for line in bad:
             self._on_bad_line(line)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line was a record that a partition could be begun with."""
+        return not self._partitions
+
     def finish(self) -> list[Imported]:
         """Write what isn't yet written and give the partitions their names; return them in the order they were begun.
 

@@ -29,10 +29,11 @@ class MetadataKind:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record: its kind, and what it says."""
+    """A record: its kind, what it says, and the version that it says it is of: one below 0 is read as that."""
 
     kind: MetadataKind
     message: Decoded
+    version: int
 
 
 class MetadataKinds(Mapping[int, MetadataKind]):
@@ -54,7 +55,7 @@ class MetadataKinds(Mapping[int, MetadataKind]):
         """Decode a record of the topic.
 
         As in Kafka a version above the highest that is known is read as if it had no more fields, and then has
-        bytes left.
+        bytes left, unless there are structures in it.
 
         Raises:
             Malformed: it is none of these kinds, or not what its type and version promise.
@@ -71,26 +72,33 @@ class MetadataKinds(Mapping[int, MetadataKind]):
             kafka = f"org.apache.kafka.common.errors.UnsupportedVersionException: {reason}"
             raise Malformed(reason, 1, None, kafka)
         try:
-            message = kind.schema.decode(reader, version)
+            message = kind.schema.decode(reader, max(version, 0))
         except Malformed as error:
             kafka = f"Failed to deserialize record with type {type_id}"
             raise Malformed(error.reason, error.position, None, kafka) from None
         if reader.remaining:
             reason = f"Found {reader.remaining} byte(s) of garbage after {type_id}"
             raise Malformed(reason, reader.position, None, reason)
-        return MetadataRecord(kind, message)
+        return MetadataRecord(kind, message, version)
 
 
 def _read_int16(reader: FlexibleReader, what: str) -> int:
+    """Read a varint as Kafka does: into an int32, what is too large for an int16 is refused, what is negative cut."""
     start = reader.position
     try:
-        value = reader.read_unsigned_varint()
+        value = _signed(reader.read_unsigned_varint(), 32)
     except CorruptData as error:
         raise Malformed(error.reason, error.position, None, f"Error while reading {what}") from None
     if value > _MAX_INT16:
         reason = f"Value for {what} was too large."
         raise Malformed(reason, start, None, reason)
-    return value
+    return _signed(value, 16)
+
+
+def _signed(value: int, bits: int) -> int:
+    """Return the lowest bits of a number as Java's casts take them."""
+    half = 1 << (bits - 1)
+    return (value + half) % (2 * half) - half
 
 
 def _frame_error(frame_version: int) -> Malformed:

@@ -225,7 +225,7 @@ class Message(Struct):
         Raises:
             Malformed: the bytes are no such message; the position is the reader's.
         """
-        decoder = _Decoder(reader, version, version in self.flexible)
+        decoder = _Decoder(reader, version, version in self.flexible, self.versions.last)
         return Decoded(self, version, decoder.struct(self), decoder.unknown_tags)
 
 
@@ -245,9 +245,10 @@ class Decoded:
 class _Decoder:
     """Reads one message."""
 
-    def __init__(self, reader: FlexibleReader, version: int, flexible: bool) -> None:
+    def __init__(self, reader: FlexibleReader, version: int, flexible: bool, latest: int) -> None:
         self.reader = reader
         self.version = version
+        self.latest = latest
         self.flexible = flexible
         self.unknown_tags = 0
 
@@ -276,10 +277,17 @@ class _Decoder:
     def _field(self, field: Field) -> Value:
         field_type = field.type
         if isinstance(field_type, Struct):
-            return None if self._is_null(field) else self.struct(field_type)
+            return None if self._is_null(field) else self._inner(field_type)
         if isinstance(field_type, Primitive) and field_type in _READ:
             return self._primitive(field_type)
         return self._sized(field, field_type)
+
+    def _inner(self, struct: Struct) -> Fields:
+        """Read a structure in the message: the only ones whose version the classes that Kafka generates look at."""
+        if self.version > self.latest:
+            reason = f"version {self.version} of a structure, the latest known is {self.latest}"
+            raise Malformed(reason, self.reader.position)
+        return self.struct(struct)
 
     def _is_null(self, field: Field) -> bool:
         """Whether a structure isn't there: a byte says so, behind a tag a varint."""

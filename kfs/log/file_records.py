@@ -30,6 +30,7 @@ from kfs.format.layout import (
     NO_TIMESTAMP,
 )
 from kfs.format.record import Record
+from kfs.format.wrapper import first_inner_offset
 from kfs.log.open_files import OpenFile
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.log.time_index import TimestampOffset
@@ -133,12 +134,14 @@ class FileRecords:
         """Return the offset of a batch's first record: of a compressed message it is known only inside.
 
         Raises:
-            CorruptData: it can't be decompressed.
+            CorruptData: it can't be decompressed, or isn't valid.
         """
         if header.record_count != UNKNOWN_COUNT:
             return header.base_offset
-        first = self.first_record(header)
-        return header.base_offset if first is None else first.offset
+        try:
+            return first_inner_offset(header, self.data(header), DEFAULT_MAX_BATCH_BYTES)
+        except CorruptData as error:
+            raise error.located(self.file.path) from None
 
     def search_for_offset(self, target: int, position: int = 0) -> LogOffsetPosition | None:
         """Return the batch that holds ``target`` or else the first above it, from ``position`` on; None without one."""

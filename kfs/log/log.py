@@ -22,7 +22,12 @@ from kfs.format.partition_metadata import PartitionMetadata, parse_partition_met
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
 from kfs.log.directory_name import DirectoryKind
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.log.log_dir import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kfs.log.open_files import FileChanged
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
@@ -215,6 +220,11 @@ class Log:
     def first_dirty_offset(self) -> int | None:
         """How far the cleaner checkpoint says that the log is compacted, None where it says nothing of this log."""
         return self._checkpointed(CLEANER_OFFSET_CHECKPOINT)
+
+    @property
+    def recovery_point(self) -> int | None:
+        """Up to where the recovery point checkpoint says that the log is flushed, None where it says nothing."""
+        return self._checkpointed(RECOVERY_POINT_CHECKPOINT)
 
     @property
     def log_end_offset(self) -> int:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from kfs.errors import KfsError
 from kfs.log.data_dir import is_log_dir
 from kfs.log.log_dir import LOCK
+
+#: ``struct flock`` of Linux: type, whence, start, length, process.
+_FLOCK: Final = struct.Struct("hhqqi0q")
 
 
 def check_apart(source: str, output: str) -> None:
@@ -29,27 +35,82 @@ def make_empty_directory(path: str) -> None:
         raise KfsError(f"{path}: {error.strerror}") from error
 
 
-def make_log_directory(path: str) -> None:
-    """Make ``path`` a directory, unless it is empty or a log directory; raise :class:`KfsError` where it is neither."""
+@contextmanager
+def log_directory(path: str) -> Iterator[None]:
+    """Have ``path`` be a directory, which is made if need be; where the block fails, what was made is taken away.
+
+    Raises:
+        KfsError: it is neither empty nor a log directory, or can't be made.
+    """
+    made = _missing_directories(path)
     try:
         os.makedirs(path, exist_ok=True)
         names = [name for name in os.listdir(path) if name != LOCK]
     except OSError as error:
+        _remove_directories(made)
         raise KfsError(f"{path}: {error.strerror}") from error
     if names and not is_log_dir(path, names):
         raise KfsError(f"{path}: neither empty nor a log directory")
+    try:
+        yield
+    except BaseException:
+        _remove_directories(made)
+        raise
+
+
+def _missing_directories(path: str) -> list[str]:
+    """Return the directories that have to be made for ``path`` to be one, the lowest first."""
+    missing = []
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _remove_directories(paths: list[str]) -> None:
+    with suppress(OSError):  # another has put something there
+        for path in paths:
+            os.rmdir(path)
+
+
+def check_not_in_use(log_dir: str) -> None:
+    """Raise :class:`KfsError` if a broker has the directory open, as far as its lock tells; nothing is locked here."""
+    if sys.platform != "linux":
+        return
+    try:
+        lock = os.open(os.path.join(log_dir, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        wanted = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        in_the_way = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, wanted))[0]
+    except OSError:  # a filesystem without locks
+        return
+    finally:
+        os.close(lock)
+    if in_the_way != fcntl.F_UNLCK:
+        raise KfsError(f"{log_dir}: a broker has it open: stop that first, or recover a copy of it")
 
 
 @contextmanager
 def locked(log_dir: str) -> Iterator[None]:
     """Hold the lock that a broker holds on a log directory (``LogManager.lockLogDirs``).
 
+    Where the block fails, the file is taken away if it wasn't there.
+
     Raises:
         KfsError: somebody holds it.
     """
-    with open(os.path.join(log_dir, LOCK), "ab") as lock:
+    path = os.path.join(log_dir, LOCK)
+    was_there = os.path.lexists(path)
+    with open(path, "ab") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise KfsError(f"{log_dir}: a broker has it open: stop that first") from None
-        yield
+        try:
+            yield
+        except BaseException:
+            if not was_there:
+                os.unlink(path)
+            raise

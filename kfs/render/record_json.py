@@ -1,13 +1,10 @@
-"""A record as one line of JSON, and back: nothing is lost on the way."""
+"""A record as one line of JSON, of which :mod:`kfs.render.record_line` makes a record again: nothing is lost."""
 
 from __future__ import annotations
 
-import json
 from array import array
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import later_sequence
@@ -20,7 +17,6 @@ from kfs.render.quoting import json_bytes, quote
 from kfs.render.timestamps import iso_time
 
 _DECODER = PlainDecoder()
-_TYPE_BY_LABEL = {kind.label: kind for kind in TimestampType}
 
 
 def line_start(topic: str, partition: int) -> str:
@@ -192,53 +188,3 @@ def _header(header: Header) -> str:
         return f'{{{start},"value":null}}'
     text, is_base64 = json_bytes(value)
     return f'{{{start},"value":{text},"encoding":"base64"}}' if is_base64 else f'{{{start},"value":{text}}}'
-
-
-def parse_line(line: bytes | str) -> tuple[str, int, Record]:
-    """Return the topic, the partition and the record of a line that :class:`RecordJson` made.
-
-    Raises:
-        ValueError: it is no such line.
-    """
-    try:
-        fields = json.loads(line if isinstance(line, str) else line.decode())
-        record = Record(
-            _integer(fields["offset"]),
-            _integer(fields["timestamp"]),
-            _restored(fields["key"], fields.get("keyEncoding")),
-            _restored(fields["value"], fields.get("valueEncoding")),
-            tuple(_restored_header(header) for header in fields["headers"]),
-            _TYPE_BY_LABEL[fields["timestampType"]],
-        )
-        return _text(fields["topic"]), _integer(fields["partition"]), record
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not the JSON of a record: {error}") from None
-
-
-def _integer(value: object) -> int:
-    if type(value) is not int:  # True is an int, too
-        raise TypeError(f"{value!r} is not an integer")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _restored(text: str | None, encoding: str | None) -> bytes | None:
-    if text is None:
-        return None
-    if encoding is None:
-        return text.encode()
-    if encoding != "base64":
-        raise TypeError(f"encoding {encoding!r}, expected base64 or none")
-    return b64decode(text, validate=True)
-
-
-def _restored_header(header: Mapping[str, Any]) -> Header:
-    key = _restored(header["key"], header.get("keyEncoding"))
-    if key is None:
-        raise ValueError("a header without a key")
-    return key, _restored(header["value"], header.get("encoding"))

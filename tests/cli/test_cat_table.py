@@ -19,7 +19,7 @@ from kfs.export import table_file
 from kfs.export.table_file import TableFormat, TableWriter
 from kfs.format.codecs import Codec
 from kfs.format.record import TimestampType
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from tests.cli.running import leave_early, printed, refused
 from tests.cli.test_command_line import on_a_terminal
 from tests.system.kafka_mount import KFS, kfs

@@ -84,6 +84,52 @@ def test_the_version_is_shown() -> None:
     assert re.fullmatch(rf"kfs {re.escape(__version__)} \(.*\)\n", done.stdout.decode())
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "arguments"),
+    [
+        (1, ("ls", "LOG_DIR")),
+        (1, ("ls", "LOG_DIR", "/orders/0/offset")),
+        (1, ("stat", "LOG_DIR", "/")),
+        (1, ("cat", "LOG_DIR", "orders", "-j", "2")),
+        (1, ("dump", "LOG_DIR")),
+        (1, ("completion", "bash")),
+        (1, ("--help",)),
+        (1, ("--version",)),
+        (1, ("ls", "--help")),
+        # 1 is what these answer with.
+        (2, ("verify", "LOG_DIR")),
+        (2, ("verify", "--json", "-j", "2", "LOG_DIR")),
+        (2, ("diff", "LOG_DIR", "LOG_DIR")),
+    ],
+)
+def test_an_output_that_is_full_is_one_line_and_a_failure(
+    exit_code: int, arguments: tuple[str, ...], shop: Shop
+) -> None:
+    command = [KFS, *(argument.replace("LOG_DIR", str(shop.root)) for argument in arguments)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (exit_code, b"kfs: can't write: No space left on device\n")
+
+
+@pytest.mark.parametrize(("path", "exit_code"), [("LOG_DIR", 0), ("nowhere", 2)])
+def test_where_standard_error_is_full_the_work_is_done(path: str, exit_code: int, shop: Shop) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [KFS, "verify", path.replace("LOG_DIR", str(shop.root))]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == exit_code
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to mount")
+@pytest.mark.parametrize("command", ["verify", "diff"])
+def test_workers_that_there_is_no_room_for_are_one_line_and_a_failure(command: str, shop: Shop) -> None:
+    # Their locks are files in there.
+    prepare = 'mount -t tmpfs -o size=4k full /dev/shm && head -c 4096 /dev/zero >/dev/shm/all && exec "$@"'
+    namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-c", prepare, "sh"]
+    paths = [shop.root, shop.root] if command == "diff" else [shop.root]
+    done = subprocess.run([*namespace, KFS, command, "-j", "2", *paths], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"kfs: can't write: No space left on device\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_sourced(shell: str, tmp_path: Path) -> None:
     done = kfs("completion", shell)

@@ -90,8 +90,26 @@ def test_holes_are_listed_and_no_fault(tmp_path: Path) -> None:
 
 
 def test_unknown_files_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
     done = kfs("dump", tmp_path / "notes")
     assert (done.returncode, done.stderr.decode()) == (0, f"Ignoring unknown file {tmp_path / 'notes'}\n")
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.log", "00000000000000000000.index"])
+def test_a_path_with_nothing_there_is_named_and_the_rest_dumped(name: str, log: Path, tmp_path: Path) -> None:
+    done = kfs("dump", tmp_path / name, log)
+    assert (done.returncode, done.stderr.decode()) == (1, f"kfs: {tmp_path / name}: No such file or directory\n")
+    assert done.stdout.startswith(f"Dumping {log}\n".encode())
+
+
+def test_a_directory_with_nothing_to_dump_is_named(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    (tmp_path / "empty" / "notes").touch()
+    done = kfs("dump", tmp_path / "empty", log)
+    said = f"kfs: {tmp_path / 'empty'}: there is nothing in it that can be dumped\n"
+    assert (done.returncode, done.stderr.decode()) == (1, said)
+    assert done.stdout.startswith(f"Dumping {log}\n".encode())
+    assert kfs("dump", tmp_path).returncode == 0  # of a directory below others it is no fault
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,37 @@ def test_memory_does_not_grow_with_the_lines(form: str, tmp_path: Path) -> None:
     assert most_kilobytes(50_000) < few + (4_000 if form == "json" else 16_000)  # not even a hundred bytes a line
 
 
-def test_nothing_to_import(tmp_path: Path) -> None:
-    done = with_input(b"", "-o", tmp_path / "made")
-    assert (done.returncode, done.stdout) == (0, b"0 partitions, 0 records\n")
+@pytest.mark.parametrize("lines", [b"", b"{}\n{}\n"])
+def test_where_there_is_no_record_nothing_is_made(lines: bytes, tmp_path: Path) -> None:
+    done = with_input(lines, "-o", tmp_path / "new" / "made", "--on-bad-line", "skip")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.splitlines()[-1] == b"kfs: there is no record to import: nothing is made"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_without_rows_is_no_record_either(tmp_path: Path) -> None:
+    write_partition(tmp_path / "source" / "t-0", {0: dense(0, 9)})
+    printed("cat", tmp_path / "source", "t", "--offsets", "90:", "--format", "parquet", "-o", tmp_path / "t.parquet")
+    reason = refused("import", tmp_path / "t.parquet", "-o", tmp_path / "made")
+    assert reason == "kfs: there is no record to import: nothing is made\n"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("LINES",), ("missing",), ("made",), ("--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ", "LINES", "OTHERS")],
+)
+def test_a_refused_import_leaves_nothing_behind(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(some_lines(3) + b"5\n")
+    (tmp_path / "others").write_bytes(some_lines(3, topic="u"))
+    names = {"LINES": tmp_path / "lines", "OTHERS": tmp_path / "others", "made": tmp_path / "here"}
+    (tmp_path / "here").mkdir()
+    (tmp_path / "kept").mkdir()
+    printed("import", tmp_path / "others", "-o", tmp_path / "kept")
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    outputs = ("-o", tmp_path / "here", "-o", tmp_path / "kept", "-o", tmp_path / "new" / "below")
+    refused("import", *(names.get(each, each) for each in arguments), *outputs)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
 
 
 # --- bad lines ------------------------------------------------------------------------------------------------------
@@ -174,8 +202,8 @@ BAD = some_lines(2) + b"{}\n" + some_lines(2, start=1) + b"\n" + some_lines(1, s
 def test_the_first_bad_line_stops_it_and_nothing_is_made(tmp_path: Path) -> None:
     done = with_input(BAD, "-o", tmp_path / "made")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr == b"kfs: standard input: line 3: not the JSON of a record: 'offset'\n"
-    assert [path.name for path in (tmp_path / "made").iterdir()] == [".lock"]
+    assert done.stderr == b"kfs: standard input: line 3: field offset is missing, expected an integer\n"
+    assert not (tmp_path / "made").exists()
 
 
 def test_bad_lines_are_left_out_counted_and_told_by_the_exit_code(tmp_path: Path) -> None:
@@ -190,10 +218,10 @@ def test_bad_lines_are_left_out_counted_and_told_by_the_exit_code(tmp_path: Path
 
 
 def test_only_the_first_bad_lines_are_named(tmp_path: Path) -> None:
-    done = with_input(b"{}\n" * 1000, "-o", tmp_path / "made", "--on-bad-line", "skip")
+    done = with_input(b"{}\n" * 1000 + some_lines(1) + b"{}\n", "-o", tmp_path / "made", "--on-bad-line", "skip")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 22
-    assert done.stderr.splitlines()[-1] == b"kfs: 1000 bad lines were left out"
+    assert done.stderr.splitlines()[-1] == b"kfs: 1001 bad lines were left out"
 
 
 def test_what_a_format_cannot_hold_names_the_line(tmp_path: Path) -> None:

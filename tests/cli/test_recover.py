@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,25 @@ from tests.cli.running import printed, refused
 from tests.corpus import compare, take_manifest
 from tests.logs import dense, joined, log_name, write_partition
 from tests.system.kafka_mount import kfs
+
+HOLD = """
+import fcntl, sys
+lock = open(sys.argv[1], "ab")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold a lock as a broker does, in another process."""
+    command = [sys.executable, "-c", HOLD, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield
+        process.communicate()
 
 
 @pytest.fixture
@@ -77,3 +100,17 @@ def test_in_place_leaves_a_log_alone_that_a_broker_has_open(torn: Path) -> None:
     with (torn / ".lock").open("ab") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         assert "a broker has it open" in refused("recover", torn, "--in-place", "--yes")
+
+
+@pytest.mark.parametrize("mode", ["salvage", "kafka"])
+@pytest.mark.parametrize("path", [".", "topic-0"])
+def test_what_a_broker_has_open_isn_t_copied(mode: str, path: str, torn: Path, tmp_path: Path) -> None:
+    (torn / ".lock").touch()
+    before = take_manifest(torn)
+    with held(torn / ".lock"):
+        reason = refused("recover", torn / path, "--output", tmp_path / "copy", "--mode", mode)
+    assert f"{torn}: a broker has it open: stop that first" in reason.replace("/.:", ":")
+    assert not (tmp_path / "copy").exists()
+    assert compare(before, take_manifest(torn)) == []
+    assert kfs("recover", torn / path, "--output", tmp_path / "copy", "--mode", mode).returncode == 1  # a torn tail
+    assert (tmp_path / "copy" / ".kafka_cleanshutdown").exists()

@@ -42,6 +42,16 @@ def test_every_type_and_version_is_printed_as_kafka_prints_it(name: str, monkeyp
     assert not dumped.is_bad  # what a decoder can't read is no damage of the file
 
 
+@pytest.mark.parametrize("name", ["cluster-metadata", "remote-log-metadata"])
+def test_records_without_a_value_and_frames_of_garbage_are_printed_as_kafka_prints_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(DECODED)
+    dumped = dump(f"frames/{LOG}", printing=Printing(True, CONTENTS[name]))
+    assert dumped.text == (DECODED / "frames" / f"kafka-{name}.txt").read_text()
+    assert not dumped.is_bad
+
+
 @pytest.mark.parametrize("name", CONTENTS)
 def test_json_has_the_decoded_fields_beside_the_bytes(name: str) -> None:
     dumped = dump(DECODED / name / LOG, printing=Printing(True, CONTENTS[name]), form=JsonForm)
@@ -76,6 +86,7 @@ def test_a_decoder_by_name(name: str, data: bytes, text: str) -> None:
 def test_kafkas_classes_are_known_by_their_names() -> None:
     assert decoder_name("org.apache.kafka.tools.api.LongDecoder") == "long"
     assert decoder_name("kafka.serializer.StringDecoder") == "string"
-    assert decoder_name("org.apache.kafka.tools.api.DefaultDecoder") is None  # it prints the address of an array
+    assert decoder_name("org.apache.kafka.tools.api.DefaultDecoder") == "hex"
+    assert decoder_name("org.apache.kafka.tools.api.DoubleDecoder") is None  # there is no such class
     assert decoder_name("com.example.LongDecoder") is None
     assert {decoder_name(name) for name in DECODERS} == set(DECODERS)

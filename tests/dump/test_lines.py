@@ -22,7 +22,7 @@ from kfs.dump.kinds import files_of
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from kfs.format.codecs import Codec
 from kfs.format.record import Record, TimestampType
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from tests.corpus import corpus_names
 from tests.dump.dumping import Dumped, dump, json_by, text_by
 from tests.expected import expected_records

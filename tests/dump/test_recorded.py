@@ -15,9 +15,10 @@ from kfs.dump.forms import Printing
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from tests.corpus import corpus_names
 from tests.dump.dumping import contents_of, dump, text_by
-from tests.dump.recorded import DEATH, expected, recorded
+from tests.dump.recorded import DEATH, Recorded, expected, recorded
 from tests.twins import EVERY_BATCH_TEXT
 
+MAX_BYTES = Path(__file__).with_name("max_bytes")
 DAMAGED = "g_damage"
 #: The corpora, and below two of them what a broker's recovery made of the data.
 INTACT = [
@@ -41,6 +42,23 @@ def root_of(name: str, corpus: Callable[[str], Path]) -> Path:
     """Return the directory of a corpus, or one below it."""
     archive, _, below = name.partition("/")
     return corpus(archive) / below
+
+
+@EVERY_BATCH_TEXT
+@pytest.mark.parametrize("most", sorted(int(path.stem) for path in MAX_BYTES.glob("*.txt")))
+def test_holes_are_listed_of_as_much_as_is_looked_at(
+    batch_text: type[BatchLines], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(MAX_BYTES.parent)
+    output = Recorded(f"max_bytes/{5:020}.log", (MAX_BYTES / f"{most}.txt").read_text())
+    dumped = dump(
+        output.path,
+        options=DumpOptions(is_deep=True, max_bytes=most),
+        printing=Printing(True, None),
+        form=text_by(batch_text),
+    )
+    assert dumped.text.replace(os.getcwd() + "/", "") == expected(output)
+    assert not dumped.is_bad
 
 
 @EVERY_BATCH_TEXT

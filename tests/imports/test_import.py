@@ -34,7 +34,7 @@ from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.open_files import OpenFile
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from tests.corpus import corpus_names
 from tests.export.exporting import exported
 from tests.imports.some_lines import some_lines
@@ -278,7 +278,7 @@ def test_a_record_too_large_for_a_segment_is_a_bad_line_and_its_neighbours_are_k
         ({"offset": -1}, "offset -1"),
         ({"offset": 2**63 - 1}, "offset 9223372036854775807"),
         ({"timestamp": 2**63}, "timestamp 9223372036854775808"),
-        ({"value": 5}, "not the JSON of a record"),
+        ({"value": 5}, "field value is 5, expected text or null"),
         ({"timestampType": "NoTimestampType"}, "timestamp 5 of no type"),
     ],
 )

@@ -19,7 +19,8 @@ from kfs.format.columns import RecordColumns
 from kfs.format.decode import PlainDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
-from kfs.render.record_json import RecordJson, RenderedLines, parse_line
+from kfs.render.record_json import RecordJson, RenderedLines
+from kfs.render.record_line import parse_line
 from kfs.render.renderers import LineRenderer
 from tests.format.faults import with_fault
 from tests.format.integers import int64s
@@ -296,7 +297,7 @@ def test_a_line_without_one_of_its_fields_is_refused(name: str) -> None:
     if name == "time":  # says again what timestamp says
         assert parse_line(json.dumps({**GOOD, "time": None}))[2].timestamp == 5
         return
-    with pytest.raises(ValueError, match="not the JSON of a record"):
+    with pytest.raises(ValueError, match=f"^field {name} is missing, expected "):
         parse_line(json.dumps({key: value for key, value in GOOD.items() if key != name}))
 
 

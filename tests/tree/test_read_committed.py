@@ -22,7 +22,7 @@ from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree import partition_view, text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment

@@ -14,7 +14,7 @@ from kfs.errors import CorruptData, NotADirectory, NotFound
 from kfs.format.codecs import Codec
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch, encode_empty_batch
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import FOREVER, Directory

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.record import Record
-from kfs.render.record_json import parse_line
+from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory

@@ -75,7 +75,10 @@ class _KafkaRecovery(LogDirRecovery):
         if remote is not None:
             report.consequences.append(consequence_of(remote))
         if source != target:
-            _copy_partition(source, target, report)
+            try:
+                _copy_partition(source, target, report)
+            except CorruptData as error:
+                raise RecoveryRefused(str(error)) from error
         witness = Witness(source, report)
         parameters = self._parameters(TopicPartition(name.topic, name.partition))
         try:

@@ -29,7 +29,7 @@ from kfs.log.log_dir import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kfs.log.log_manager import log_starts, write_clean_shutdown
-from kfs.log.output_directory import check_apart, make_empty_directory
+from kfs.log.output_directory import check_apart, check_not_in_use, make_empty_directory
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
@@ -42,6 +42,8 @@ _NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
 #: Gets how many more bytes of ``.log`` files are done.
 Advance = Callable[[int], None]
 _NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
+
+_NO_MARKER: Final = "not written: there are partitions that weren't recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,13 @@ class LogDirRecovery(ABC):
             raise RecoveryRefused("\n".join(refusals))
         sync_filesystem(self.target)
         self._write_checkpoints()
-        write_clean_shutdown(self.target)
-        for name in (*CHECKPOINTS, CLEAN_SHUTDOWN):
+        written = [*CHECKPOINTS]
+        if self.report.left_out:  # it isn't the whole that a clean stop leaves
+            self.report.changes.append(Change(os.path.join(self.target, CLEAN_SHUTDOWN), _NO_MARKER))
+        else:
+            write_clean_shutdown(self.target)
+            written.append(CLEAN_SHUTDOWN)
+        for name in written:
             keep_owner(self._owner, os.path.join(self.target, name))
 
     def _partitions(self, names: Iterable[str]) -> Iterable[tuple[str, DirectoryName]]:
@@ -196,14 +203,27 @@ class Recoverable:
         """Return how large the ``.log`` files are."""
         return sum(log_bytes(os.path.join(self.log_dir, name)) for name in self.names)
 
+    def logs(self) -> dict[str, tuple[int, int, int]]:
+        """Return the ``.log`` files, and what changes when one is written: inode, size, time of the last change."""
+        found = {}
+        for path in (path for name in self.names for path in _logs_in(os.path.join(self.log_dir, name))):
+            with suppress(OSError):
+                status = os.stat(path)
+                found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+        return found
+
 
 def log_bytes(directory: str) -> int:
     """Return how large the ``.log`` files of a partition directory are; one whose size can't be had counts as empty."""
     total = 0
-    for path in glob(os.path.join(escape(directory), "*.log")):
+    for path in _logs_in(directory):
         with suppress(OSError):
             total += os.path.getsize(path)
     return total
+
+
+def _logs_in(directory: str) -> list[str]:
+    return glob(os.path.join(escape(directory), "*.log"))
 
 
 def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda done: None) -> RecoveryReport:
@@ -213,10 +233,13 @@ def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda
 
     Raises:
         RecoveryRefused: a broker would not start on it; ``output`` is then empty.
-        KfsError: the output lies in the source or the other way round, is not empty, or can't be written.
+        KfsError: the output lies in the source or the other way round, is not empty, or can't be written; or a broker
+            has the source open, as its lock or what changed meanwhile tells. The output is then empty, too.
     """
     recoverable = Recoverable.at(source)
     check_apart(source, output)
+    check_not_in_use(recoverable.log_dir)
+    before = recoverable.logs()
     make_empty_directory(output)
     report = RecoveryReport()
     with failures_told(output):
@@ -224,10 +247,19 @@ def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda
             recovery = mode.recovery(recoverable.log_dir, output, report, advance)
             _copy_top(recoverable, output, report)
             recovery.run(recoverable.names)
+            _check_unchanged(before, recoverable.logs())
         except BaseException:
             _empty(output)
             raise
     return report
+
+
+def _check_unchanged(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> None:
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    if changed:
+        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+        reason = "changed while it was copied: a broker seems to have it open: stop that first, or recover a copy of it"
+        raise KfsError(f"{changed[0]}{more}: {reason}")
 
 
 @contextmanager

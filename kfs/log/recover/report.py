@@ -56,6 +56,7 @@ class PartitionReport:
     """What became of one partition directory; its log reaches from start to end offset, the latter not included.
 
     ``segments`` is there where each byte was looked at. ``consequences`` are sentences: what the losses mean.
+    ``left_out`` is why there is no copy of it, where it couldn't be read or no broker would start on one.
     """
 
     directory: str
@@ -65,6 +66,7 @@ class PartitionReport:
     changes: list[Change] = field(default_factory=list)
     segments: list[SegmentAccount] = field(default_factory=list)
     consequences: list[str] = field(default_factory=list)
+    left_out: str | None = None
 
 
 @dataclass(slots=True)
@@ -78,3 +80,8 @@ class RecoveryReport:
     def losses(self) -> list[Loss]:
         """Everything that was lost, by partition directory and file."""
         return [loss for partition in self.partitions for loss in partition.losses]
+
+    @property
+    def left_out(self) -> list[PartitionReport]:
+        """The partitions that there is no copy of, though they hold something."""
+        return [partition for partition in self.partitions if partition.left_out is not None]

@@ -14,7 +14,7 @@ from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PartitionDirectory
 from kfs.log.problem import Problems
 from kfs.log.recover.log_dir_recovery import Advance, LogDirRecovery, Mode
-from kfs.log.recover.report import Change, Loss, PartitionReport, RecoveryReport
+from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.salvage import salvage_partition
 from kfs.log.recover.undelete import Undeleted, undelete_segments
 from kfs.log.segment_files import FoundFile
@@ -62,6 +62,11 @@ class _Salvage(LogDirRecovery):
                 return None
             report.changes.append(Change(source, f"undeleted, as {os.path.basename(target)}"))
         log = Log(PartitionDirectory(source, name, self._log_dir), self._storage)
+        try:
+            os.listdir(source)
+        except OSError as error:
+            report.left_out = f"{source}: {error.strerror}"
+            return None
         _ = log.segments  # which lists the directory
         undeleted = undelete_segments(log, self._storage) if self._undelete else Undeleted(log)
         try:
@@ -70,7 +75,8 @@ class _Salvage(LogDirRecovery):
         except (CorruptData, RecoveryRefused) as error:
             with suppress(FileNotFoundError):
                 shutil.rmtree(target)
-            report.losses.append(Loss(source, 0, log.size(), None, None, f"the whole partition: {error}"))
+            report.left_out = str(error)
+            report.segments, report.losses, report.consequences = [], [], []
             return None
         self._tell_leftovers(log, undeleted, report)
         return copy

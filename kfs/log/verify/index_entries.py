@@ -60,6 +60,11 @@ class IndexEntries:
         """How many bytes the entries take."""
         return len(self) * self.layout.size
 
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether zeros follow the entries, as in the index of a segment that is being written."""
+        return self.file_size - self.used >= self.layout.size
+
     def bytes_of(self, number: int) -> tuple[int, int]:
         """Return where in the file the entry ``number``, from 0, begins and ends."""
         return number * self.layout.size, (number + 1) * self.layout.size

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -25,6 +26,21 @@ LAYOUT: Final = IndexLayout(  # OffsetIndex.java: relative offset, position
 )
 
 
+@dataclass(frozen=True, slots=True)
+class IndexLength:
+    """How far an index reaches: ``entries``, at most ``spacing`` bytes apart, the last batch ``gap`` bytes behind them.
+
+    ``last_offset`` is that of the last entry, or one below the segment's base. ``is_preallocated`` is as in
+    :class:`IndexEntries`.
+    """
+
+    entries: int
+    last_offset: int
+    spacing: int
+    gap: int
+    is_preallocated: bool
+
+
 class OffsetIndexAudit:
     """Looks where each entry leads."""
 
@@ -39,9 +55,7 @@ class OffsetIndexAudit:
         self._last_entry = 0
         self._highest = -1
         self._damaged_to = -1
-        #: How far apart entries lie at most, in bytes, and how far the last batch lies from the last entry.
-        self.spacing = 0
-        self.gap = 0
+        self._spacing = 0
 
     def rows(self, table: BatchTable) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
@@ -60,7 +74,7 @@ class OffsetIndexAudit:
         numbers = self._below(block.end)
         if columns is None or not numbers:
             return
-        starts = dict(_starts(block, columns))
+        starts = dict(message_starts(block, columns))
         for number in numbers:
             first = starts.get(self._entries.second[number])
             if first is None:
@@ -75,7 +89,6 @@ class OffsetIndexAudit:
 
     def finish(self, end: int, next_offset: int) -> None:
         """Take where the log ends, in bytes and offsets."""
-        self.gap = self._last_batch - self._last_entry
         behind = self._by_position.below(MAX_INT64)
         first = behind[0] if behind else self._highest
         is_past = bool(behind) or (first >= 0 and self._offset(first) >= next_offset)
@@ -90,12 +103,18 @@ class OffsetIndexAudit:
                 offsets=(offset, offset),
             )
 
+    def length(self) -> IndexLength:
+        """Return how far the index reaches, once the log's end was taken."""
+        gap = self._last_batch - self._last_entry
+        last_offset = self._offset(self._highest) if self._highest >= 0 else self._base_offset - 1
+        return IndexLength(len(self._entries), last_offset, self._spacing, gap, self._entries.is_preallocated)
+
     def _below(self, end: int) -> Sequence[int]:
         """Take the entries that lead to positions below ``end``, and see how far apart they are."""
         numbers = self._by_position.below(end)
         for number in numbers:
             position = self._entries.second[number]
-            self.spacing = max(self.spacing, position - self._last_entry)
+            self._spacing = max(self._spacing, position - self._last_entry)
             self._last_entry = position
             if self._highest < 0 or self._entries.first[number] > self._entries.first[self._highest]:
                 self._highest = number
@@ -119,7 +138,7 @@ class OffsetIndexAudit:
         )
 
 
-def _starts(block: Block, columns: RecordColumns) -> Iterator[tuple[int, int]]:
+def message_starts(block: Block, columns: RecordColumns) -> Iterator[tuple[int, int]]:
     """Yield where each message of a block begins, and its first offset."""
     if block.header.record_count == UNKNOWN_COUNT:
         yield block.position, columns.offsets[0] if len(columns) else block.header.last_offset

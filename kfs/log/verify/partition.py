@@ -6,20 +6,25 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
+from kfs.format.layout import OFFSET_INDEX_ENTRY
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.log.log import Log
+from kfs.log.log_dir import RECOVERY_POINT_CHECKPOINT
 from kfs.log.partition_directory import PARTITION_METADATA
+from kfs.log.segment import Segment
+from kfs.log.segment_files import PartitionFiles
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
 from kfs.log.verify.leader_epochs import check_epochs
 from kfs.log.verify.leftovers import check_leftovers
+from kfs.log.verify.log_ends import KnownEnd
 from kfs.log.verify.producers import ProducerCheck, check_presence
 from kfs.log.verify.segment import SegmentReport
+from kfs.log.verify.segment_gaps import check_gaps
 from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
 
@@ -60,11 +65,20 @@ class PartitionCheck:
                 segment.next_base_offset,
                 self._is_stopped,
                 _between(snapshots, segment.base_offset, segment.next_base_offset),
+                ends=self._ends(segment) if segment.is_last else (),
             )
             for segment in self._segments
         ]
         others = sorted(self._files.others.items())
         return segments + [kraft_task(found) for name, found in others if KRAFT_SNAPSHOT.match(name)]
+
+    def _ends(self, last: Segment) -> tuple[KnownEnd, ...]:
+        """Return where the log ended once: at each clean stop, of which the snapshot may be left."""
+        ends = snapshot_ends(self._files, last.base_offset)
+        recovery_point = self.log.recovery_point if self._is_stopped else None
+        if recovery_point is None or recovery_point <= last.base_offset or recovery_point in self._files.snapshots:
+            return ends
+        return (*ends, KnownEnd(recovery_point, RECOVERY_POINT_CHECKPOINT))
 
     def finish(self, reports: Sequence[SegmentReport]) -> tuple[PartitionResult, list[Finding]]:
         """Take what was found in each piece; look at what they have to agree on, and at what lies beside them.
@@ -74,7 +88,8 @@ class PartitionCheck:
         segments = [report for report in reports if not report.task.is_kraft_snapshot]
         self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
         log_start = self.log.checkpointed_log_start_offset or 0
-        self._check_gaps(segments)
+        is_compacted = self.log.first_dirty_offset is not None
+        check_gaps(segments, self._files.snapshots, self._findings, is_compacted=is_compacted)
         self._check_index_lengths(segments)
         remote = self.log.remote
         if remote is not None:
@@ -100,35 +115,31 @@ class PartitionCheck:
                 finding = replace(finding, severity=Severity.INFO, sentence=reason)
             self._findings.take(finding)
 
-    def _check_gaps(self, reports: Sequence[SegmentReport]) -> None:
-        """Say where offsets are missing between segments, unless that is what compaction leaves."""
-        is_compacted = self.log.first_dirty_offset is not None
-        if is_compacted or any(report.has_holes and not report.is_damaged for report in reports):
-            return
-        for before, after in pairwise(reports):
-            start, end = before.next_offset, after.task.files.base_offset
-            if start < end and not before.is_damaged:
-                reason = f"offsets {start} to {end - 1} are missing before this segment"
-                if any(start <= offset < end for offset in self._files.snapshots):
-                    reason += ", where a snapshot tells of another one"
-                self._findings.add(Kind.OFFSET_GAP, after.task.files.log.path, reason, offsets=(start, end - 1))
-
     def _check_index_lengths(self, reports: Sequence[SegmentReport]) -> None:
         """Look for offset indexes whose last entries are missing.
 
         It can't be said for sure. What was appended at once has one entry, before 4.x, however large it is; and a
-        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments.
+        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments, and by
+        the time index, which gets an entry with each of the offset index at most, and one when it is closed.
         """
-        usual = max((report.index_spacing for report in reports), default=0)
-        for report in (report for report in reports if report.task.is_closed and report.task.files.index is not None):
-            is_sure = 0 < usual * _FAR < report.index_gap or report.index_gap > max(usual, _LARGEST_APPEND)
-            if not is_sure and report.index_gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
+        usual = max((report.index.spacing for report in reports if report.index is not None), default=0)
+        for report in reports:
+            files, index = report.task.files, report.index
+            if index is None or files.index is None or (index.is_preallocated and not report.task.is_closed):
                 continue
-            assert report.task.files.index is not None
+            closed = 1 + len(report.epochs)  # a broker that starts again most often leads in another epoch
+            is_sure = 0 < usual * _FAR < index.gap or index.gap > max(usual, _LARGEST_APPEND)
+            if not is_sure and index.gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
+                continue
+            is_sure |= report.time_entries > index.entries + closed * _FAR
+            where = "the last entry" if index.entries else "the beginning, and there is no entry"
+            reason = f"the last batch lies {index.gap} bytes behind {where}"
             self._findings.add(
                 Kind.INDEX_SHORT,
-                report.task.files.index.path,
-                f"the last batch lies {report.index_gap} bytes behind the last entry",
+                files.index.path,
+                reason,
+                bytes=(index.entries * OFFSET_INDEX_ENTRY.size,) * 2,
+                offsets=(index.last_offset + 1, max(report.next_offset - 1, index.last_offset + 1)),
                 severity=None if is_sure else Severity.INFO,
             )
 
@@ -144,6 +155,12 @@ class PartitionCheck:
         if first < log_start:
             reason = f"records below the log start offset {log_start} are still here"
             self._findings.add(Kind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
+
+
+def snapshot_ends(files: PartitionFiles, base_offset: int) -> tuple[KnownEnd, ...]:
+    """Return what producer snapshots tell of where the log has ended above the base offset of its last segment."""
+    ends = ((offset, found) for offset, found in files.snapshots.items() if offset > base_offset)
+    return tuple(KnownEnd(offset, os.path.basename(found.path)) for offset, found in ends)
 
 
 def _between(offsets: Sequence[int], after: int, before: int | None) -> tuple[int, ...]:

@@ -24,8 +24,9 @@ from kfs.log.verify.epoch_runs import EpochAudit, EpochRun
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
 from kfs.log.verify.index_entries import IndexEntries, IndexLayout, read_entries
 from kfs.log.verify.kraft_snapshot import check_kraft_snapshot
+from kfs.log.verify.log_ends import LogEndAudit
 from kfs.log.verify.observer import Observer
-from kfs.log.verify.offset_index import OffsetIndexAudit
+from kfs.log.verify.offset_index import IndexLength, OffsetIndexAudit
 from kfs.log.verify.producer_events import ProducerEvent, ProducerEvents
 from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
@@ -38,8 +39,7 @@ class SegmentReport:
     """What was found, and what neighbours and partition have to know; ``next_offset`` is that after the last batch.
 
     ``aborted`` is the transaction index, None where it can't be read or, as when nothing was aborted, isn't there.
-    Entries of the offset index are ``index_spacing`` bytes apart at most, and the last batch is ``index_gap`` bytes
-    behind the last of them.
+    ``index`` and ``time_entries`` are what a partition's index lengths are judged by.
     """
 
     task: SegmentTask
@@ -54,8 +54,8 @@ class SegmentReport:
     epochs: tuple[EpochRun, ...] = ()
     producers: tuple[ProducerEvent, ...] = ()
     aborted: tuple[AbortedTransaction, ...] | None = None
-    index_spacing: int = 0
-    index_gap: int = 0
+    index: IndexLength | None = None
+    time_entries: int = 0
 
 
 def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
@@ -90,6 +90,8 @@ class _SegmentCheck:
         self.observers: list[Observer] = [self.batches, self.time_audit, self.epochs, self.producers]
         if self.offset_audit is not None:
             self.observers.append(self.offset_audit)
+        if task.ends:
+            self.observers.append(LogEndAudit(files.log.path, task.ends, findings))
         self.next_offset = base_offset
         self.is_damaged = False
 
@@ -128,8 +130,8 @@ class _SegmentCheck:
             epochs=tuple(self.epochs.runs),
             producers=self.producers.finish(),
             aborted=aborted,
-            index_spacing=self.offset_audit.spacing if self.offset_audit is not None else 0,
-            index_gap=self.offset_audit.gap if self.offset_audit is not None else 0,
+            index=self.offset_audit.length() if self.offset_audit is not None else None,
+            time_entries=self.time_audit.count,
         )
 
     def _rows(self, table: BatchTable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kfs.log.segment_files import SegmentFiles
+from kfs.log.verify.log_ends import KnownEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class SegmentTask:
     """A segment to be checked, or, with ``is_kraft_snapshot``, a file of batches that isn't one.
 
     ``is_stopped`` says that the broker was stopped cleanly, so that even the last segment has no unfinished tail and
-    its indexes are as a closed one's. ``snapshot_offsets`` are those of producer snapshots inside.
+    its indexes are as a closed one's. ``snapshot_offsets`` are those of producer snapshots inside. ``ends`` are where
+    the log is known to have ended once, of the last segment.
     """
 
     files: SegmentFiles
@@ -20,6 +22,7 @@ class SegmentTask:
     is_stopped: bool
     snapshot_offsets: tuple[int, ...] = ()
     is_kraft_snapshot: bool = False
+    ends: tuple[KnownEnd, ...] = ()
 
     @property
     def is_closed(self) -> bool:

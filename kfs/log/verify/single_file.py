@@ -21,6 +21,7 @@ from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Findings, Kind
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
 from kfs.log.verify.leader_epochs import check_epochs
+from kfs.log.verify.partition import snapshot_ends
 from kfs.log.verify.producers import ProducerCheck
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_task import SegmentTask
@@ -74,7 +75,8 @@ class FileCheck:
         for segment in log.segments:
             files = segment.files
             if self.path in (one.path for one in (files.log, files.index, files.timeindex, files.txnindex) if one):
-                return log, SegmentTask(files, segment.next_base_offset, is_stopped=False)
+                ends = snapshot_ends(log.files, segment.base_offset) if segment.is_last else ()
+                return log, SegmentTask(files, segment.next_base_offset, is_stopped=False, ends=ends)
         if self._is_index:
             return None, None
         try:

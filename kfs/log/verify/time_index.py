@@ -42,6 +42,11 @@ class TimeIndexAudit:
         self._is_damaged = False
         self.latest = NO_TIMESTAMP
 
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return 0 if self._entries is None else len(self._entries)
+
     def rows(self, table: BatchTable) -> None:
         """See :class:`~kfs.log.verify.observer.Observer`."""
         latest, done = self.latest, 0

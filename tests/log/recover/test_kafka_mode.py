@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from kfs.errors import KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
+from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, encode_control_record
+from kfs.format.layout import MAGIC_V0
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.log.file_records import FileRecords
@@ -29,7 +31,7 @@ from tests.log.damages import Damage, damaged, disorder, joined_parts, local_dam
 from tests.log.recover.comparing import content_of, partitions
 from tests.log.recover.recordings import CLEAN_MARKER, RECORDINGS, UNCLEAN, Recording
 from tests.log.some_logs import some_batches
-from tests.logs import START, Batch, dense, joined, log_name, records, set_log_start, write_partition
+from tests.logs import START, Batch, dense, joined, log_name, records, set_log_start, write_log, write_partition
 
 CorpusPath = Callable[[str], Path]
 EVERY_RECORDING = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
@@ -299,6 +301,21 @@ def test_offsets_that_go_back_empty_the_segment(tmp_path: Path) -> None:
     assert [(loss.start, loss.first_offset, loss.last_offset) for loss in report.losses] == [(0, 10, 999)]
     assert (output / "topic-0" / log_name(10)).stat().st_size == 0
     assert report.partitions[0].log_end_offset == 10
+
+
+@pytest.mark.parametrize("by", [1, -1, -6, 64, 1 << 20])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_what_a_wrapper_of_v0_has_for_an_offset_is_no_matter_but_for_the_end(
+    codec: Codec, by: int, tmp_path: Path
+) -> None:
+    # tests/broker/test_wrapper_offsets.py has a broker do the same.
+    *before, last = (each.data for each in dense(0, 41, 7, magic=MAGIC_V0, codec=codec))
+    data = b"".join(before) + (41 + by).to_bytes(8) + last[8:]
+    write_log(tmp_path / "source" / "topic-0", 0, data)
+    report, output = recover(tmp_path / "source", tmp_path)
+    assert report.losses == []
+    assert (output / "topic-0" / log_name(0)).read_bytes() == data
+    assert report.partitions[0].log_end_offset == 42 + by
 
 
 def test_a_segment_whose_offsets_span_more_than_an_int32_is_split(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.errors import KfsError, RecoveryRefused
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
-from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
+from kfs.log.log_dir import CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
 from kfs.log.problem import Problems
 from kfs.log.recover.kafka_mode import KafkaMode
 from kfs.log.recover.log_dir_recovery import Mode, recover_copy
@@ -294,6 +297,87 @@ def test_whatever_was_done_to_a_segment_a_broker_starts_on_what_is_left(
         check_cover(report)
         mode = KafkaMode(config=CONFIG, clock=lambda: 0, ignore_clean_shutdown=True)
         assert recover_copy(str(Path(name) / "out"), str(Path(name) / "again"), mode).losses == []
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The paths in it can't be opened from now on, nor listed."""
+    paths: set[str] = set()
+    really = {"open": os.open, "listdir": os.listdir}
+
+    def refuse(name: str) -> Callable[..., object]:
+        def refused(path: object, *arguments: object, **options: object) -> object:
+            if path in paths:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return really[name](path, *arguments, **options)  # type: ignore[operator]
+
+        return refused
+
+    for name in really:
+        monkeypatch.setattr(os, name, refuse(name))
+    return paths
+
+
+@pytest.mark.parametrize("what", ["", log_name(0), log_name(10), log_name(20)])
+def test_a_partition_that_can_t_be_read_is_left_out_and_the_others_are_recovered(
+    what: str, unreadable: set[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    for name in ("t-0", "t-1", "u-0"):
+        write_partition(source / name, {0: dense(0, 9), 10: dense(10, 19), 20: dense(20, 29)})
+    unreadable.add(str(source / "t-1" / what) if what else str(source / "t-1"))
+    mode = SalvageMode(config=CONFIG, clock=lambda: 0, storage=Storage())
+    report = recover_copy(str(source), str(tmp_path / "out"), mode)
+    assert report.losses == []
+    (left_out,) = report.left_out
+    assert left_out.directory == str(source / "t-1")
+    assert left_out.left_out is not None
+    assert "Input/output error" in left_out.left_out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([*CHECKPOINTS, "t-0", "u-0"])
+    assert [each.offset for each in records_in(open_log(tmp_path / "out" / "u-0"))] == list(range(30))
+    assert any(change.file.endswith(".kafka_cleanshutdown") for change in report.changes)
+
+
+def test_where_kafka_could_not_read_a_log_it_would_not_start(unreadable: set[str], tmp_path: Path) -> None:
+    for name in ("t-0", "t-1"):
+        write_partition(tmp_path / "source" / name, {0: dense(0, 9)})
+    unreadable.add(str(tmp_path / "source" / "t-0" / log_name(0)))
+    with pytest.raises(RecoveryRefused, match="Input/output error"):
+        recover_copy(str(tmp_path / "source"), str(tmp_path / "out"), KafkaMode(config=CONFIG))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: append(root / "t-0" / log_name(0)),
+        lambda root: write_partition(root / "u-0", {10: dense(10, 19)}),
+        lambda root: (root / "t-0" / log_name(0)).rename(root / "t-0" / log_name(0, ".log.deleted")),
+    ],
+)
+@pytest.mark.parametrize("mode", [SalvageMode(config=CONFIG, storage=Storage()), KafkaMode(config=CONFIG)])
+def test_a_log_that_changes_while_it_is_copied_is_of_a_broker_that_runs(
+    mode: Mode, change: Callable[[Path], object], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    for name in ("t-0", "u-0"):
+        write_partition(source / name, {0: dense(0, 9)})
+    done = 0
+
+    def advance(size: int) -> None:
+        nonlocal done
+        if not done:
+            change(source)
+        done += 1
+
+    with pytest.raises(KfsError, match="changed while it was copied: a broker seems to have it open"):
+        recover_copy(str(source), str(tmp_path / "out"), mode, advance)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_the_report_is_json_that_names_every_stretch(tmp_path: Path) -> None:

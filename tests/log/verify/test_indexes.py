@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -72,7 +73,7 @@ CHANGES: list[tuple[str, Change, Kind, tuple[int, int] | None]] = [
     (OFFSETS, change_entry(2, -10, 0), Kind.INDEX_OFFSET, (16, 24)),
     (OFFSETS, change_entry(8, 0, 10**6), Kind.INDEX_PAST_END, (64, 72)),
     (OFFSETS, change_entry(8, 10, 0), Kind.INDEX_PAST_END, (64, 72)),
-    (OFFSETS, lambda data: b"", Kind.INDEX_SHORT, None),
+    (OFFSETS, lambda data: b"", Kind.INDEX_SHORT, (0, 0)),
     (TIMES, change_time(2, -1), Kind.TIMEINDEX_TIMESTAMP, (24, 36)),
     (TIMES, change_time(2, 1), Kind.TIMEINDEX_TIMESTAMP, (24, 36)),
     (TIMES, change_time(8, 0, 10), Kind.TIMEINDEX_PAST_END, (96, 108)),
@@ -97,6 +98,32 @@ def test_a_wrong_index_is_named_with_the_place(
     assert {Path(finding.file).name for finding in found} == {name}
     if data is not None:
         assert {(each.kind, each.bytes) for each in verified(path)} <= {(each.kind, each.bytes) for each in found}
+
+
+def one_segment(root: Path, *, has_times: bool) -> Path:
+    """A partition of one segment of 80 KB whose offset index was emptied; ``has_times``: its time index is long."""
+    times = range(20) if has_times else [0] * 20
+    content = [batch([record(at, b"v" * 4000, timestamp=START + time)]) for at, time in enumerate(times)]
+    directory = write_partition(root / "t-0", {0: content}, interval=4096)
+    (directory / OFFSETS).write_bytes(b"")
+    return directory
+
+
+def test_an_emptied_index_of_the_last_segment_is_named(tmp_path: Path) -> None:
+    # A follower before 4.x that got it all in one fetch leaves it so, too.
+    finding = one(verified(one_segment(tmp_path, has_times=False)), Kind.INDEX_SHORT)
+    assert (finding.severity, finding.bytes, finding.offsets) == (Severity.INFO, (0, 0), (0, 19))
+    assert "there is no entry" in finding.sentence
+
+
+def test_the_time_index_tells_that_there_were_entries(tmp_path: Path) -> None:
+    assert one(verified(one_segment(tmp_path, has_times=True)), Kind.INDEX_SHORT).severity is Severity.WARNING
+
+
+def test_an_index_that_a_running_broker_holds_may_be_behind(tmp_path: Path) -> None:
+    directory = one_segment(tmp_path, has_times=True)
+    os.truncate(directory / OFFSETS, 800)
+    assert Kind.INDEX_SHORT not in kinds(verified(directory))
 
 
 def test_an_active_segment_s_indexes_may_be_preallocated_unless_the_broker_was_stopped(tmp_path: Path) -> None:

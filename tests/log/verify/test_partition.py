@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,18 @@ from kfs.log.verify.segment import check_segment
 from kfs.log.verify.verification import Verification
 from tests.log.verify.broker import Broker, End, Lead, Produce, Roll, Step
 from tests.log.verify.checking import complaints, found_in, kinds, one, verified
-from tests.logs import batch, dense, joined, log_name, record, records, set_log_start, write_log, write_partition
+from tests.logs import (
+    batch,
+    dense,
+    joined,
+    log_name,
+    record,
+    records,
+    set_log_start,
+    write_log,
+    write_partition,
+    write_segment,
+)
 
 IDEMPOTENT, FIRST, SECOND = 1, 3, 4
 
@@ -262,6 +274,59 @@ def test_a_gap_is_named_unless_compaction_may_have_left_it(tmp_path: Path) -> No
     assert complaints(verified(tmp_path / "data")) == []
     compacted = write_partition(tmp_path / "c-0", {0: [*dense(0, 3), *dense(7, 9)], 20: dense(20, 29)})
     assert complaints(verified(compacted)) == []
+
+
+@pytest.fixture
+def with_a_lost_segment(tmp_path: Path) -> Path:
+    """A partition with holes, as compaction leaves them, one segment of which is gone; its snapshot is there."""
+    segments = {0: [*dense(0, 3), *dense(7, 9)], 20: dense(20, 29), 30: dense(30, 39)}
+    directory = write_partition(tmp_path / "c-0", segments)
+    for base in (20, 30):
+        (directory / log_name(base, ".snapshot")).write_bytes(encode_producer_snapshot([]))
+    assert complaints(verified(directory)) == []
+    for path in directory.glob(log_name(20, ".*")):
+        if path.suffix != ".snapshot":
+            path.unlink()
+    os.utime(directory / log_name(0), (1000, 1000))
+    os.utime(directory / log_name(20, ".snapshot"), (1000, 1000))
+    return directory
+
+
+def test_a_segment_that_only_its_snapshot_is_left_of_is_named_in_a_compacted_log_too(with_a_lost_segment: Path) -> None:
+    finding = one(complaints(verified(with_a_lost_segment)), Kind.OFFSET_GAP)
+    assert (finding.file, finding.offsets) == (str(with_a_lost_segment / log_name(30)), (10, 29))
+    assert finding.sentence.endswith(f"and {log_name(20, '.snapshot')} tells of one that began there")
+
+
+def test_it_is_named_behind_damage_too(with_a_lost_segment: Path) -> None:
+    path = with_a_lost_segment / log_name(0)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, (1000, 1000))
+    assert one(complaints(verified(with_a_lost_segment)), Kind.OFFSET_GAP).severity is Severity.WARNING
+
+
+def stop_there_once(directory: Path) -> None:
+    """The broker was stopped cleanly while the first segment was the last one, and went on with it."""
+    os.utime(directory / log_name(20, ".snapshot"), (900, 900))
+
+
+def merge_by_an_old_broker(directory: Path) -> None:
+    """Brokers before 2.8 keep the last snapshots, whatever the cleaner merges."""
+    (directory / log_name(30, ".snapshot")).unlink()
+    write_segment(directory, 40, dense(40, 49))
+    (directory / log_name(40, ".snapshot")).write_bytes(encode_producer_snapshot([]))
+
+
+@pytest.mark.parametrize("happened", [stop_there_once, merge_by_an_old_broker])
+def test_what_compaction_may_have_left_of_a_segment_is_worth_knowing(
+    happened: Callable[[Path], None], with_a_lost_segment: Path
+) -> None:
+    happened(with_a_lost_segment)
+    found = verified(with_a_lost_segment)
+    assert complaints(found) == []
+    assert one(found, Kind.OFFSET_GAP).severity is Severity.INFO
 
 
 def test_records_below_the_log_start_offset_are_listed(tmp_path: Path) -> None:
