@@ -11,8 +11,10 @@ from typing import Final
 
 from kfs.errors import CorruptStore, NotFound, UnusableSource
 from kfs.format.checkpoint import TopicPartition
+from kfs.format.uuid import parse_uuid
 from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition, Groups
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import Identity
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
 from kfs.spark.offsets.store import OffsetStore
@@ -53,12 +55,17 @@ class GroupStore(OffsetStore):
             names = self._groups.names()
             there = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
             raise NotFound(f"{', '.join(self._data_dir.paths)}: no group {name!r}; there are: {there or 'none'}")
-        positions = {}
+        positions, identities = {}, {}
         for partition in found.partitions:
             offset = self._offset(name, partition)
             if offset is not None:
-                positions[TopicPartition(partition.topic, partition.partition)] = offset
-        return Progress(positions, note="committed to the broker whose log directories these are")
+                where = TopicPartition(partition.topic, partition.partition)
+                positions[where] = offset
+                identity = _identity(partition)
+                if identity.is_known:
+                    identities[where] = identity
+        note = "committed to the broker whose log directories these are"
+        return Progress(positions, note=note, identities=identities)
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close`."""
@@ -82,3 +89,12 @@ class GroupStore(OffsetStore):
             _LOG.warning("%s: what was committed for %s was for another topic of that name; left out", place, where)
             return None
         return partition.offset
+
+
+def _identity(partition: GroupPartition) -> Identity:
+    """Return which topic was committed for.
+
+    Not the leader epoch: a consumer that was set to a log's end, or to a time, commits one that the record before its
+    position need not be of.
+    """
+    return Identity(None if partition.topic_id is None else parse_uuid(partition.topic_id.encode()))
