@@ -225,7 +225,7 @@ def test_options_that_change_nothing_in_a_stream_are_logged(data: Path, caplog: 
     given = {"endingTimestamp": 1, "kafka.bootstrap.servers": "b", "filterPushdown": "true"}
     with caplog.at_level(logging.WARNING, "kfs.spark"):
         assert len(Query(data, **EARLIEST, **given).rest()) == 110
-    assert "options that change nothing: endingtimestamp, filterpushdown, kafka.bootstrap.servers" in caplog.text
+    assert "options that change nothing: endingTimestamp, filterPushdown, kafka.bootstrap.servers" in caplog.text
 
 
 # --- how much ---------------------------------------------------------------------------------------------------------
