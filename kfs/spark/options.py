@@ -100,6 +100,10 @@ IGNORED: Final = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
 )
+#: Where a table is made, Spark gives all of its properties: these are among them, and its options behind a prefix, too
+#: (``TableCatalog.OPTION_PREFIX``).
+_OF_TABLES: Final = frozenset({"owner", "provider"})
+_TABLE_OPTION: Final = "option."
 _KNOWN: Final = {name.lower(): name for name in (*_OBEYED, *_STREAMING, *IGNORED)}
 #: How alike a name that is Kafka's own business has to be to one of ours to be taken for that, misspelled.
 _ALIKE: Final = 0.85
@@ -231,12 +235,16 @@ def _given(options: Options) -> Options:
         InvalidOption: there are none, or one that is unknown; those of Kafka's consumer are Kafka's own business, if
             they can't be taken for one that is obeyed.
     """
-    if not options:
+    given = {name.lower(): value for name, value in options.items()}
+    if given.keys() >= _OF_TABLES:
+        of_table = {name for name in given if name.startswith(_TABLE_OPTION)}
+        paths = {name: given[name] for name in ("path", "paths") if name in given}
+        given = paths | {name.removeprefix(_TABLE_OPTION): given[name] for name in of_table}
+    if not given:
         raise InvalidOption(
             "no option has come here. Of a table that CREATE TABLE made, Spark passes none on to a source in Python: "
             "use CREATE TEMPORARY VIEW ... USING kfs OPTIONS (...), or SELECT ... FROM the table WITH (...)"
         )
-    given = {name.lower(): value for name, value in options.items()}
     for name in sorted(given.keys() - _KNOWN.keys()):
         is_kafkas = name.startswith(_KAFKA)
         nearest = get_close_matches(name.removeprefix(_KAFKA) if is_kafkas else name, _KNOWN, 1, _ALIKE)

@@ -274,6 +274,14 @@ def test_without_any_option_it_says_how_tables_are_made() -> None:
         check_options({})
 
 
+def test_where_a_table_is_made_its_properties_are_no_options() -> None:
+    given = {"owner": "root", "provider": "kfs", "location": "file:/a", "path": "file:/a", "foo": "bar", "comment": "c"}
+    options = parse_batch_options({**given, "subscribe": "t", "option.subscribe": "t"})
+    assert (options.paths, options.strategy, options.ignored) == (("/a",), Subscribe(("t",)), ())
+    with pytest.raises(InvalidOption, match=r"there is no option 'subscribed': is it 'subscribe'\?"):
+        parse_batch_options({**given, "subscribed": "t", "option.subscribed": "t"})
+
+
 def test_rates_that_contradict_are_refused() -> None:
     assert "minOffsetsPerTrigger (5)" in refused({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"})
 
