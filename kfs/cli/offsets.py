@@ -18,6 +18,7 @@ from kfs.errors import NotFound, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
+from kfs.log.identity import UNKNOWN, Identity
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
 from kfs.spark.offsets.resetting import NewPosition, Target, new_positions, parse_target
@@ -31,9 +32,9 @@ _NOTHING: Final = "-"
 _EXIT_INCOMPLETE: Final = 1
 _SHOWN: Final = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG"),
-    *("EPOCH", "WRITER", "NOTE"),
+    *("TOPIC-ID", "LEADER-EPOCH", "EPOCH", "WRITER", "NOTE"),
 )
-_SET: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "NOTE")
+_SET: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "TOPIC-ID", "LEADER-EPOCH", "NOTE")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -203,7 +204,7 @@ def copy(
                 "start its job once, which completes it"
             )
     wanted = [
-        NewPosition(partition, offset)
+        NewPosition(partition, offset, identity=progress.identities.get(partition, UNKNOWN))
         for partition, offset in sorted(progress.positions.items())
         if matches is None or matches(partition.topic)
     ]
@@ -306,13 +307,17 @@ def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run
     if not force:
         store.refuse_if_written(group, before)
     positions = {each.partition: each.offset for each in wanted}
+    known = {each.partition: each.identity for each in wanted if each.identity is not None}
     store.refuse_if_unreadable(unreadable, positions.keys())
     if not dry_run:
-        store.set_positions(group, positions, force=force)
+        store.set_positions(group, positions, force=force, identities=known)
     rows: list[list[str | int | None]] = []
     for each in wanted:
         name = each.partition
-        rows.append([group, name.topic, name.partition, before.positions.get(name), each.offset, each.note])
+        # As the store has it: where nothing is said of the log, the position stays one of the topic that is known.
+        identity = each.identity or Identity(before.identities.get(name, UNKNOWN).topic_id)
+        offsets_then_now = [before.positions.get(name), each.offset]
+        rows.append([group, name.topic, name.partition, *offsets_then_now, *_identity_cells(identity), each.note])
     print_table(_SET, [[*map(_cell, row)] for row in rows])
     for replaced in unreadable:
         messages.say(f"{replaced.error}: {'would be' if dry_run else 'is'} replaced")
@@ -325,12 +330,17 @@ def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run
 def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Iterator[list[str]]:
     held = [progress.epoch or None, writer_text(progress)]
     if not found:
-        yield [*map(_cell, [group, *[None] * 6, *held, progress.note or "no positions yet"])]
+        yield [*map(_cell, [group, *[None] * 8, *held, progress.note or "no positions yet"])]
     for each in found:
         name, standing = each.partition, each.standing
         notes = "; ".join(filter(None, (each.note, progress.note)))
         ends = [standing.log_start_offset, standing.log_end_offset, standing.lag]
-        yield [*map(_cell, [group, name.topic, name.partition, each.position, *ends, *held, notes or None])]
+        of_log = _identity_cells(each.identity)
+        yield [*map(_cell, [group, name.topic, name.partition, each.position, *ends, *of_log, *held, notes or None])]
+
+
+def _identity_cells(identity: Identity) -> tuple[str | None, int | None]:
+    return None if identity.topic_id is None else str(identity.topic_id), identity.leader_epoch
 
 
 def _cell(value: str | int | None) -> str:

@@ -21,14 +21,15 @@ def register(spark: SparkSession) -> None:
     """Make the format ``kfs`` known to a session, whatever else of that kind is installed.
 
     Raises:
-        UnusableSession: Spark's Python workers on this machine could not run it.
+        UnusableSession: this PySpark, or Spark's Python workers on this machine, could not run it.
     """
-    from pyspark.errors import AnalysisException
-
     from kfs.spark.session import check_workers
-    from kfs.spark.source import KfsDataSource
 
     check_workers(spark)
+    from pyspark.errors import AnalysisException
+
+    from kfs.spark.source import KfsDataSource
+
     try:
         spark.dataSource.register(KfsDataSource)
     except AnalysisException as error:  # PySpark 4.0 refuses what it has found by itself

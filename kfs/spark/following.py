@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from kfs.broker_state import BrokerState
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import UNKNOWN, Identity, identity_at, other_log, topic_id_of
 from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.storage import Storage
@@ -15,7 +16,7 @@ from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
 from kfs.spark.paths import expand_paths
 from kfs.spark.ranges import Ends, LogRange, check_partitions, damage_at_end, lose, reachable, resolved
-from kfs.spark.stream_offsets import Offsets
+from kfs.spark.stream_offsets import Offsets, Positions
 
 _LOG = logging.getLogger("kfs.spark")
 
@@ -115,28 +116,85 @@ class FollowedLogs:
         """Return where logs start; those that are gone are left out."""
         return {each: self._visible(log).start for each, log in self.logs(partitions).items()}
 
-    def between(self, start: Offsets, end: Offsets) -> list[LogRange]:
+    def identities(self, offsets: Offsets, before: Positions | None = None) -> dict[TopicPartition, Identity]:
+        """Return which logs offsets are of, where that is known.
+
+        What was known ``before`` of the same offset of the same log stays: the log may tell less by now.
+        """
+        before = before or Positions({})
+        found = {}
+        for each, log in self.logs(offsets).items():
+            identity = identity_at(log, offsets[each])
+            kept = before.identities.get(each)
+            if (
+                kept is not None
+                and before.offsets[each] == offsets[each]
+                and other_log(log, offsets[each], kept) is None
+            ):
+                identity = kept.or_else(identity)
+            if identity.is_known:
+                found[each] = identity
+        return found
+
+    def of_other_logs(self, positions: Positions) -> dict[TopicPartition, str]:
+        """Return the partitions whose logs aren't those of the positions, and in what way."""
+        logs = self.logs(positions.identities)
+        found = (
+            (each, other_log(log, positions.offsets[each], positions.identities[each])) for each, log in logs.items()
+        )
+        return {each: other.reason for each, other in found if other is not None}
+
+    def between(self, start: Positions, end: Positions) -> list[LogRange]:
         """Return what is to be read from one point up to another.
 
-        (``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``) Partitions that are new begin where they begin.
+        (``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``) Partitions that are new begin where they begin,
+        and a log that isn't the one of the start as far back as it may not have been read.
 
         Raises:
             DataLoss: not all of it is there, and that isn't to be accepted.
         """
-        begins = {**start, **self._begin_of_new(end.keys() - start.keys())}
-        gone = start.keys() - end.keys()
+        new = self._begin_of_new(end.offsets.keys() - start.offsets.keys())
+        begins = {**start.offsets, **new}
+        gone = start.offsets.keys() - end.offsets.keys()
         if gone:
             self._lose(f"partitions {names_of(gone)} are gone")
         wanted = {}
-        for each in sorted(end.keys() & begins.keys()):
-            if end[each] < begins[each]:
+        for each, log in self._of_the_end(start, end, begins.keys()):
+            stop = end.offsets[each]
+            other = other_log(log, begins[each], start.identities.get(each)) if log is not None else None
+            if log is not None and other is not None:
+                self._lose(other.reason)
+                begins[each] = self._visible(log).start if other.common is None else other.common
+            if stop < begins[each]:
                 self._lose(
-                    f"the log of {each} ended at {begins[each]} and ends at {end[each]} now: the stream was started "
+                    f"the log of {each} ended at {begins[each]} and ends at {stop} now: the stream was started "
                     "behind its end, or the log was cut or made anew"
                 )
-            elif end[each] > begins[each]:
-                wanted[each] = OffsetRange(begins[each], end[each])
-        return list(self._reachable(wanted))
+            elif stop > begins[each]:
+                wanted[each] = OffsetRange(begins[each], stop)
+        return list(self._reachable(wanted, end))
+
+    def _of_the_end(
+        self, start: Positions, end: Positions, known: Container[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, Log | None]]:
+        """Yield the partitions in which there is something to do, and their logs.
+
+        None: it is gone. Where a log isn't the one of the end there is nothing: that is read from where it begins next.
+        """
+        moved = sorted(
+            each
+            for each in end.offsets
+            if each in known
+            and (start.offsets.get(each), start.identities.get(each)) != (end.offsets[each], end.identities.get(each))
+        )
+        logs = self.logs(moved)
+        for each in moved:
+            log = logs.get(each)
+            other = other_log(log, end.offsets[each], end.identities.get(each)) if log is not None else None
+            if other is None:
+                yield each, log
+            else:
+                self._lose(other.reason)
 
     def _begin_of_new(self, partitions: set[TopicPartition]) -> Offsets:
         earliest = self.earliest(partitions)
@@ -147,7 +205,7 @@ class FollowedLogs:
                 self._lose(f"the new partition {each} starts at {offset}, not at 0")
         return earliest
 
-    def _reachable(self, wanted: dict[TopicPartition, OffsetRange]) -> Iterable[LogRange]:
+    def _reachable(self, wanted: dict[TopicPartition, OffsetRange], end: Positions) -> Iterable[LogRange]:
         logs = self.logs(wanted)
         for each, offsets in wanted.items():
             if each not in logs:
@@ -157,7 +215,8 @@ class FollowedLogs:
             log, fail = logs[each], self._options.read.fail_on_data_loss
             there = reachable(each, offsets, self._visible(log), fail=fail, remote=log.remote)
             if there.start < there.end:
-                yield LogRange(log, there)
+                identity = end.identities.get(each, UNKNOWN)
+                yield LogRange(log, there, topic_id=identity.topic_id or topic_id_of(log))
 
     def _lose(self, reason: str) -> None:
         lose(reason, fail=self._options.read.fail_on_data_loss)

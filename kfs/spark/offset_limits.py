@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kfs.errors import InvalidOption
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT32, MAX_INT64
+from kfs.spark.stream_offsets import Identities, identities_in
 
 #: What stands for an offset in JSON: the end of the log, and its start.
 LATEST: Final = -1
@@ -30,9 +31,10 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffsets:
-    """An offset for every partition, :data:`LATEST` or :data:`EARLIEST`."""
+    """An offset for every partition, :data:`LATEST` or :data:`EARLIEST`; where it is said, which logs they are of."""
 
     offsets: PartitionNumbers
+    identities: Identities = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ def parse_limit(options: Mapping[str, str], names: LimitOptions, default: LogLim
     named = named_end(offsets)
     if named is not None:
         return named
-    return SpecificOffsets(_partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}'))
+    numbers = _partition_numbers(names.by_offsets, offsets, '{"topicA":{"0":23,"1":-1}}')
+    return SpecificOffsets(numbers, _identities(names.by_offsets, offsets))
 
 
 def parse_start(options: Mapping[str, str], default: Earliest | Latest) -> OffsetLimit:
@@ -151,6 +154,14 @@ def _partition_numbers(name: str, text: str, example: str) -> dict[TopicPartitio
     if any(not 0 <= each.partition <= MAX_INT32 for each in numbers):
         raise InvalidOption(f"option {name!r} has to be like {example}, not {text}")
     return numbers
+
+
+def _identities(name: str, text: str) -> Identities:
+    """Return which logs the offsets of a checkpoint are of."""
+    try:
+        return identities_in(json.loads(text))
+    except ValueError as error:
+        raise InvalidOption(f"option {name!r} has {str(error)!r}, which is not how a checkpoint names a log") from None
 
 
 def _int64(number: object) -> int:

@@ -7,8 +7,9 @@ Nothing here needs Spark. The rules are those of ``KafkaSourceProvider.scala``; 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -71,30 +72,41 @@ _UNITS: Final = {
     "": 1e-3,
 }
 _TIME: Final = re.compile(r"(-?[0-9]+)([a-z]*)")
-#: What a batch obeys; of all else the names are logged.
-_OBEYED: Final = frozenset(
-    name.lower()
-    for name in (
-        *_STRATEGIES,
-        *STARTING,
-        *ENDING,
-        STRATEGY_OPTION,
-        _ISOLATION,
-        _KAFKA + _ISOLATION,
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "maxPartitionBytes",
-        "failOnDataLoss",
-        "includeHeaders",
-        "path",
-        "paths",
-        "columns",
-        "onCorrupt",
-        "skippedPath",
-        "filterPushdown",
-        "maxBatchBytes",
-    )
+#: What a batch obeys.
+_OBEYED: Final = (
+    *_STRATEGIES,
+    *STARTING,
+    *ENDING,
+    STRATEGY_OPTION,
+    _ISOLATION,
+    _KAFKA + _ISOLATION,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxPartitionBytes",
+    "failOnDataLoss",
+    "includeHeaders",
+    "path",
+    "paths",
+    "columns",
+    "onCorrupt",
+    "skippedPath",
+    "filterPushdown",
+    "maxBatchBytes",
 )
+#: What Spark's Kafka source has for its conversation with brokers, besides ``kafka.*``: it changes nothing here.
+IGNORED: Final = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+)
+#: Where a table is made, Spark gives all of its properties: these are among them, and its options behind a prefix, too
+#: (``TableCatalog.OPTION_PREFIX``).
+_OF_TABLES: Final = frozenset({"owner", "provider"})
+_TABLE_OPTION: Final = "option."
+_KNOWN: Final = {name.lower(): name for name in (*_OBEYED, *_STREAMING, *IGNORED)}
+#: How alike a name that is Kafka's own business has to be to one of ours to be taken for that, misspelled.
+_ALIKE: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +170,7 @@ def parse_batch_options(options: Options) -> BatchOptions:
     Raises:
         InvalidOption: one is missing or refused, or makes no sense.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    given = _given(options)
     starting = parse_start(given, Earliest())
     ending = parse_limit(given, ENDING, Latest())
     check_batch_limits(starting, ending)
@@ -168,9 +180,7 @@ def parse_batch_options(options: Options) -> BatchOptions:
     _check_rates(given)
     check_order(starting, ending)
     read = _read_options(given)
-    # The case of the names is gone by now; this is how Kafka and Spark write them.
-    ignored = tuple(sorted(given.keys() - _OBEYED))
-    return BatchOptions(parse_paths(given), strategy, starting, ending, split, read, ignored)
+    return BatchOptions(parse_paths(given), strategy, starting, ending, split, read, _ignored(given, _OBEYED))
 
 
 def parse_stream_options(options: Options) -> StreamOptions:
@@ -179,7 +189,7 @@ def parse_stream_options(options: Options) -> StreamOptions:
     Raises:
         InvalidOption: one is missing or refused, or makes no sense.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    given = _given(options)
     for name in (ENDING.by_offsets, ENDING.by_timestamps):  # the third one Spark's source ignores
         if name.lower() in given:
             raise InvalidOption(f"option {name!r} is not valid in streaming queries: a stream has no end")
@@ -188,8 +198,7 @@ def parse_stream_options(options: Options) -> StreamOptions:
     _check_kafka_options(given)
     rates = _rate_options(given)
     starting = parse_start(given, Latest())
-    obeyed = _OBEYED.difference(name.lower() for name in _BATCH).union(name.lower() for name in _STREAMING)
-    ignored = tuple(sorted(given.keys() - obeyed))
+    ignored = _ignored(given, {*_OBEYED, *_STREAMING}.difference(_BATCH))
     return StreamOptions(parse_paths(given), strategy, starting, rates, split, _read_options(given), ignored)
 
 
@@ -216,7 +225,40 @@ def pushes_filters(options: Options, *, default: bool) -> bool:
 
 def only_for_streams(ignored: tuple[str, ...]) -> list[str]:
     """Return which of the ignored options a streaming query would obey."""
-    return [name for name in _STREAMING if name.lower() in ignored]
+    return [name for name in _STREAMING if name in ignored]
+
+
+def _given(options: Options) -> Options:
+    """Return the options by their names in lower case.
+
+    Raises:
+        InvalidOption: there are none, or one that is unknown; those of Kafka's consumer are Kafka's own business, if
+            they can't be taken for one that is obeyed.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if given.keys() >= _OF_TABLES:
+        of_table = {name for name in given if name.startswith(_TABLE_OPTION)}
+        paths = {name: given[name] for name in ("path", "paths") if name in given}
+        given = paths | {name.removeprefix(_TABLE_OPTION): given[name] for name in of_table}
+    if not given:
+        raise InvalidOption(
+            "no option has come here. Of a table that CREATE TABLE made, Spark passes none on to a source in Python: "
+            "use CREATE TEMPORARY VIEW ... USING kfs OPTIONS (...), or SELECT ... FROM the table WITH (...)"
+        )
+    for name in sorted(given.keys() - _KNOWN.keys()):
+        is_kafkas = name.startswith(_KAFKA)
+        nearest = get_close_matches(name.removeprefix(_KAFKA) if is_kafkas else name, _KNOWN, 1, _ALIKE)
+        if not is_kafkas:
+            nearest = nearest or get_close_matches(name, _KNOWN, 1)
+        if nearest or not is_kafkas:
+            meant = f": is it {_KNOWN[nearest[0]]!r}?" if nearest else ", nor one that is like it"
+            raise InvalidOption(f"there is no option {name!r}{meant}")
+    return given
+
+
+def _ignored(given: Options, obeyed: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of what changes nothing; those of Kafka's consumer are in lower case, as these all are."""
+    return tuple(sorted(_KNOWN.get(name, name) for name in given.keys() - {name.lower() for name in obeyed}))
 
 
 def _strategy(given: Options) -> Strategy:

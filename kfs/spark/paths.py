@@ -5,13 +5,18 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kfs.errors import InvalidOption, UnusableSource
 
 _MAGIC: Final = frozenset("*?[")
+_FILE: Final = "file:"
+#: A scheme (RFC 3986), and a path behind it. One letter is a drive.
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def parse_paths(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -41,15 +46,33 @@ def _listed(name: str, text: str) -> list[str]:
 
 
 def _local(path: str) -> str:
-    """Return a path as it is opened; ``file:`` in front of it says nothing, and another scheme is none of ours."""
-    if path.startswith("file:"):
-        return unquote(urlsplit(path).path)
-    scheme, separator, _ = path.partition("://")
-    if separator and scheme.isalnum():
+    """Return a path as it is opened; ``file:`` in front of it says nothing."""
+    if path[: len(_FILE)].lower() == _FILE:
+        rest = path[len(_FILE) :]
+        host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
+        if host not in ("", "localhost"):
+            raise InvalidOption(f"{path}: a file has no host: three slashes begin an absolute path")
+        return unquote(slash + below if rest.startswith("//") else rest)
+    check_is_file(path)
+    return path
+
+
+def is_url(path: str) -> bool:
+    """Whether a path has the shape of a URL, of whatever scheme."""
+    return _URL.match(path) is not None
+
+
+def check_is_file(path: str) -> None:
+    """Raise :class:`InvalidOption` where a path has the shape of a URL, or of a path on Windows.
+
+    What is really called like that can be named with ``./`` in front.
+    """
+    if is_url(path):
         raise InvalidOption(
             f"log directories are read as files: {path} has to be mounted, on this machine and on every executor's"
         )
-    return path
+    if _WINDOWS.match(path):
+        raise InvalidOption(f"{path} is a path on Windows, where there is neither this machine nor an executor")
 
 
 def expand_paths(paths: Iterable[str]) -> list[str]:

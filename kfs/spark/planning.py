@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.cores import cores
 from kfs.errors import CorruptData
 from kfs.export.plan import WantedOffsets, Work
 from kfs.format.layout import MAX_INT64
+from kfs.format.uuid import Uuid
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
@@ -66,7 +67,7 @@ class Piece:
     """A range of bytes of one segment, and the offsets that are wanted of it.
 
     Position and end hold as long as the segment's file is this ``version`` of it; offsets hold always.
-    ``size`` is about what is read, in bytes.
+    ``size`` is about what is read, in bytes; ``topic_id`` that of the topic that is meant, where it has one.
     """
 
     source: LogSource
@@ -74,6 +75,7 @@ class Piece:
     offsets: WantedOffsets
     version: FileVersion
     size: int
+    topic_id: Uuid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
     tasks = _Tasks(_target_bytes(ranges, split), split.max_records)
     for each in ranges:
         for piece in _pieces_of_range(each, tasks):
-            tasks.add(piece)
+            tasks.add(replace(piece, topic_id=each.topic_id))
     return tasks.done()
 
 

@@ -90,7 +90,7 @@ class Pushed:
                 reached = log.offset_for_time(self.since, offsets)
                 offsets = OffsetRange(offsets.end if reached is None else reached, offsets.end)
             if offsets.start < offsets.end or to_log_end:
-                yield LogRange(log, offsets, to_log_end)
+                yield replace(each, offsets=offsets, to_log_end=to_log_end)
 
 
 def _values(condition: Filter) -> frozenset[object] | None:

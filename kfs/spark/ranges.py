@@ -9,8 +9,10 @@ from typing import Final
 
 from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
+from kfs.format.uuid import Uuid
 from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import other_log, topic_id_of
 from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
 from kfs.log.remote_offsets import RemoteOffsets
@@ -38,11 +40,13 @@ class LogRange:
     """A log that is read, and the offsets of it that are.
 
     ``to_log_end`` is whether all is meant that the log has up to its end: damage there hides records, then.
+    ``topic_id`` is that of the topic that is meant, where it has one.
     """
 
     log: Log
     offsets: OffsetRange
     to_log_end: bool = False
+    topic_id: Uuid | None = None
 
 
 def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
@@ -52,10 +56,10 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
 
     Raises:
         NotFound: a topic isn't there.
-        InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
-            time that no record reaches is where reading should start.
-        DataLoss: offsets that are to be read are not in a log, or a group has read more than it has, and that isn't
-            to be accepted.
+        InvalidOption: offsets or timestamps are given for other partitions than those that are read, a time that no
+            record reaches is where reading should start, or it should end before it starts.
+        DataLoss: offsets that are to be read are not in a log, a group has read more than it has, or it isn't the one
+            that they are of, and that isn't to be accepted.
     """
     partitions = options.strategy.partitions(data_dir)
     starting = resolved(options.starting, data_dir, partitions)
@@ -66,21 +70,43 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
         log = data_dir.log(partition.topic, partition.partition)
         if log is None:
             raise NotFound(f"partition {partition} is gone from {', '.join(data_dir.paths)}")
+        topic_id = topic_id_of(log)
         ends = Ends(log, partition, options.read.isolation)
-        offsets = OffsetRange(ends.start(starting), ends.end(options.ending))
-        if isinstance(options.starting, GroupOffsets) and offsets.start > ends.visible.end:
-            lose(
-                f"group {options.starting.group!r} has read {partition} up to offset {offsets.start}, and the log has "
-                f"{_range_text(ends.visible)}",
-                fail=options.read.fail_on_data_loss,
-            )
-        if offsets.start < offsets.end:
-            fail = options.read.fail_on_data_loss
-            offsets = reachable(partition, offsets, ends.visible, fail=fail, remote=log.remote)
+        offsets = _range_between(ends, starting, options)
         to_log_end = ends.is_open(options.ending) and offsets.start <= offsets.end == log.log_end_offset
         if offsets.start < offsets.end or to_log_end:
-            found.append(LogRange(log, offsets, to_log_end))
+            found.append(LogRange(log, offsets, to_log_end, topic_id))
     return found
+
+
+def _range_between(ends: Ends, starting: LogLimit, options: BatchOptions) -> OffsetRange:
+    """Return what of a log is read; the start is behind the end where that is nothing."""
+    fail, partition = options.read.fail_on_data_loss, ends.partition
+    offsets = OffsetRange(ends.start(starting), ends.end(options.ending))
+    if isinstance(options.ending, SpecificOffsets):
+        other = other_log(ends.log, offsets.end, options.ending.identities.get(partition))
+        if other is not None:
+            lose(other.reason, fail=fail)
+            return OffsetRange(offsets.end, offsets.end)
+    if isinstance(starting, SpecificOffsets):
+        other = other_log(ends.log, offsets.start, starting.identities.get(partition))
+        if other is not None:
+            lose(other.reason, fail=fail)
+            offsets = OffsetRange(ends.visible.start if other.common is None else other.common, offsets.end)
+    if isinstance(options.starting, GroupOffsets) and offsets.start > ends.visible.end:
+        lose(
+            f"group {options.starting.group!r} has read {partition} up to offset {offsets.start}, and the log has "
+            f"{_range_text(ends.visible)}",
+            fail=fail,
+        )
+    elif offsets.start > offsets.end:
+        raise InvalidOption(
+            f"the resolved start offset {offsets.start} is greater than the resolved end offset {offsets.end} of "
+            f"{partition}"
+        )
+    if offsets.start < offsets.end:
+        offsets = reachable(partition, offsets, ends.visible, fail=fail, remote=ends.log.remote)
+    return offsets
 
 
 def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartition]) -> LogLimit:
@@ -96,8 +122,9 @@ def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartiti
     from kfs.spark.offsets.group_store import GroupStore
 
     with GroupStore(data_dir.paths, limit.group) as store:
-        positions = store.load().positions
-    return SpecificOffsets({each: positions.get(each, limit.otherwise) for each in partitions})
+        progress = store.load()
+    offsets = {each: progress.positions.get(each, limit.otherwise) for each in partitions}
+    return SpecificOffsets(offsets, progress.identities)
 
 
 def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
@@ -120,14 +147,14 @@ class Ends:
     """Where a log starts and ends, and the offsets that a limit stands for in it."""
 
     def __init__(self, log: Log, partition: TopicPartition, isolation: IsolationLevel) -> None:
-        self._log = log
-        self._partition = partition
+        self.log = log
+        self.partition = partition
         self.visible = visible_at(log, isolation)
 
     @property
     def earliest(self) -> int:
         """Where the log begins, as a broker would say: of a tiered topic that is in remote storage, out of reach."""
-        remote = self._log.remote
+        remote = self.log.remote
         return remote.start if remote is not None and remote.is_likely else self.visible.start
 
     def start(self, limit: LogLimit) -> int:
@@ -141,7 +168,7 @@ class Ends:
     def is_open(self, limit: LogLimit) -> bool:
         """Whether a limit stands for the end of a log, wherever that is."""
         return isinstance(limit, Latest) or (
-            isinstance(limit, SpecificOffsets) and limit.offsets[self._partition] == LATEST
+            isinstance(limit, SpecificOffsets) and limit.offsets[self.partition] == LATEST
         )
 
     def _offset(self, limit: LogLimit, *, is_start: bool) -> int:
@@ -151,16 +178,16 @@ class Ends:
             case Latest():
                 return self.visible.end
             case SpecificOffsets():
-                offset = limit.offsets[self._partition]
+                offset = limit.offsets[self.partition]
                 return {EARLIEST: self.earliest, LATEST: self.visible.end}.get(offset, offset)
             case SpecificTimestamps():
-                timestamp = limit.timestamps[self._partition]
+                timestamp = limit.timestamps[self.partition]
             case GlobalTimestamp():
                 timestamp = limit.timestamp
-        found = self._log.offset_for_time(timestamp, self.visible)
+        found = self.log.offset_for_time(timestamp, self.visible)
         if found is None and is_start and not limit.latest_where_none:
             raise InvalidOption(
-                f"no record of {self._partition} has timestamp {timestamp} or a later one to start at; "
+                f"no record of {self.partition} has timestamp {timestamp} or a later one to start at; "
                 "startingOffsetsByTimestampStrategy=latest takes none of its records then"
             )
         return self.visible.end if found is None else found

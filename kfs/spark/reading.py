@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kfs.errors import UnusableSource
 from kfs.export.plan import Work
+from kfs.log.identity import Identity, other_log
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
 from kfs.render.arrow_batches import record_batch, schema_of
@@ -63,15 +64,22 @@ class _TaskReader:
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Yield the records of a piece."""
         log = self._open(piece.source)
-        if log is None:
+        if log is None or self._is_other_topic(log, piece):
             return
-
         for work in self._works(log, piece):
             for portion in self._gatherer.gather(log, work, piece.offsets):
                 if isinstance(portion, Gathered):
                     yield record_batch(self._schema, self._request.columns, portion)
                 else:
                     self._meet(portion, piece)
+        self._is_other_topic(log, piece)  # it may have become another one before the last file was opened
+
+    def _is_other_topic(self, log: Log, piece: Piece) -> bool:
+        """Whether there is another topic of that name by now: nothing of what was planned is there, then."""
+        other = other_log(log, piece.offsets.start, Identity(piece.topic_id))
+        if other is not None:
+            self._lose(piece, other.reason)
+        return other is not None
 
     def _open(self, source: LogSource) -> Log | None:
         """Return the log, None where it is gone and that is accepted."""

@@ -25,11 +25,23 @@ def check_workers(spark: SparkSession) -> None:
 
     What other machines have they say themselves, when a task runs there.
     """
+    check_pyspark()
     if importlib.util.find_spec("pyarrow") is None:
         raise UnusableSession(f"there is no pyarrow in {sys.prefix}: pip install 'kfs[spark]'")
     context = getattr(spark, "_sc", None)  # Spark Connect has none: its workers are the server's affair
     if context is not None:
         check_python(context.pythonExec)
+
+
+def check_pyspark() -> None:
+    """Raise :class:`UnusableSession` where PySpark has no data sources in Python, which came with 4.0."""
+    import pyspark
+
+    if importlib.util.find_spec("pyspark.sql.datasource") is None:
+        raise UnusableSession(
+            f"kfs needs PySpark 4.0 or later, and PySpark {pyspark.__version__} is in {sys.prefix}: "
+            "pip install 'kfs[spark]'"
+        )
 
 
 def check_python(python: str) -> None:

@@ -1,38 +1,108 @@
 """How far a stream has come: an offset for each partition, in the JSON of Spark's Kafka source (``JsonUtils.scala``).
 
+That form has no room for which log an offset is of, but for one thing: of a topic without partitions it takes nothing,
+whatever the name. So names that no topic can have say it, of partitions with the same topic id together::
+
+    {"orders":{"0":23,"1":42},"kfs:orders?topicId=2aUYYZ3oTPKPQwGfG2CkPA&leaderEpochs=0:5,1:-1":{}}
+
 Nothing here needs Spark.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from kfs.errors import InvalidOption
+from kfs.errors import CorruptData, InvalidOption
 from kfs.format.checkpoint import TopicPartition
-from kfs.format.layout import MAX_INT32, MAX_INT64
+from kfs.format.layout import MAX_INT32, MAX_INT64, NO_PARTITION_LEADER_EPOCH
+from kfs.format.uuid import Uuid, parse_uuid
+from kfs.log.identity import Identity
 
 #: Of each partition the offset after the last one that was read.
 Offsets = dict[TopicPartition, int]
+#: Of the partitions of which that is known, which log such an offset is of.
+Identities = Mapping[TopicPartition, Identity]
 Json = dict[str, dict[str, int]]
 
+_IDENTITY: Final = re.compile(
+    r"kfs:(?P<topic>[^?]+)\?(topicId=(?P<id>[^&]+)&)?leaderEpochs=(?P<epochs>[0-9]+:-?[0-9]+(,[0-9]+:-?[0-9]+)*)"
+)
 
-def as_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """Return ``{"topic":{"0":23,"1":42}}``; the same offsets always give the same text, which Spark compares."""
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Offsets, and which logs they are of."""
+
+    offsets: Offsets
+    identities: Identities = field(default_factory=dict)
+
+
+def as_json(offsets: Mapping[TopicPartition, int], identities: Identities | None = None) -> Json:
+    """Return ``{"topic":{"0":23,"1":42}}``, and names that say which logs these are of where that is known.
+
+    The same always gives the same text, which Spark compares.
+    """
     topics: Json = {}
     for each in sorted(offsets):
         topics.setdefault(each.topic, {})[str(each.partition)] = offsets[each]
+    known = {each: found for each, found in (identities or {}).items() if each in offsets and found.is_known}
+    topics.update((name, {}) for name in _names_of(known))
     return topics
 
 
-def from_json(topics: object) -> Offsets:
-    """Return the offsets that a checkpoint has, this source's or that of Spark's Kafka source.
+def _names_of(identities: Identities) -> Iterator[str]:
+    by_id: dict[tuple[str, str], list[str]] = {}
+    for each in sorted(identities):
+        found = identities[each]
+        of_id = by_id.setdefault((each.topic, "" if found.topic_id is None else f"topicId={found.topic_id}&"), [])
+        epoch = NO_PARTITION_LEADER_EPOCH if found.leader_epoch is None else found.leader_epoch
+        of_id.append(f"{each.partition}:{epoch}")
+    for (topic, topic_id), epochs in sorted(by_id.items()):
+        yield f"kfs:{topic}?{topic_id}leaderEpochs={','.join(epochs)}"
+
+
+def identities_in(topics: Mapping[str, object]) -> dict[TopicPartition, Identity]:
+    """Return what the names in such JSON say of the logs; raise ValueError where one says it in another form."""
+    found: dict[TopicPartition, Identity] = {}
+    for name, partitions in topics.items():
+        if not name.startswith("kfs:"):
+            continue
+        match = _IDENTITY.fullmatch(name)
+        if match is None or partitions != {}:
+            raise ValueError(name)
+        topic_id = _uuid(match["id"]) if match["id"] is not None else None
+        for pair in match["epochs"].split(","):
+            partition, _, epoch = pair.partition(":")
+            if int(partition) > MAX_INT32 or int(epoch) > MAX_INT32:
+                raise ValueError(name)
+            identity = Identity(topic_id, int(epoch) if int(epoch) >= 0 else None)
+            found[TopicPartition(match["topic"], int(partition))] = identity
+    return found
+
+
+def _uuid(text: str) -> Uuid:
+    try:
+        return parse_uuid(text.encode())
+    except CorruptData as error:
+        raise ValueError(error.reason) from None
+
+
+def from_json(topics: object) -> Positions:
+    """Return the positions that a checkpoint has, this source's or that of Spark's Kafka source.
 
     Raises:
         InvalidOption: they are of another form.
     """
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise _unknown(topics)
+    try:
+        identities = identities_in(topics)
+    except ValueError:
+        raise _unknown(topics) from None
     offsets = {}
     for topic, partitions in topics.items():
         for partition, offset in partitions.items():
@@ -42,7 +112,7 @@ def from_json(topics: object) -> Offsets:
             if int(partition) > MAX_INT32:
                 raise _unknown(topics)
             offsets[TopicPartition(topic, int(partition))] = offset
-    return offsets
+    return Positions(offsets, {each: found for each, found in identities.items() if each in offsets})
 
 
 def _unknown(topics: object) -> InvalidOption:

@@ -13,7 +13,7 @@ from kfs.spark.offset_limits import moves
 from kfs.spark.options import StreamOptions
 from kfs.spark.planning import plan
 from kfs.spark.session import as_one_sentence, say_what_is_ignored, show_log
-from kfs.spark.stream_offsets import Json, Offsets, as_json, from_json, limited, new_offsets
+from kfs.spark.stream_offsets import Json, Offsets, Positions, as_json, from_json, limited, new_offsets
 from kfs.spark.task_reader import TaskReader
 
 try:
@@ -48,7 +48,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._last_trigger = 0.0
-        self._initial: Offsets | None = None
+        self._initial: Positions | None = None
         self._has_begun = False
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
@@ -56,10 +56,11 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         show_log()
         say_what_is_ignored(self._options.ignored)
         try:
-            self._initial = self._logs.initial()
+            offsets = self._logs.initial()
+            self._initial = Positions(offsets, self._logs.identities(offsets))
         except KfsError as error:
             raise as_one_sentence(error) from None
-        return as_json(self._initial)
+        return as_json(offsets, self._initial.identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return what Spark hands to :meth:`latestOffset`, where the trigger isn't for all there is.
@@ -75,9 +76,12 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         try:
             self._latest = self._current_end()
             if start is None or limit is None:
-                return as_json(self._latest)
+                return as_json(self._latest, self._logs.identities(self._latest))
             begin = from_json(start)
-            return as_json(begin if self._is_first(begin) else self._next(begin, limit))
+            end = None if self._is_first(begin) else self._next(begin, limit)
+            if end is None:
+                return as_json(begin.offsets, begin.identities)
+            return as_json(end, self._logs.identities(end, begin))
         except KfsError as error:
             raise as_one_sentence(error) from None
 
@@ -88,7 +92,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
             self._target = self._logs.latest()
         return self._target
 
-    def _is_first(self, start: Offsets) -> bool:
+    def _is_first(self, start: Positions) -> bool:
         """Whether this micro-batch is only there for Spark to write down where the stream starts.
 
         Spark asks again for the start when it does the first micro-batch again; that may be elsewhere.
@@ -97,12 +101,15 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         self._has_begun = True
         return is_first
 
-    def _next(self, start: Offsets, limit: ReadLimit) -> Offsets:
+    def _next(self, begin: Positions, limit: ReadLimit) -> Offsets | None:
+        """Return how far to go, None where it isn't time yet."""
         assert self._latest is not None
         if isinstance(limit, ReadAllAvailable):
             return self._latest
+        others = self._logs.of_other_logs(begin)  # where nothing is read yet
+        start = {each: offset for each, offset in begin.offsets.items() if each not in others}
         if self._is_too_early(start, self._latest):
-            return start
+            return None
         most = min(limit.max_rows if isinstance(limit, ReadMaxRows) else _ANY, self._options.rates.most or _ANY)
         if most == _ANY:
             return self._latest
@@ -138,7 +145,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         except KfsError as error:
             raise as_one_sentence(error) from None
 
-    def _is_first_again(self, start: Offsets) -> bool:
+    def _is_first_again(self, start: Positions) -> bool:
         """Whether the first micro-batch is done again, after a crash: nothing was in it, see :meth:`_is_first`."""
         return moves(self._options.starting) and start == self._initial and not self._has_begun
 

@@ -20,6 +20,7 @@ from tests.logs import START, dense, set_log_start, write_partition
 from tests.servers.redis_server import RedisServer
 from tests.servers.stores import STORES
 from tests.spark.offsets.test_hostile import GROUP, PUT, put_in_zookeeper
+from tests.spark.topics import A, B, make_topic
 from tests.system.kafka_mount import kfs
 
 FILES = (StagedFile("s/orders-7", "orders-7"),)
@@ -104,8 +105,9 @@ def test_it_shows_positions_and_how_far_they_are_behind(url: str, root: Path) ->
 def test_it_shows_without_log_directories_what_is_stored(url: str) -> None:
     put(url, "export", {"orders/0": 4})
     assert printed("offsets", "show", url).decode() == (
-        "GROUP\tTOPIC\tPARTITION\tCURRENT-OFFSET\tLOG-START-OFFSET\tLOG-END-OFFSET\tLAG\tEPOCH\tWRITER\tNOTE\n"
-        "export\torders\t0\t4\t-\t-\t-\t1\t-\t-\n"
+        "GROUP\tTOPIC\tPARTITION\tCURRENT-OFFSET\tLOG-START-OFFSET\tLOG-END-OFFSET\tLAG\tTOPIC-ID\tLEADER-EPOCH\t"
+        "EPOCH\tWRITER\tNOTE\n"
+        "export\torders\t0\t4\t-\t-\t-\t-\t-\t1\t-\t-\n"
     )
 
 
@@ -133,6 +135,8 @@ def test_json_has_everything(url: str, root: Path, acquired: Callable[[WriterNam
         "logStartOffset": 0,
         "logEndOffset": 10,
         "lag": 3,
+        "topicId": None,
+        "leaderEpoch": None,
         "note": "files up to offset 7 may not be in place yet",
     }
     assert found["partitions"][1]["position"] is None
@@ -300,8 +304,8 @@ def test_positions_are_set_and_others_stay(url: str) -> None:
     put(url, "export", {"orders/0": 4, "orders/1": 6})
     found = rows("set", url, "--group", "export", "orders/1=9", "returns/0=0")
     assert [list(row.values()) for row in found] == [
-        ["export", "orders", "1", "6", "9", "-"],
-        ["export", "returns", "0", "-", "0", "-"],
+        ["export", "orders", "1", "6", "9", "-", "-", "-"],
+        ["export", "returns", "0", "-", "0", "-", "-", "-"],
     ]
     assert stored(url, "export") == {"orders/0": 4, "orders/1": 9, "returns/0": 0}
 
@@ -310,7 +314,7 @@ def test_a_dry_run_sets_nothing(url: str) -> None:
     put(url, "export", {"orders/0": 4})
     done = kfs("offsets", "set", url, "--group", "export", "orders/0=9", "--dry-run")
     assert (done.returncode, done.stderr) == (0, b"kfs: nothing was set: --dry-run\n")
-    assert b"export\torders\t0\t4\t9\t-\n" in done.stdout
+    assert b"export\torders\t0\t4\t9\t-\t-\t-\n" in done.stdout
     assert stored(url, "export") == {"orders/0": 4}
 
 
@@ -385,8 +389,8 @@ def test_positions_are_copied_from_store_to_store(source: str, target: str, url_
     put(to_url, "copied", {"orders/1": 100, "returns/1": 7})
     found = rows("copy", from_url, to_url, "--group", "export", "--to-group", "copied", "--topic", "ord*")
     assert [list(row.values()) for row in found] == [
-        ["copied", "orders", "0", "-", "4", "-"],
-        ["copied", "orders", "1", "100", "6", "-"],
+        ["copied", "orders", "0", "-", "4", "-", "-", "-"],
+        ["copied", "orders", "1", "100", "6", "-", "-", "-"],
     ]
     assert stored(to_url, "copied") == {"orders/0": 4, "orders/1": 6, "returns/1": 7}
     assert stored(from_url, "export") == {"orders/0": 4, "orders/1": 6, "returns/0": 1}
@@ -444,8 +448,8 @@ def test_positions_are_reset(target: str, expected: dict[str, int], url: str, ro
 def test_what_a_reset_could_not_take_to_the_letter_is_said(url: str, root: Path) -> None:
     found = rows("reset", url, root, "--group", "export", "--to", "15", "--topic", "ord*")
     assert [list(row.values()) for row in found] == [
-        ["export", "orders", "0", "-", "10", "15 is above the log's end"],
-        ["export", "orders", "1", "-", "20", "15 is below the log's start"],
+        ["export", "orders", "0", "-", "10", "-", "-", "15 is above the log's end"],
+        ["export", "orders", "1", "-", "20", "-", "-", "15 is below the log's start"],
     ]
     found = rows("reset", url, root, "--group", "export", "--to", "2024-01-01", "--topic", "orders")
     assert [row["NOTE"] for row in found] == ["no record is of that time or later: the log's end"] * 2
@@ -551,3 +555,56 @@ def test_a_url_that_will_not_do_is_named_without_its_password(url: str) -> None:
     reason = refused("offsets", "set", url, "--group", "export", "orders/0=1")
     assert reason.startswith("kfs: ")
     assert "cr3t" not in reason
+
+
+# --- which logs positions are of --------------------------------------------------------------------------------------
+
+OF_A_LOG = ("CURRENT-OFFSET", "TOPIC-ID", "LEADER-EPOCH", "NOTE")
+
+
+def of_logs(url: str, root: Path) -> list[str]:
+    (row,) = rows("show", url, root)
+    return [row[name] for name in OF_A_LOG]
+
+
+def test_positions_are_shown_reset_set_and_copied_with_the_logs_that_they_are_of(
+    url: str, url_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    root, other = tmp_path / "logs", url_of("sqlite")
+    make_topic(root, 100, A, {0: 0, 50: 2})
+    rows("reset", url, root, "--group", "export", "--topic", "t", "--to", "60")
+    assert of_logs(url, root) == ["60", str(A), "2", "-"]
+    (found,) = objects(url, root)
+    assert (found["partitions"][0]["topicId"], found["partitions"][0]["leaderEpoch"]) == (str(A), 2)
+    (row,) = rows("copy", url, other, "--group", "export")
+    assert (row["TOPIC-ID"], row["LEADER-EPOCH"]) == (str(A), "2")
+    assert of_logs(other, root) == ["60", str(A), "2", "-"]
+    (row,) = rows("set", url, "--group", "export", "t/0=70")
+    assert (row["TOPIC-ID"], row["LEADER-EPOCH"]) == (str(A), "-")
+    assert of_logs(url, root) == ["70", str(A), "-", "-"]
+    make_topic(root, 100, A, {0: 0, 50: 3})
+    assert "the record before it was written in leader epoch 2, and" in of_logs(other, root)[-1]
+    make_topic(root, 250, B)
+    note = f"committed for a topic of id {A}: the one here, {B}, is another"
+    assert of_logs(url, root) == ["70", str(A), "-", note]
+    rows("reset", url, root, "--group", "export", "--to", "70")
+    assert of_logs(url, root) == ["70", str(B), "0", "-"]
+
+
+def test_a_position_that_is_copied_from_who_knows_no_log_is_of_none(url: str, tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    make_topic(root, 100, A)
+    rows("reset", url, root, "--group", "export", "--topic", "t", "--to", "60")
+    put(url, "by-hand", {"t/0": 10})
+    rows("copy", url, url, "--group", "by-hand", "--to-group", "export")
+    with open_writable_store(url) as store:
+        assert store.load("export").identities == {}
+
+
+def test_what_a_consumer_committed_is_copied_with_the_id_of_its_topic(url: str, tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    make_topic(root, 100, A)
+    log = InternalPartition(root)
+    log.append(commit("billing", "t", 0, 40, topicId=A, leaderEpoch=5))
+    rows("copy", "group:billing", url, root)
+    assert of_logs(url, root) == ["40", str(A), "-", "-"]

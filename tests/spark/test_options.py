@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from kfs.errors import InvalidOption
@@ -16,15 +20,24 @@ from kfs.spark.offset_limits import (
     SpecificTimestamps,
 )
 from kfs.spark.options import (
+    IGNORED,
     BatchOptions,
     OnCorrupt,
+    check_options,
     includes_headers,
     only_for_streams,
     parse_batch_options,
+    parse_stream_options,
     pushes_filters,
 )
 from kfs.spark.strategies import Assign, Subscribe, SubscribePattern
 
+SPARK_PAGE = (Path(__file__).parents[2] / "docs" / "SPARK.md").read_text()
+#: Of Kafka's consumer (4.3.1), those whose names are most like one of ours.
+KAFKAS_OWN = (
+    *("max.partition.fetch.bytes", "group.id", "heartbeat.interval.ms", "fetch.min.bytes", "fetch.max.bytes"),
+    *("auto.commit.interval.ms", "session.timeout.ms", "partition.assignment.strategy", "max.poll.records"),
+)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -220,10 +233,53 @@ def test_what_sparks_source_refuses_of_kafka_is_refused(name: str) -> None:
 
 def test_what_changes_nothing_is_named() -> None:
     options = parsed(
-        **{"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "maxOffsetsPerTrigger": "0", "pollTimeout": "1"}
+        **{"kafka.bootstrap.servers": "b", "kafka.group.id": "g", "maxOffsetsPerTrigger": "0", "GROUPIDPREFIX": "p"}
     )
-    assert options.ignored == ("kafka.bootstrap.servers", "kafka.group.id", "maxoffsetspertrigger", "polltimeout")
+    assert options.ignored == ("groupIdPrefix", "kafka.bootstrap.servers", "kafka.group.id", "maxOffsetsPerTrigger")
     assert only_for_streams(options.ignored) == ["maxOffsetsPerTrigger"]
+
+
+@pytest.mark.parametrize("parse", [parse_batch_options, parse_stream_options, check_options])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("startingOffset", "there is no option 'startingoffset': is it 'startingOffsets'?"),
+        ("subscribed", "is it 'subscribe'?"),
+        ("fail.on.data.loss", "is it 'failOnDataLoss'?"),
+        ("kafka.isolation_level", "is it 'isolation.level'?"),
+        ("kafka.startingOffsets", "is it 'startingOffsets'?"),
+        ("checkpointLocation", "there is no option 'checkpointlocation', nor one that is like it"),
+        ("topic", "there is no option 'topic', nor one that is like it"),
+    ],
+)
+def test_an_option_that_is_unknown_is_refused_with_the_one_that_is_like_it(
+    parse: Callable[[dict[str, str]], object], name: str, reason: str
+) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(reason)):
+        parse({"path": "/data", "subscribe": "t", name: "earliest"})
+
+
+@pytest.mark.parametrize("name", KAFKAS_OWN)
+def test_what_configures_kafkas_consumer_is_kafkas_business(name: str) -> None:
+    assert parsed(**{f"kafka.{name}": "x"}).ignored == (f"kafka.{name}",)
+
+
+def test_the_options_that_change_nothing_are_listed() -> None:
+    (line,) = (line for line in SPARK_PAGE.splitlines() if line.startswith("Accepted, without changing anything:"))
+    assert set(re.findall("`([^`]+)`", line)) == {*IGNORED, "kafka.*", "kafka.isolation.level"}
+
+
+def test_without_any_option_it_says_how_tables_are_made() -> None:
+    with pytest.raises(InvalidOption, match=r"no option has come here. .* CREATE TEMPORARY VIEW \.\.\. USING kfs"):
+        check_options({})
+
+
+def test_where_a_table_is_made_its_properties_are_no_options() -> None:
+    given = {"owner": "root", "provider": "kfs", "location": "file:/a", "path": "file:/a", "foo": "bar", "comment": "c"}
+    options = parse_batch_options({**given, "subscribe": "t", "option.subscribe": "t"})
+    assert (options.paths, options.strategy, options.ignored) == (("/a",), Subscribe(("t",)), ())
+    with pytest.raises(InvalidOption, match=r"there is no option 'subscribed': is it 'subscribe'\?"):
+        parse_batch_options({**given, "subscribed": "t", "option.subscribed": "t"})
 
 
 def test_rates_that_contradict_are_refused() -> None:
@@ -239,6 +295,10 @@ def test_rates_that_contradict_are_refused() -> None:
         ({"path": "/a b"}, ("/a b",)),
         ({"path": "file:///a%20b"}, ("/a b",)),
         ({"path": "file:/a"}, ("/a",)),
+        ({"path": "FILE://localhost/a?#*"}, ("/a?#*",)),
+        ({"path": "file:a"}, ("a",)),
+        ({"path": "/a:/b"}, ("/a:/b",)),
+        ({"path": "./s3:/b"}, ("./s3:/b",)),
         ({"path": '["/a","/b"]'}, ("/a", "/b")),
         ({"path": "[ab]*"}, ("[ab]*",)),
         ({"paths": '["/a","/b"]'}, ("/a", "/b")),
@@ -248,9 +308,24 @@ def test_paths_are_given_in_several_ways(options: dict[str, str], paths: tuple[s
     assert parse_batch_options({"subscribe": "t", **options}).paths == paths
 
 
-@pytest.mark.parametrize("path", ["hdfs://host/data", "s3a://bucket/data", '["/a",1]', '[""]'])
-def test_what_is_no_path_of_a_file_is_refused(path: str) -> None:
-    assert refused({"path": path})
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("hdfs://host/data", "has to be mounted"),
+        ("s3a://bucket/data", "has to be mounted"),
+        ("oss-hdfs://b/x", "oss-hdfs://b/x has to be mounted"),
+        ('["/a", "s3a+v2.x://b/x"]', "has to be mounted"),
+        ("dbfs:/mnt/x", "has to be mounted"),
+        (r"C:\x", r"C:\x is a path on Windows"),
+        ("c:/x", "c:/x is a path on Windows"),
+        (r"\\server\x", "is a path on Windows"),
+        ("file://host/a", "a file has no host"),
+        ('["/a",1]', "a JSON array of paths"),
+        ('[""]', "a JSON array of paths"),
+    ],
+)
+def test_what_is_no_path_of_a_file_is_refused(path: str, reason: str) -> None:
+    assert reason in refused({"path": path})
 
 
 def test_a_path_has_to_be_given() -> None:

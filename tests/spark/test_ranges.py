@@ -90,8 +90,27 @@ def test_offsets_have_to_be_those_of_the_partitions_that_are_read(data: Path) ->
         rows_of(data, subscribe="t", startingOffsets=offsets(t=20, u=0))
 
 
-def test_a_start_behind_the_end_of_the_log_reads_nothing(data: Path) -> None:
-    assert offsets_of(data, subscribe="t", startingOffsets=offsets(t=1000)) == []
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize(
+    ("options", "start", "end"),
+    [
+        ({"startingOffsets": offsets(t=1000)}, 1000, 100),
+        ({"startingOffsets": offsets(t=50), "endingTimestamp": at(12)}, 50, 12),
+        ({"startingTimestamp": at(90), "endingOffsets": offsets(t=80)}, 90, 80),
+        ({"endingOffsets": offsets(t=9)}, 10, 9),
+    ],
+    ids=str,
+)
+def test_a_start_behind_the_end_is_refused_whatever_loss_is_accepted(
+    fails: str, options: dict[str, object], start: int, end: int, data: Path
+) -> None:
+    reason = f"the resolved start offset {start} is greater than the resolved end offset {end} of t-0"
+    with pytest.raises(InvalidOption, match=reason):
+        rows_of(data, subscribe="t", failOnDataLoss=fails, **options)
+
+
+def test_a_start_at_the_end_of_the_log_reads_nothing(data: Path) -> None:
+    assert offsets_of(data, subscribe="t", startingOffsets=offsets(t=100)) == []
 
 
 def test_times_start_and_end_it(data: Path) -> None:

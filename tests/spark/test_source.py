@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,6 +157,11 @@ def test_filters_leave_out_what_cannot_match(spark: SparkSession, tmp_path: Path
         ({"subscribe": "t", "startingOffsets": "latest"}, "InvalidOption: the starting offset can't be latest"),
         ({"subscribe": "t", "endingOffsets": '{"t":{"0":99}}'}, "DataLoss: offsets 0 to 98 of t-0 are to be read"),
         ({"subscribe": "damaged"}, r"CorruptData: .*\.log: position 0: record batch with stored CRC"),
+        (
+            {"subscribe": "t", "startingOffset": "latest"},
+            "InvalidOption: there is no option 'startingoffset': is it 's",
+        ),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"0":99}}'}, "InvalidOption: the resolved start offset 99 is"),
     ],
 )
 def test_an_error_ends_in_one_sentence(
@@ -165,8 +172,13 @@ def test_an_error_ends_in_one_sentence(
     content = bytearray(log.read_bytes())
     content[70] ^= 1
     log.write_bytes(content)
-    with pytest.raises(Exception, match=sentence):
+    with pytest.raises(Exception) as error:
         load(spark, tmp_path, **options).collect()
+    *_, last = str(error.value).strip().splitlines()
+    if "SQLSTATE" in last:  # Spark's own, behind what the driver said
+        *_, last, state = str(error.value).strip().splitlines()
+        assert re.fullmatch(" *SQLSTATE: [0-9A-Z]{5}", state)
+    assert re.match(rf"kfs\.errors\.{sentence}", last)
 
 
 def test_a_path_that_executors_do_not_see_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -176,6 +188,37 @@ def test_a_path_that_executors_do_not_see_is_named(spark: SparkSession, tmp_path
     (tmp_path / "data").rename(tmp_path / "elsewhere")
     with pytest.raises(Exception, match=r"UnusableSource: .*/data/t-0 is not there on .*: every executor has to see"):
         planned.collect()
+
+
+def test_sql_reads_a_view_or_a_table_with_its_options_and_a_table_alone_says_how(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_partition(tmp_path / "t-0", {0: dense(0, 9)})
+    kfs.spark.register(spark)
+    given = f"path '{tmp_path}', subscribe 't'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW a_view USING kfs OPTIONS ({given})")
+    assert spark.sql("SELECT count(*) FROM a_view").collect()[0][0] == 10
+    spark.sql(f"CREATE TABLE a_table USING kfs OPTIONS ({given})")
+    try:
+        with_options = given.replace(" '", " = '")
+        assert spark.sql(f"SELECT count(*) FROM a_table WITH ({with_options})").collect()[0][0] == 10
+        with pytest.raises(Exception, match=r"InvalidOption: no option has come here\. .* CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT count(*) FROM a_table").collect()
+    finally:
+        spark.sql("DROP TABLE a_table")
+
+
+def test_an_older_pyspark_is_told_which_one_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "pyspark" / "sql").mkdir(parents=True)
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.7'")
+    (tmp_path / "pyspark" / "sql" / "__init__.py").write_text("")
+    program = "import kfs.spark; kfs.spark.register(None)"
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        f"kfs.errors.UnusableSession: kfs needs PySpark 4.0 or later, and PySpark 3.5.7 is in {sys.prefix}: "
+        "pip install 'kfs[spark]'"
+    )
 
 
 def test_a_machine_without_pyarrow_is_told_what_to_install(

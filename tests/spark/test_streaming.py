@@ -20,7 +20,7 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark import task_reader
-from kfs.spark.stream_offsets import as_json, from_json, limited
+from kfs.spark.stream_offsets import Positions, as_json, from_json, limited
 from tests.corpus import corpus_names
 from tests.log.some_logs import some_segments
 from tests.logs import (
@@ -111,7 +111,7 @@ def test_offsets_are_in_the_form_of_sparks_kafka_source(data: Path) -> None:
     assert query.checkpoint == ['{"t": {"0": 100, "1": 10}}']
     offsets = {TopicPartition("u", 0): 1, TopicPartition("t", 10): 2, TopicPartition("t", 9): 3}
     assert json.dumps(as_json(offsets)) == '{"t": {"9": 3, "10": 2}, "u": {"0": 1}}'
-    assert from_json(as_json(offsets)) == offsets
+    assert from_json(as_json(offsets)) == Positions(offsets)
 
 
 @pytest.mark.parametrize("text", ["[]", '{"t":1}', '{"t":{"a":1}}', '{"t":{"0":-1}}', '{"t":{"0":"1"}}', "1"])
@@ -225,7 +225,7 @@ def test_options_that_change_nothing_in_a_stream_are_logged(data: Path, caplog: 
     given = {"endingTimestamp": 1, "kafka.bootstrap.servers": "b", "filterPushdown": "true"}
     with caplog.at_level(logging.WARNING, "kfs.spark"):
         assert len(Query(data, **EARLIEST, **given).rest()) == 110
-    assert "options that change nothing: endingtimestamp, filterpushdown, kafka.bootstrap.servers" in caplog.text
+    assert "options that change nothing: endingTimestamp, filterPushdown, kafka.bootstrap.servers" in caplog.text
 
 
 # --- how much ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import expected_rows
 from tests.spark.test_source import rows_of, topics_of
+from tests.spark.topics import A, B, make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,6 +110,40 @@ def test_available_now_does_all_there_is_in_parts_and_goes_on_from_its_checkpoin
     (data / "t-0" / log_name(50)).write_bytes(b"")
     with pytest.raises(Exception, match=r"DataLoss: the log of t-0 ended at 110 and ends at 50 now: .*=false"):
         job.run()
+
+
+def test_a_topic_made_anew_is_data_loss_after_a_restart(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    make_topic(data, 100, A)
+    for fails in ("true", "false"):
+        directory = tmp_path / fails
+        make_topic(data, 100, A)
+        Job(spark, data, directory, subscribe="t").run()
+        make_topic(data, 250, B)
+        job = Job(spark, data, directory, subscribe="t", failOnDataLoss=fails)
+        assert job.checkpoint == [{"t": {"0": 100}, f"kfs:t?topicId={A}&leaderEpochs=0:0": {}}]
+        if fails == "true":
+            with pytest.raises(Exception, match=f"DataLoss: topic t was deleted and made anew: .*{A}.*{B}"):
+                job.run()
+            assert job.offsets() == list(range(100))
+        else:
+            job.run()
+            assert sorted(job.offsets()) == sorted([*range(100), *range(250)])
+            assert job.checkpoint[-1] == {"t": {"0": 250}, f"kfs:t?topicId={B}&leaderEpochs=0:0": {}}
+
+
+def test_a_topic_made_anew_under_a_running_query_is_data_loss(
+    spark: SparkSession, data: Path, tmp_path: Path, queries: list[StreamingQuery]
+) -> None:
+    make_topic(data, 100, A)
+    job = Job(spark, data, tmp_path, subscribe="t")
+    queries.append(job.start(processingTime="0 seconds"))
+    queries[0].processAllAvailable()
+    make_topic(data, 250, B)
+    with pytest.raises(
+        Exception, match=rf"DataLoss: (topic t was deleted and made anew: .*{A}.*{B}|partitions t-0 are)"
+    ):
+        queries[0].awaitTermination(120)
+    assert job.offsets() == list(range(100))
 
 
 def test_a_first_micro_batch_that_is_done_again_loses_nothing(spark: SparkSession, data: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kfs.spark.exporting.options import BatchLimits
 from kfs.spark.offsets.progress import ConsumedRange
 from kfs.spark.options import SplitOptions
 from kfs.spark.planning import Task
-from kfs.spark.stream_offsets import Offsets
+from kfs.spark.stream_offsets import Offsets, Positions
 
 #: Bytes of log for each core in a batch where nothing else is said: some seconds of work.
 _BATCH_BYTES_OF_CORE: Final = 512 * 1024 * 1024
@@ -23,11 +23,15 @@ _SMALLEST_TASK: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Ranges of offsets, one a partition, and the tasks that read them; ``size`` is their bytes of log, about."""
+    """Ranges of offsets, one a partition, and the tasks that read them; ``size`` is their bytes of log, about.
+
+    ``after`` are the positions behind it, and which logs these are of.
+    """
 
     ranges: tuple[ConsumedRange, ...]
     tasks: tuple[Task, ...]
     size: int
+    after: Positions
 
 
 def batch_end(

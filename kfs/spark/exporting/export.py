@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from kfs.errors import KfsError
+from kfs.errors import DataLoss, KfsError
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.log import OffsetRange
 from kfs.log.output_directory import check_apart
@@ -22,11 +23,11 @@ from kfs.spark.following import FollowedLogs
 from kfs.spark.offset_limits import names_of
 from kfs.spark.offsets.progress import ConsumedRange
 from kfs.spark.offsets.staged_output import StagedOutput, make_durable_directories
-from kfs.spark.offsets.store_url import open_writable_store
+from kfs.spark.offsets.store_url import open_writable_store, without_secrets
 from kfs.spark.options import RateOptions, SplitOptions, StreamOptions
 from kfs.spark.paths import expand_paths
 from kfs.spark.planning import plan
-from kfs.spark.stream_offsets import Offsets
+from kfs.spark.stream_offsets import Offsets, Positions
 
 _LOG = logging.getLogger("kfs.spark")
 
@@ -98,19 +99,38 @@ class Export:
         Where partitions start of which nothing is stored is decided, and stored, before anything of them is read.
 
         Raises:
+            DataLoss: a log isn't the one that was exported up to the position.
             KfsError: a log ends in damage, or it can't be known where to start.
         """
         latest = self._logs.latest()
+        self._check_logs(self._positions(latest))
         positions = self._output.progress.positions
         missing = latest.keys() - positions.keys()
         if missing:
             starts = self._starts(set(missing))
             ranges = [ConsumedRange(each.topic, each.partition, offset, offset) for each, offset in starts.items()]
-            self._output.commit(ranges, [])
+            self._output.commit(ranges, [], self._logs.identities(starts))
         self._catch_up_with_sink()
         self._say_what_is_gone(latest)
         self._has_begun = True
         return {each: end for each, end in latest.items() if each in self._output.progress.positions}
+
+    def _check_logs(self, positions: Positions) -> None:
+        """Raise :class:`DataLoss` where a log isn't the one that positions are of, whatever is accepted otherwise.
+
+        What such a log has doesn't belong to what is in the dataset.
+        """
+        others = self._logs.of_other_logs(positions)
+        if not others:
+            return
+        topic, options = min(others).topic, self._options
+        reset = [without_secrets(options.store_url), *expand_paths(options.paths), "--group", options.group_name]
+        also = f" (and {len(others) - 1} more partitions like that)" if len(others) > 1 else ""
+        raise DataLoss(
+            f"{others[min(others)]}{also}: export it to another dataset; or remove from {options.dataset} what it has "
+            f"of topic {topic}, and begin again: kfs offsets reset {shlex.join(reset)} --topic {topic} --to earliest "
+            "(or --to latest, which leaves out what there is by now)"
+        )
 
     def _catch_up_with_sink(self) -> None:
         """Move the positions over what was written before it could be stored that it is.
@@ -151,35 +171,46 @@ class Export:
         Raises:
             DataLoss: offsets that come next are gone, and that isn't to be accepted.
         """
-        start = {each: self._output.progress.positions[each] for each in end}
-        logs = self._logs.logs(end)
-        reached = batch_end(logs, start, end, self._options.limits, self._cores)
-        ranges = self._logs.between(start, reached)
+        start = self._positions(end)
+        self._check_logs(start)
+        reached = batch_end(self._logs.logs(end), start.offsets, end, self._options.limits, self._cores)
+        after = Positions(reached, self._logs.identities(reached, start))
+        ranges = self._logs.between(start, after)
         consumed = tuple(
-            ConsumedRange(each.topic, each.partition, start[each], reached[each])
+            ConsumedRange(each.topic, each.partition, start.offsets[each], reached[each])
             for each in sorted(reached)
-            if reached[each] > start[each]
+            if reached[each] > start.offsets[each]
         )
         if not consumed:
             return None
         size = sum(bytes_of(each.log, each.offsets) for each in ranges)
         tasks = tuple(plan(ranges, split_for(size, self._cores)))
-        return PlannedBatch(consumed, tasks, sum(task.size for task in tasks))
+        return PlannedBatch(consumed, tasks, sum(task.size for task in tasks), after)
+
+    def _positions(self, partitions: Container[TopicPartition]) -> Positions:
+        """Return what is stored of partitions."""
+        progress = self._output.progress
+        return Positions(
+            {each: offset for each, offset in progress.positions.items() if each in partitions},
+            {each: identity for each, identity in progress.identities.items() if each in partitions},
+        )
 
     def do(self, batch: PlannedBatch, advance: Advance = _nothing) -> None:
         """Write a batch, and make it part of the dataset; ``advance`` is told of bytes of log.
 
         Raises:
             Fenced: another export has the group; nothing of this batch is in the dataset.
+            DataLoss: a log has become another one meanwhile; as with any other error:
             KfsError: nothing of this batch is in the dataset, unless the store didn't answer.
         """
         written = self._sink.write(batch, self._output.staging, advance)
+        self._check_logs(batch.after)
         try:
             check_for_doubles(self._output.dataset, written.files)
         except KfsError:
             self._output.check()  # or the one who took the group over has written them
             raise
-        self._output.commit(batch.ranges, written.files)
+        self._output.commit(batch.ranges, written.files, batch.after.identities)
         self._output.clear()
         self.totals.add(batch.ranges, written)
 

@@ -84,10 +84,11 @@ class _FrameSink:
         partitions: dict[str, list[int]] = {}
         for each in batch.ranges:
             partitions.setdefault(each.topic, []).append(each.partition)
+        ends = {each.topic_partition: each.until_offset for each in batch.ranges}
         options = {
             "assign": json.dumps(partitions),
             "startingOffsets": json.dumps(as_json({each.topic_partition: each.from_offset for each in batch.ranges})),
-            "endingOffsets": json.dumps(as_json({each.topic_partition: each.until_offset for each in batch.ranges})),
+            "endingOffsets": json.dumps(as_json(ends, batch.after.identities)),
             "path": json.dumps(list(self._options.paths)),
             "includeHeaders": "true",
             "failOnDataLoss": str(read.fail_on_data_loss).lower(),

@@ -18,6 +18,7 @@ from kfs.spark.offset_limits import (
     named_group,
 )
 from kfs.spark.options import ReadOptions
+from kfs.spark.paths import check_is_file, is_url
 from kfs.spark.strategies import Matching, Strategy
 
 #: The group in a dataset's own store.
@@ -60,11 +61,14 @@ class ExportOptions:
     group: str | None = None
 
     def __post_init__(self) -> None:
-        if "://" in self.dataset:
+        for path in self.paths:
+            check_is_file(path)
+        if is_url(self.dataset):
             raise InvalidOption(
                 f"{self.dataset}: the dataset has to be a directory that the driver and all executors share: "
                 "files become part of it by being renamed, and an object store can't rename"
             )
+        check_is_file(self.dataset)
         if self.store is not None and self.group is None:
             raise InvalidOption(
                 "a store that isn't the dataset's own needs the name of a group: nothing else tells "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from kfs.errors import CorruptStore, OffsetStoreError
+from kfs.errors import CorruptData, CorruptStore, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
+from kfs.format.uuid import Uuid, parse_uuid
+from kfs.log.identity import Identity
 from kfs.spark.offsets.progress import Batch, ConsumedRange, Progress, StagedFile, WriterName, check_position
 
 #: More than any batch of files needs, and little enough to read whatever is there.
@@ -29,6 +31,9 @@ def encode_document(progress: Progress, *, with_positions: bool = True) -> bytes
         fields["writer"] = {"host": writer.host, "pid": writer.pid, "since": writer.since, "token": writer.token}
     if with_positions:
         fields["positions"] = positions_by_topic(progress.positions)
+    identities = list(_identity_fields(progress))
+    if identities:
+        fields["identities"] = identities
     if progress.batch is not None:
         fields["batch"] = {
             "ranges": [range_fields(each) for each in progress.batch.ranges],
@@ -46,6 +51,29 @@ def positions_by_topic(positions: Mapping[TopicPartition, int]) -> dict[str, dic
     for partition in sorted(positions):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = positions[partition]
     return topics
+
+
+def _identity_fields(progress: Progress) -> Iterator[dict[str, Any]]:
+    """Yield which logs the positions are of, those of one topic id together.
+
+    Each is said with its position: one that something else has moved since is nobody's.
+    """
+    topics: dict[tuple[str, str | None], dict[TopicPartition, Identity]] = {}
+    for partition in sorted(progress.identities.keys() & progress.positions.keys()):
+        identity = progress.identities[partition]
+        topic_id = None if identity.topic_id is None else str(identity.topic_id)
+        topics.setdefault((partition.topic, topic_id), {})[partition] = identity
+    for (topic, topic_id), found in topics.items():
+        fields: dict[str, Any] = {"topic": topic}
+        if topic_id is not None:
+            fields["topicId"] = topic_id
+        fields["offsets"] = {str(each.partition): progress.positions[each] for each in found}
+        fields["leaderEpochs"] = {
+            str(each.partition): identity.leader_epoch
+            for each, identity in found.items()
+            if identity.leader_epoch is not None
+        }
+        yield fields
 
 
 def range_fields(consumed: ConsumedRange) -> dict[str, Any]:
@@ -89,13 +117,39 @@ def _progress(fields: Any, positions: Mapping[TopicPartition, int] | None) -> Pr
     epoch = _take(fields, "epoch", int)
     if epoch < 0:
         raise ValueError(f"an epoch of {epoch}")
+    positions = _positions(_take(fields, "positions", dict)) if positions is None else positions
     return Progress(
-        _positions(_take(fields, "positions", dict)) if positions is None else positions,
+        positions,
         epoch,
         None if writer is None else _writer(writer),
         None if batch is None else _batch(batch),
         _take(fields, "change", str),
+        identities=_identities(_take(fields, "identities", list) if "identities" in fields else [], positions),
     )
+
+
+def _identities(topics: list[Any], positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Identity]:
+    """Return which logs positions are of; what is said of another position than the one there is is passed over."""
+    found: dict[TopicPartition, Identity] = {}
+    for fields in topics:
+        if not isinstance(fields, dict):
+            raise ValueError("an identity that isn't an object")
+        topic = _take(fields, "topic", str)
+        topic_id = _topic_id(_take(fields, "topicId", str)) if "topicId" in fields else None
+        offsets = _positions({topic: _take(fields, "offsets", dict)})
+        epochs = _positions({topic: _take(fields, "leaderEpochs", dict)})
+        for partition, offset in offsets.items():
+            identity = Identity(topic_id, epochs.get(partition))
+            if identity.is_known and positions.get(partition) == offset:
+                found[partition] = identity
+    return found
+
+
+def _topic_id(text: str) -> Uuid:
+    try:
+        return parse_uuid(text.encode("utf-8", "surrogatepass"))
+    except CorruptData as error:
+        raise ValueError(error.reason) from None
 
 
 def _writer(fields: dict[str, Any]) -> WriterName:

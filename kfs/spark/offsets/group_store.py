@@ -12,8 +12,10 @@ from typing import Final
 from kfs.broker_state import BrokerState
 from kfs.errors import CorruptStore, NotFound, UnusableSource
 from kfs.format.checkpoint import TopicPartition
+from kfs.format.uuid import parse_uuid
 from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import Identity
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
 from kfs.spark.offsets.store import OffsetStore, Unreadable
@@ -63,7 +65,7 @@ class GroupStore(OffsetStore):
             why = self._groups.why_not_found(name)
             reason = f"no group {name!r}" + (f" ({why})" if why is not None else "")
             raise NotFound(f"{', '.join(self._data_dir.paths)}: {reason}; there are: {there or 'none'}")
-        positions = {}
+        positions, identities = {}, {}
         unreadable = []
         for partition in found.partitions:
             where = TopicPartition(partition.topic, partition.partition)
@@ -74,8 +76,11 @@ class GroupStore(OffsetStore):
                 continue
             if offset is not None:
                 positions[where] = offset
+                identity = _identity(partition)
+                if identity.is_known:
+                    identities[where] = identity
         note = "committed to the broker whose log directories these are"
-        return Progress(positions, note=note), tuple(unreadable)
+        return Progress(positions, note=note, identities=identities), tuple(unreadable)
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close`."""
@@ -99,3 +104,12 @@ class GroupStore(OffsetStore):
             _LOG.warning("%s: what was committed for %s was for another topic of that name; left out", place, where)
             return None
         return partition.offset
+
+
+def _identity(partition: GroupPartition) -> Identity:
+    """Return which topic was committed for.
+
+    Not the leader epoch: a consumer that was set to a log's end, or to a time, commits one that the record before its
+    position need not be of.
+    """
+    return Identity(None if partition.topic_id is None else parse_uuid(partition.topic_id.encode()))

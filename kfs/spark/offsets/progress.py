@@ -13,6 +13,7 @@ from typing import Final, Self
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
 from kfs.log.directory_name import is_legal_topic
+from kfs.log.identity import Identity
 
 _MAX_PARTITION: Final = 2**31 - 1
 _LONGEST_GROUP: Final = 1000
@@ -121,7 +122,8 @@ class WriterName:
 class Progress:
     """All that is stored of a group.
 
-    ``epoch`` grows each time a writer takes the group, or somebody sets its positions by hand.
+    ``identities`` are of the logs that positions belong to, where that is known; a position without one is taken as
+    it is. ``epoch`` grows each time a writer takes the group, or somebody sets its positions by hand.
     ``change`` is unique to each change that was made, so that who made it knows it again. ``note``
     says where positions come from that this package didn't write.
     """
@@ -132,6 +134,7 @@ class Progress:
     batch: Batch | None = None
     change: str = ""
     note: str = field(default="", compare=False)
+    identities: Mapping[TopicPartition, Identity] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kfs.errors import NotFound, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import Identity, identity_at
 from kfs.log.log import Log
 from kfs.render.timestamps import parse_time
 from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset
@@ -34,11 +35,15 @@ Target = AtOffset | AtTime | OffsetReset
 
 @dataclass(frozen=True, slots=True)
 class NewPosition:
-    """What a partition's position is to be, and what to know about it."""
+    """What a partition's position is to be, and what to know about it.
+
+    ``identity`` is of the log that it is of; None: as far as it is known, the same as before.
+    """
 
     partition: TopicPartition
     offset: int
     note: str | None = None
+    identity: Identity | None = None
 
 
 def parse_target(text: str) -> Target:
@@ -94,7 +99,8 @@ def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: T
         raise NotFound(
             f"{partition} is not in the log directories: name its own too, or with --topic what is to be set"
         )
-    return _in_log(partition, log, target)
+    found = _in_log(partition, log, target)
+    return replace(found, identity=identity_at(log, found.offset))
 
 
 def _in_log(partition: TopicPartition, log: Log, target: Target) -> NewPosition:

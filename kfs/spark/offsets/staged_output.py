@@ -21,14 +21,16 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import quote
 
 from kfs.errors import Fenced, KfsError, OutputLost, StoreUnreachable
+from kfs.format.checkpoint import TopicPartition
 from kfs.log.atomic_file import sync_directory
+from kfs.log.identity import Identity
 from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, StagedFile
 from kfs.spark.offsets.store import WritableStore
 
@@ -118,8 +120,15 @@ class StagedOutput:
         self._discard()
         make_durable_directories(os.path.join(self._root, self.staging.directory))
 
-    def commit(self, ranges: Sequence[ConsumedRange], files: Sequence[StagedFile]) -> None:
+    def commit(
+        self,
+        ranges: Sequence[ConsumedRange],
+        files: Sequence[StagedFile],
+        identities: Mapping[TopicPartition, Identity] | None = None,
+    ) -> None:
         """Make ``files``, which hold the records of ``ranges``, part of the output; move the positions over these.
+
+        ``identities`` say which logs the new positions are of.
 
         Raises:
             Fenced: another writer has the group; this one has to stop.
@@ -130,7 +139,7 @@ class StagedOutput:
         self._check(files)
         if files:
             _log_step(len(files), "begins")
-        self.progress = self.store.save(self._fence, ranges, files)
+        self.progress = self.store.save(self._fence, ranges, files, identities)
         if self.progress.batch is not None:
             self._complete(self.progress.batch)
 

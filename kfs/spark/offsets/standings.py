@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.internal.committed_offset import Standing, standing_of
 from kfs.log.data_dir import DataDir
+from kfs.log.identity import UNKNOWN, Identity, other_log
 from kfs.render.timestamps import iso_time
 from kfs.spark.offsets.progress import Progress
 
@@ -18,12 +19,16 @@ _UNKNOWN = Standing()
 
 @dataclass(frozen=True, slots=True)
 class PartitionStanding:
-    """A partition of a group: its position (None: it has none yet), where that stands in its log, and what to know."""
+    """A partition of a group: its position (None: it has none yet), where that stands in its log, and what to know.
+
+    ``identity`` is of the log that the position belongs to.
+    """
 
     partition: TopicPartition
     position: int | None
     standing: Standing
     note: str | None
+    identity: Identity = UNKNOWN
 
 
 def standings(
@@ -38,12 +43,22 @@ def standings(
         unnamed[each.topic_partition] = f"files up to offset {each.until_offset} may not be in place yet"
     for partition in sorted(_partitions(progress, data_dir) | {*unreadable}):
         position = progress.positions.get(partition)
-        standing = _UNKNOWN
+        identity = progress.identities.get(partition, UNKNOWN)
+        standing, other = _UNKNOWN, None
         if data_dir is not None:
-            standing = standing_of(position, None, data_dir.log(partition.topic, partition.partition))
+            log = data_dir.log(partition.topic, partition.partition)
+            topic_id = None if identity.topic_id is None else str(identity.topic_id)
+            standing = standing_of(position, topic_id, log)
+            if log is not None and position is not None:
+                other = other_log(log, position, replace(identity, topic_id=None))
         lacking = "its position can't be understood" if partition in unreadable else "no position yet"
-        notes = (standing.note, unnamed.get(partition), None if position is not None else lacking)
-        yield PartitionStanding(partition, position, standing, "; ".join(filter(None, notes)) or None)
+        notes = (
+            standing.note,
+            None if other is None else other.reason,
+            unnamed.get(partition),
+            None if position is not None else lacking,
+        )
+        yield PartitionStanding(partition, position, standing, "; ".join(filter(None, notes)) or None, identity)
 
 
 def _partitions(progress: Progress, data_dir: DataDir | None) -> set[TopicPartition]:
@@ -80,6 +95,8 @@ def group_fields(store: str, group: str, progress: Progress, found: list[Partiti
                 "topic": each.partition.topic,
                 "partition": each.partition.partition,
                 "position": each.position,
+                "topicId": None if each.identity.topic_id is None else str(each.identity.topic_id),
+                "leaderEpoch": each.identity.leader_epoch,
                 "logStartOffset": each.standing.log_start_offset,
                 "logEndOffset": each.standing.log_end_offset,
                 "lag": each.standing.lag,

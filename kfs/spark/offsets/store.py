@@ -23,6 +23,7 @@ from typing import Final, Self, TypeVar
 
 from kfs.errors import CorruptStore, Fenced, OffsetStoreError, PositionMoved, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
+from kfs.log.identity import Identity
 from kfs.render.timestamps import iso_time
 from kfs.spark.offsets.progress import (
     Batch,
@@ -166,10 +167,17 @@ class WritableStore(OffsetStore):
         progress = self._change(group, lambda found: replace(found, epoch=found.epoch + 1, writer=writer))
         return Fence(group, progress.epoch, writer.token), progress
 
-    def save(self, fence: Fence, ranges: Iterable[ConsumedRange], files: Sequence[StagedFile] = ()) -> Progress:
+    def save(
+        self,
+        fence: Fence,
+        ranges: Iterable[ConsumedRange],
+        files: Sequence[StagedFile] = (),
+        identities: Mapping[TopicPartition, Identity] | None = None,
+    ) -> Progress:
         """Move the positions over ``ranges``, and note the ``files`` with their records, all at once or not at all.
 
-        Ranges of one partition have to join. A partition without a position takes that of its first range.
+        ``identities`` say which logs the new positions are of (:func:`kfs.log.identity.identity_at`). Ranges of one
+        partition have to join. A partition without a position takes that of its first range.
         With files, :meth:`finish` is due before the next batch.
 
         Raises:
@@ -184,7 +192,11 @@ class WritableStore(OffsetStore):
             self._check_fence(found, fence)
             if found.batch is not None:
                 raise OffsetStoreError(f"{self.name}: group {fence.group}: the batch before isn't finished")
-            return replace(found, positions=self._moved(found.positions, in_order), batch=batch)
+            positions = self._moved(found.positions, in_order)
+            moved = {each.topic_partition for each in in_order}
+            kept = {each: identity for each, identity in found.identities.items() if each not in moved}
+            given = {each: identity for each, identity in (identities or {}).items() if each in moved}
+            return replace(found, positions=positions, batch=batch, identities={**kept, **given})
 
         return self._change(fence.group, saved)
 
@@ -213,8 +225,18 @@ class WritableStore(OffsetStore):
 
         return self._change(fence.group, released)
 
-    def set_positions(self, group: str, positions: Mapping[TopicPartition, int], *, force: bool = False) -> Progress:
+    def set_positions(
+        self,
+        group: str,
+        positions: Mapping[TopicPartition, int],
+        *,
+        force: bool = False,
+        identities: Mapping[TopicPartition, Identity] | None = None,
+    ) -> Progress:
         """Set positions by hand; others stay. Whoever has the group is fenced, so that nothing is moved under it.
+
+        ``identities`` say which logs they are of. Where nothing is said of one, it stays one of the topic whose id is
+        known, and the leader epoch of the record before it isn't known any more.
 
         Where it is forced, they replace what can't be understood; a position that can't be has to be among them, or a
         job would begin anew in its partition.
@@ -230,7 +252,12 @@ class WritableStore(OffsetStore):
             if not force:
                 self.refuse_if_written(group, found)
             merged = {**found.positions, **positions}
-            return replace(found, positions=merged, epoch=found.epoch + 1, writer=None)
+            known = {**found.identities}
+            for each in positions.keys() & known.keys():
+                known[each] = Identity(known[each].topic_id)
+            known.update(identities or {})
+            kept = {each: identity for each, identity in known.items() if identity.is_known}
+            return replace(found, positions=merged, epoch=found.epoch + 1, writer=None, identities=kept)
 
         return self._change(group, set_by_hand, positions.keys() if force else None)
 

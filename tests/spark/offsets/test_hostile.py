@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from kazoo.client import KazooClient
 
 from kfs.errors import CorruptStore, KfsError, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
+from kfs.format.uuid import Uuid
+from kfs.log.identity import Identity
 from kfs.spark.offsets import (
     Batch,
     ConsumedRange,
@@ -39,6 +42,11 @@ FULL = Progress(
     WriterName("host", 77, 1_700_000_000_000, "token"),
     Batch((ConsumedRange("orders", 0, 3, 7),), (StagedFile("0000000005-token/x", "orders/x"),)),
     "change",
+    identities={
+        ORDERS: Identity(Uuid(b"A" * 16), 3),
+        TopicPartition("orders", 10): Identity(Uuid(b"B" * 16)),
+        TopicPartition("a", 2): Identity(None, 0),
+    },
 )
 
 
@@ -53,6 +61,10 @@ def batch(**fields: Any) -> dict[str, Any]:
 
 def batch_of(staged: object, final: object = "f") -> dict[str, Any]:
     return batch(files=[{"staged": staged, "final": final}])
+
+
+def identity(**fields: Any) -> dict[str, Any]:
+    return {"topic": "orders", "offsets": {"0": 7}, "leaderEpochs": {}, **fields}
 
 
 #: Of every store: what is not positions.
@@ -97,6 +109,21 @@ HOSTILE = {
     "a file whose name is a number": document(batch=batch_of("s", 1)),
     "a file with a NUL": document(batch=batch_of("a\0b")),
 }
+#: Of every store: which logs positions are of.
+HOSTILE_IDENTITIES = {
+    "identities that are an object": document(identities={}),
+    "an identity that is text": document(identities=["x"]),
+    "an identity of no topic": document(identities=[identity(topic="a/b")]),
+    "an identity without a topic": document(identities=[{"offsets": {}, "leaderEpochs": {}}]),
+    "an identity without offsets": document(identities=[{"topic": "t", "leaderEpochs": {}}]),
+    "a topic id that is none": document(identities=[identity(topicId="x")]),
+    "a topic id with a lone surrogate": document(identities=[identity(topicId="\ud800")]),
+    "a topic id that is null": document(identities=[identity(topicId=None)]),
+    "a leader epoch below 0": document(identities=[identity(leaderEpochs={"0": -1})]),
+    "a leader epoch as text": document(identities=[identity(leaderEpochs={"0": "1"})]),
+    "a leader epoch of no partition": document(identities=[identity(leaderEpochs={"x": 1})]),
+}
+HOSTILE |= HOSTILE_IDENTITIES
 #: Where the positions are in the same document.
 HOSTILE_POSITIONS = {
     "no positions": b'{"format":1,"change":"","epoch":1}',
@@ -206,6 +233,18 @@ def test_documents_are_read_as_they_were_written() -> None:
     assert decode_document(apart, "there", FULL.positions) == FULL
 
 
+def test_what_is_said_of_another_position_than_the_one_that_is_there_is_passed_over() -> None:
+    apart = encode_document(FULL, with_positions=False)
+    found = decode_document(apart, "there", {**FULL.positions, ORDERS: 8})  # set by a tool of another time
+    assert found.identities == {each: identity for each, identity in FULL.identities.items() if each != ORDERS}
+    assert ORDERS not in decode_document(apart, "there", {}).identities
+
+
+def test_a_document_of_an_earlier_version_says_nothing_of_logs() -> None:
+    older = {name: value for name, value in json.loads(encode_document(FULL)).items() if name != "identities"}
+    assert decode_document(json.dumps(older).encode(), "there") == replace(FULL, identities={})
+
+
 def test_positions_are_written_as_spark_writes_those_of_its_kafka_source() -> None:
     assert json.loads(encode_document(FULL))["positions"] == {"a": {"2": 3}, "orders": {"0": 7, "10": 1}}
 
@@ -221,7 +260,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-_NAMES = ["format", "change", "epoch", "positions", "writer", "batch"]
+_NAMES = ["format", "change", "epoch", "positions", "writer", "batch", "identities"]
 
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _JSON))

@@ -9,10 +9,14 @@ import pytest
 from kfs.errors import Fenced, OffsetStoreError, PositionMoved
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
+from kfs.format.uuid import Uuid
+from kfs.log.identity import UNKNOWN, Identity
 from kfs.spark.offsets import ConsumedRange, StagedFile, WritableStore, WriterName
 
 ORDERS = TopicPartition("orders", 0)
 OTHERS = TopicPartition("orders", 1)
+A = Uuid(b"A" * 16)
+IN_EPOCH_3 = Identity(A, 3)
 FILES = (StagedFile("a/x", "orders/x"), StagedFile("a/y", "y"))
 
 
@@ -36,6 +40,28 @@ def test_what_is_saved_is_there_for_who_comes_next(
     assert found.batch.ranges == (ConsumedRange("orders", 0, 10, MAX_INT64),)
     assert found.writer is not None
     assert found.writer.token == fence.token
+
+
+def test_positions_are_kept_with_the_logs_that_they_are_of(
+    url: str, store: WritableStore, open_one: Callable[[str], WritableStore]
+) -> None:
+    fence, _ = store.acquire("export")
+    ranges = [ConsumedRange("orders", 0, 5, 10), ConsumedRange("orders", 1, 0, 0)]
+    store.save(fence, ranges, identities={ORDERS: IN_EPOCH_3, OTHERS: Identity(A), TopicPartition("x", 0): IN_EPOCH_3})
+    assert open_one(url).load("export").identities == {ORDERS: IN_EPOCH_3, OTHERS: Identity(A)}
+    store.save(fence, [ConsumedRange("orders", 1, 0, 4)], identities={OTHERS: Identity(None, 0)})
+    assert open_one(url).load("export").identities == {ORDERS: IN_EPOCH_3, OTHERS: Identity(None, 0)}
+    store.save(fence, [ConsumedRange("orders", 0, 10, 20)])  # by a job that says nothing of logs
+    assert open_one(url).load("export").identities == {OTHERS: Identity(None, 0)}
+
+
+def test_a_position_that_is_set_by_hand_stays_one_of_its_topic(store: WritableStore) -> None:
+    store.set_positions("export", {ORDERS: 10, OTHERS: 20}, identities={ORDERS: IN_EPOCH_3, OTHERS: IN_EPOCH_3})
+    assert store.load("export").identities == {ORDERS: IN_EPOCH_3, OTHERS: IN_EPOCH_3}
+    store.set_positions("export", {ORDERS: 5})
+    assert store.load("export").identities == {ORDERS: Identity(A), OTHERS: IN_EPOCH_3}
+    store.set_positions("export", {ORDERS: 5, OTHERS: 5}, identities={ORDERS: UNKNOWN})
+    assert store.load("export").identities == {OTHERS: Identity(A)}
 
 
 def test_groups_are_listed(store: WritableStore) -> None:
