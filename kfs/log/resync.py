@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from kfs.format.layout import (
     MAGIC_V2,
     MAX_INT32,
 )
+from kfs.log.holes import next_data
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.window import Window
 
@@ -87,19 +87,6 @@ def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
             return False
         position += len(chunk)
     return True
-
-
-def next_data(file: OpenFile, position: int, size: int) -> int:
-    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none.
-
-    Where the system doesn't tell, nothing is in a hole.
-    """
-    if not hasattr(os, "SEEK_DATA"):
-        return min(position, size)
-    try:
-        return max(position, os.lseek(file.fd, position, os.SEEK_DATA))
-    except OSError:  # ENXIO: a hole to the end
-        return size
 
 
 def _pattern(offset: int) -> re.Pattern[bytes]:

@@ -84,7 +84,7 @@ def test_files_are_opened_for_reading_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     file = OpenFile(str(tmp_path / "file"))
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.write(file.fd, b"x")
+        os.write(file.descriptor().number, b"x")
 
 
 def test_bad_pages_read_as_what_no_header_begins_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
