@@ -127,7 +127,10 @@ class UnusableSource(KfsError):
 
 
 class SourceLost(KfsError):
-    """A directory of the source that can't be listed any more: what it holds isn't known, so nothing is left out."""
+    """A directory of the source that can't be listed any more: what it holds isn't known, and an error, not nothing.
+
+    It stands among the problems, and so was logged, where it was found.
+    """
 
 
 class Shortage(KfsError):

@@ -11,6 +11,7 @@ import click
 
 from kfs.cli.messages import messages
 from kfs.errors import KfsError
+from kfs.log.descriptors import SHORTAGES, raise_limit
 
 EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
@@ -52,11 +53,16 @@ class _Group(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
+        raise_limit()
         try:
             return super().invoke(ctx)
         except KfsError as error:
             messages.say(str(error))
-            ctx.exit(_EXIT_TROUBLE.get(ctx.invoked_subcommand or "", EXIT_FAILED))
+        except OSError as error:  # as of a pipe to a process of ours
+            if error.errno not in SHORTAGES:
+                raise
+            messages.say(str(error))
+        return ctx.exit(_EXIT_TROUBLE.get(ctx.invoked_subcommand or "", EXIT_FAILED))
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:

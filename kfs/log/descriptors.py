@@ -15,7 +15,8 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, Protocol, TypeVar
 from weakref import ref
@@ -29,7 +30,7 @@ _MOST: Final = 4096
 #: What a process may have open where the system doesn't tell.
 _USUAL_LIMIT: Final = 1024
 #: EMFILE: the process has no more of them; ENFILE: the system; ENOMEM: no memory for it, or no more maps.
-_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 #: How often, and for how long each time in seconds, those are waited for that need one for the length of a call.
 _WAITS: Final = 20
 _WAIT_SECONDS: Final = 0.005
@@ -129,7 +130,7 @@ class Descriptors:
         try:
             number = os.open(path, flags)
         except OSError as error:
-            if error.errno not in _SHORTAGES:
+            if error.errno not in SHORTAGES:
                 raise
             number = self.attempt(partial(os.open, path, flags), path)
         descriptor = Descriptor(number, self)
@@ -147,13 +148,21 @@ class Descriptors:
             try:
                 return call()
             except OSError as error:
-                if error.errno not in _SHORTAGES:
+                if error.errno not in SHORTAGES:
                     raise
                 reason = error.strerror
             if not self._make_room(max(self.most // 2, 1)):
                 time.sleep(_WAIT_SECONDS)  # others may have one for the length of a call
         limit = f"{_limit()} files may be open (ulimit -n), kfs keeps {self.count}"
         raise Shortage(f"{path}: {reason}: {limit}")
+
+    def scandir(self, path: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        """List a directory as ``os.scandir`` does; errors are those of :meth:`attempt`."""
+        return self.attempt(partial(os.scandir, path), path)
+
+    def listdir(self, path: str) -> list[str]:
+        """List a directory as ``os.listdir`` does; errors are those of :meth:`attempt`."""
+        return self.attempt(partial(os.listdir, path), path)
 
     def _make_room(self, wanted: int) -> bool:
         """Have ``wanted`` holders let go, first those that weren't used since the last time; return whether any did."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.properties import MetaProperties, parse_meta_properties
+from kfs.log.descriptors import BUDGET
+from kfs.log.directory_name import parse_directory_name
 from kfs.log.problem import Problems
 from kfs.log.side_file import Watched, read_side_file
 
@@ -29,7 +32,26 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 #: Files that show a directory to be one of ``log.dirs``.
 MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN)
+#: Why one can't be read of which there was more when it was opened, as where its disk was unmounted since.
+NOT_A_LOG_DIR: Final = "it was a log directory, and there is nothing of Kafka's in it any more"
 _LOOK_AGAIN_SECONDS: Final = 0.5
+
+
+def is_log_dir(path: str, names: Sequence[str]) -> bool:
+    """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
+    if any(name in MARKERS for name in names):
+        return True
+    return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
+
+
+def check_is_there(path: str) -> None:
+    """Raise :class:`SourceLost` where what was one of ``log.dirs`` isn't one any more: its disk is gone, perhaps."""
+    try:
+        names = BUDGET.listdir(path)
+    except OSError as error:
+        raise SourceLost(f"{path}: {error.strerror}") from None
+    if not is_log_dir(path, names):
+        raise SourceLost(f"{path}: {NOT_A_LOG_DIR}")
 
 
 class LogDir:
@@ -81,3 +103,6 @@ class _Checkpoint:
             except CorruptData as error:
                 problems.add_error(error)
                 self._offsets = {}
+            except Shortage:
+                self._watched.look_again()
+                raise

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kfs.errors import KfsError
-from kfs.log.data_dir import is_log_dir
-from kfs.log.log_dir import LOCK
+from kfs.log.log_dir import LOCK, is_log_dir
 
 
 def check_apart(source: str, output: str) -> None:
