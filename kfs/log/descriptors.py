@@ -177,6 +177,11 @@ class Descriptors:
                 holder.let_go()
             return bool(victims)
 
+    def let_all_go(self) -> None:
+        """Have nothing open, until somebody needs it again."""
+        for holder in self._holders():
+            holder.let_go()
+
     def _holders(self) -> list[Holder]:
         return [holder for who in list(self.held.values()) if (holder := who()) is not None]
 
@@ -254,8 +259,7 @@ class Descriptors:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._watching = None
-        for holder in self._holders():
-            holder.let_go()
+        self.let_all_go()
 
 
 BUDGET: Final = Descriptors()
