@@ -48,6 +48,8 @@ def find_batch(
     patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
     budget = max((end - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
     while position + HEADER_SIZE_UP_TO_MAGIC <= end:
+        # A header may begin with zeros, and those be at the end of a hole.
+        position = max(position, next_data(window.file, position, end) - HEADER_SIZE_UP_TO_MAGIC + 1)
         length = min(_SCAN_CHUNK, end - position)
         chunk = window.file.read(position, length)
         if len(chunk) < HEADER_SIZE_UP_TO_MAGIC:
@@ -69,6 +71,7 @@ def find_bytes(file: OpenFile, wanted: bytes, end: int, most: int) -> int | None
     """Return where ``wanted`` first stands in ``end`` bytes of a file, None where not in the first ``most`` of them."""
     position = 0
     while position < min(end, most):
+        position = max(position, next_data(file, position, end) - len(wanted) + 1)
         chunk = file.read(position, min(_SCAN_CHUNK, end - position))
         at = chunk.find(wanted)
         if at >= 0:
