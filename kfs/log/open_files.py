@@ -23,6 +23,12 @@ class FileChanged(CorruptData):
     """The path names another file now, none, or a shorter one than before."""
 
 
+class FileGone(FileChanged):
+    """The path names no file any more, or another one: who has the old one open can't read on (ESTALE)."""
+
+    errno = errno.ESTALE
+
+
 class OpenFile:
     """A regular file, open to be read; the descriptor is closed when the last reference goes.
 
@@ -47,7 +53,7 @@ class OpenFile:
         """Open the file; one that is in a ``pool`` leaves it when it is let go.
 
         Raises:
-            FileChanged: there is no regular file of that path, or it can't be opened.
+            FileChanged: it can't be opened, or is no regular file; :class:`FileGone`: there is none of that path.
             Shortage: there is no descriptor for it.
         """
         self.path = path
@@ -72,10 +78,12 @@ class OpenFile:
 
     def _opened(self) -> Descriptor:
         if self.gone_since:
-            raise FileChanged("file is gone", 0, self.path)
+            raise FileGone("file is gone", 0, self.path)
         try:
             descriptor = BUDGET.open(self.path, _FLAGS, self)
             status = os.fstat(descriptor.number)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileGone("file is gone", 0, self.path) from None
         except OSError as error:
             raise FileChanged(error.strerror or str(error), 0, self.path) from None
         if not stat.S_ISREG(status.st_mode):
@@ -83,7 +91,7 @@ class OpenFile:
         if self.inode < 0:
             self._device, self.inode = status.st_dev, status.st_ino
         elif (self._device, self.inode) != (status.st_dev, status.st_ino):
-            raise FileChanged("replaced by another file", 0, self.path)
+            raise FileGone("replaced by another file", 0, self.path)
         self._descriptor = descriptor
         return descriptor
 
@@ -173,21 +181,17 @@ class FilePool:
         """Return the file at ``path``, which a listing saw as ``inode``.
 
         Raises:
-            FileChanged: it is gone, or another file has its name.
+            FileGone: it is gone, or another file has its name.
+            FileChanged: it can't be opened.
             Shortage: there is no descriptor for it.
         """
         file = self._files.get((path, inode))
         if file is not None:
             file.was_used = True
             return file
-        try:
-            file = OpenFile(path, self._files)
-        except FileChanged:
-            if os.path.lexists(path):
-                raise
-            raise FileChanged("file is gone", 0, path) from None
+        file = OpenFile(path, self._files)
         if file.inode != inode:
-            raise FileChanged("replaced by another file", 0, path)
+            raise FileGone("replaced by another file", 0, path)
         self._files[path, inode] = file
         BUDGET.watch()
         return file
