@@ -16,7 +16,7 @@ from kfs.format.uuid import Uuid
 from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
-from kfs.log.log_dir import CHECKPOINTS, NOT_A_LOG_DIR, LogDir, is_log_dir
+from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.side_file import read_side_file
@@ -237,17 +237,19 @@ class DataDir:
                         names.append((entry.path, name))
                     else:
                         files.append(entry.name)
+            if not names:
+                log_dir.check_is_there(files)
         except OSError as error:
-            return self._lose(log_dir, f"can't be listed: {error.strerror}")
-        if not names and not is_log_dir(log_dir.path, files):
-            return self._lose(log_dir, NOT_A_LOG_DIR)
+            return self._lose(log_dir, f"{log_dir.path}: can't be listed: {error.strerror}")
+        except SourceLost as error:
+            return self._lose(log_dir, str(error))
         self._find(log_dir.path)
         self._names[log_dir] = (mtime_ns, sorted(names, key=lambda pair: pair[0]))
         return True
 
     def _lose(self, log_dir: LogDir, reason: str) -> bool:
         self._lost[log_dir.path] = reason
-        self.problems.add(Problem(log_dir.path, 0, 0, reason))
+        self.problems.add(Problem(log_dir.path, 0, 0, reason.removeprefix(f"{log_dir.path}: ")))
         known = self._names.get(log_dir)
         self._names[log_dir] = (-1, known[1] if known is not None else [])
         return known is None
@@ -261,7 +263,8 @@ class DataDir:
         try:
             os.stat(directory.path)
         except OSError as error:
-            self._lost[directory.path] = reason = f"can't be listed: {error.strerror}"
+            reason = f"can't be listed: {error.strerror}"
+            self._lost[directory.path] = f"{directory.path}: {reason}"
             self.problems.add(Problem(directory.path, 0, 0, reason))
         else:
             self._find(directory.path)
@@ -269,7 +272,7 @@ class DataDir:
     def _check_not_all_lost(self) -> None:
         sources = [log_dir.path for log_dir in self.log_dirs] + [directory.path for directory in self._single]
         if self._lost and all(path in self._lost for path in sources):
-            raise SourceLost("; ".join(f"{path}: {reason}" for path, reason in self._lost.items()))
+            raise SourceLost("; ".join(self._lost.values()))
 
     def _collect(self) -> _Partitions:
         found = _Partitions()

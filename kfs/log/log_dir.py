@@ -32,8 +32,6 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 #: Files that show a directory to be one of ``log.dirs``.
 MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN)
-#: Why one can't be read of which there was more when it was opened, as where its disk was unmounted since.
-NOT_A_LOG_DIR: Final = "it was a log directory, and there is nothing of Kafka's in it any more"
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
 
@@ -44,16 +42,6 @@ def is_log_dir(path: str, names: Sequence[str]) -> bool:
     return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
 
 
-def check_is_there(path: str) -> None:
-    """Raise :class:`SourceLost` where what was one of ``log.dirs`` isn't one any more: its disk is gone, perhaps."""
-    try:
-        names = BUDGET.listdir(path)
-    except OSError as error:
-        raise SourceLost(f"{path}: {error.strerror}") from None
-    if not is_log_dir(path, names):
-        raise SourceLost(f"{path}: {NOT_A_LOG_DIR}")
-
-
 class LogDir:
     """A log directory; its checkpoints are read when asked for and again when they have changed."""
 
@@ -61,6 +49,21 @@ class LogDir:
         self.path = path
         self.problems = problems
         self._checkpoints: dict[str, _Checkpoint] = {}
+        self._device = _device_of(path)
+        self._had_markers = any(os.path.lexists(os.path.join(path, name)) for name in MARKERS)
+
+    def check_is_there(self, names: Sequence[str] | None = None) -> None:
+        """Raise :class:`SourceLost` where it isn't there any more, as where its disk was unmounted or replaced.
+
+        ``names`` are those in it, where that is known. One that never had anything but partitions may have none left.
+        """
+        try:
+            names = BUDGET.listdir(self.path) if names is None else names
+        except OSError as error:
+            raise SourceLost(f"{self.path}: can't be listed: {error.strerror}") from None
+        is_another = self._had_markers or _device_of(self.path) != self._device
+        if is_another and not is_log_dir(self.path, names):
+            raise SourceLost(f"{self.path}: it was a log directory, and there is nothing of Kafka's in it any more")
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
@@ -76,6 +79,13 @@ class LogDir:
         except CorruptData as error:
             self.problems.add_error(error)
             return None
+
+
+def _device_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return None
 
 
 class _Checkpoint:

@@ -10,7 +10,7 @@ from typing import Final
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.directory_name import DirectoryKind, DirectoryName
-from kfs.log.log_dir import LogDir, check_is_there
+from kfs.log.log_dir import LogDir
 from kfs.log.open_files import OpenFile
 from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
 
@@ -39,7 +39,7 @@ class PartitionDirectory:
         if self.is_source:
             raise SourceLost(f"{self.path}: it is gone")
         if self.log_dir is not None:
-            check_is_there(self.log_dir.path)
+            self.log_dir.check_is_there()
 
     @property
     def is_deleted(self) -> bool:
