@@ -58,7 +58,7 @@ class OpenFile:
         """
         self.path = path
         self.unreadable: dict[int, str] = {}
-        self.was_used = True
+        self.was_used = False
         self.gone_since = 0.0
         self.kept: object = None
         self._pool = pool
@@ -118,7 +118,6 @@ class OpenFile:
 
     def status(self) -> os.stat_result:
         """``fstat`` of the file."""
-        self.was_used = True
         descriptor = self._descriptor or self._opened()
         return os.fstat(descriptor.number)
 
@@ -136,7 +135,6 @@ class OpenFile:
             FileChanged: the file is gone, or another one has its name.
             Shortage: there is no descriptor, or no memory.
         """
-        self.was_used = True
         descriptor = self._descriptor or self._opened()
         try:
             data = read_at(descriptor.number, length, position)
