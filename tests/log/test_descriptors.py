@@ -63,7 +63,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 @pytest.mark.parametrize("number", REFUSALS)
-@pytest.mark.parametrize("command", ["cat LOG_DIR t/0", "ls LOG_DIR t/0/offset", "verify LOG_DIR -j 1"])
+@pytest.mark.parametrize("command", ["ls LOG_DIR t/0/offset", "verify LOG_DIR -j 1"])
 def test_a_command_that_finds_no_descriptor_says_so(
     command: str, number: int, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,8 +84,8 @@ def test_those_that_were_used_lately_stay_open(tmp_path: Path, monkeypatch: pyte
         path.write_bytes(b"x")
         paths.append((str(path), path.stat().st_ino))
     used = pool.open(*paths[0])
-    for path in paths[1:]:
-        pool.open(*path)
+    for one in paths[1:]:
+        pool.open(*one)
         assert pool.open(*paths[0]) is used
         assert BUDGET.count <= 16
 
