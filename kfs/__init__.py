@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kfs.api import Data, OnDamage, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
     from kfs.api.groups import Group, GroupOffset, Groups
     from kfs.api.transactions import Transaction, TransactionalIds
-    from kfs.errors import CorruptData, KfsError, NotFound, UnusableSource
+    from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost, UnusableSource
     from kfs.format.record import TimestampType
     from kfs.log.isolation import IsolationLevel
     from kfs.log.problem import Problem
@@ -38,6 +38,8 @@ __all__ = [
     "Problem",
     "Record",
     "SegmentFile",
+    "Shortage",
+    "SourceLost",
     "TimestampType",
     "Topic",
     "Transaction",
@@ -62,6 +64,8 @@ _MODULES: Final = {
     "Problem": "kfs.log.problem",
     "Record": "kfs.api",
     "SegmentFile": "kfs.api",
+    "Shortage": "kfs.errors",
+    "SourceLost": "kfs.errors",
     "TimestampType": "kfs.format.record",
     "Topic": "kfs.api",
     "Transaction": "kfs.api.transactions",

@@ -11,6 +11,8 @@
     ├── ReadOnly             any attempt to write
     ├── BadLine              a line or row that can't be imported: input, its number, reason
     ├── UnusableSource       a LOG_DIR that cannot be read as one
+    ├── SourceLost           a directory that was there and is gone, or can't be listed any more
+    ├── Shortage             descriptors, maps or memory are used up: nothing is wrong with the data
     ├── InvalidAppend        what Kafka doesn't let into a log, whether it is appended or recovered
     │   ├── OffsetOverflow       an offset or position that a segment's indexes can't hold
     │   ├── InvalidOffset        an offset that goes back where an index entry is due
@@ -122,6 +124,20 @@ class UnusableSource(KfsError):
     """A LOG_DIR that is missing, unreadable, or holds nothing of Kafka's."""
 
     errno = _errno.ENOENT
+
+
+class SourceLost(KfsError):
+    """A directory of the source that can't be listed any more: what it holds isn't known, and an error, not nothing.
+
+    It stands among the problems, and so was logged, where it was found.
+    """
+
+
+class Shortage(KfsError):
+    """What the system has too little of just now: descriptors, maps or memory.
+
+    Nothing is wrong with the data, and nothing is remembered of it: the same question may be answered a moment later.
+    """
 
 
 class InvalidAppend(KfsError):

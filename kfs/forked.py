@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kfs.errors import WorkerDied
 from kfs.kept_log import KeptLog, Logged, log_again
+from kfs.log.descriptors import BUDGET
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,7 +39,7 @@ def forked(work: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> 
 
     # Forked, so that neither the work nor what it refers to has to be pickled.
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, context, initializer=_Worker.begin, initargs=(work,)) as pool:
+    with ProcessPoolExecutor(jobs, context, initializer=_Worker.begin, initargs=(work, jobs)) as pool:
         given: deque[tuple[Item, Future[tuple[Result, Logged]]]] = deque()
         try:
             for item in items:
@@ -69,7 +70,8 @@ class _Worker(Generic[Item, Result]):
         self._kept = KeptLog.instead()
 
     @classmethod
-    def begin(cls, work: Callable[[Any], Any]) -> None:
+    def begin(cls, work: Callable[[Any], Any], jobs: int) -> None:
+        BUDGET.share(jobs)
         cls._current = cls(work)
 
     @classmethod

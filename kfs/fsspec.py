@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import glob_translate, stringify_path, tokenize
 
-from kfs.errors import CorruptData, IsADirectory, KfsError
+from kfs.errors import CorruptData, IsADirectory, KfsError, Shortage, SourceLost
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.isolation import IsolationLevel
@@ -149,7 +149,9 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             return self.info(path)
         except FileNotFoundError:  # what it leads to has just gone
             return _unsized(path, entry) | {"type": "other", "islink": True}
-        except OSError:  # damage
+        except OSError as error:
+            if not isinstance(error.__cause__, CorruptData):
+                raise
             return _unsized(path, entry) | {"islink": True}
 
     def exists(self, path: str, **_options: Any) -> bool:
@@ -168,6 +170,8 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         """Return what ``path`` leads to, without asking for its size."""
         try:
             return self.tree.follow(self._strip_protocol(path))
+        except (Shortage, SourceLost) as error:
+            raise OSError(error.errno, str(error), path) from error
         except KfsError:
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -13,7 +14,7 @@ from kfs.cli.messages import messages
 from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.forked import forked
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
@@ -115,16 +116,15 @@ def _accompany(tree: KafkaTree) -> None:
     # Each once: where there is no room for all, those that were dropped would drive out others for ever.
     done: set[ClosedSegment] = set()
     while not is_alone():
-        for closed in closed_segments(tree.context):
-            if is_alone():
-                return
-            if closed in done:
-                continue
-            done.add(closed)
-            try:
-                size_segment(tree.context, closed)
-            except CorruptData:
-                continue  # whoever reads it is told
+        with suppress(Shortage, SourceLost):  # it may be over at the next look
+            for closed in closed_segments(tree.context):
+                if is_alone():
+                    return
+                if closed in done:
+                    continue
+                with suppress(CorruptData):  # whoever reads it is told
+                    size_segment(tree.context, closed)
+                done.add(closed)
         until = time.monotonic() + _LOOK_AGAIN_SECONDS
         while time.monotonic() < until and not is_alone():
             time.sleep(_POLL_SECONDS)

@@ -16,6 +16,7 @@ import click
 
 from kfs.cli.messages import messages
 from kfs.errors import KfsError
+from kfs.log.descriptors import raise_limit
 
 EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.
@@ -63,6 +64,7 @@ class _Group(click.Group):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> object:
+        raise_limit()
         with _failures_told(ctx):
             return super().invoke(ctx)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
+from kfs.log.descriptors import BUDGET
 from kfs.log.log_dir import CHECKPOINTS, META_PROPERTIES
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
 
@@ -90,7 +91,7 @@ def files_of(path: str) -> Iterator[str]:
     if not stat.S_ISDIR(os.stat(path).st_mode):
         yield path
         return
-    with os.scandir(path) as listing:
+    with BUDGET.scandir(path) as listing:
         entries = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.path) for entry in listing)
     for name, is_directory, entry in entries:
         if is_directory:

@@ -23,6 +23,7 @@ from kfs.errors import CorruptData, WorkerDied
 from kfs.export.piece import Done, Left, Worker
 from kfs.export.plan import WantedOffsets, Work
 from kfs.kept_log import KeptLog, Logged, log_again
+from kfs.log.descriptors import BUDGET
 from kfs.log.problem import Problem
 
 #: What is written at once, in bytes or so.
@@ -140,7 +141,7 @@ class _Team:
             inherited = [assignments, turns]
             inherited += [end for member in self._members for end in (member.assignments, member.turns)]
             ready_bytes = max(_READY_BYTES // self._jobs, _PORTION_BYTES)
-            arguments = (self._worker, self._out, their_assignments, their_turns, ready_bytes, inherited)
+            arguments = (self._worker, self._jobs, self._out, their_assignments, their_turns, ready_bytes, inherited)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             their_assignments.close()
@@ -241,6 +242,7 @@ def _size(portion: object) -> int:
 
 def _serve(
     worker: Worker,
+    jobs: int,
     out: int,
     assignments: Connection,
     turns: Connection,
@@ -251,6 +253,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
     for other in inherited:
         other.close()
+    BUDGET.share(jobs)
     kept = KeptLog.instead()
     ready = _Ready(ready_bytes)
     threading.Thread(target=_write_in_turn, args=(ready, turns, out), daemon=True).start()

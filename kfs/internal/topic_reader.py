@@ -37,8 +37,9 @@ class TopicReader:
     def begin(self) -> None:
         """Take nothing for read."""
         _ = self.log.segments
-        self._incarnation = self.log.incarnation
+        incarnation = self.log.incarnation
         self.start = self.log.log_start_offset
+        self._incarnation = incarnation  # last: what can't be asked for just now is void still
         self._slot = -1
         self._read_up_to = self.start
 

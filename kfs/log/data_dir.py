@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import threading
@@ -11,12 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kfs.errors import CorruptData, UnusableSource
+from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
+from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
-from kfs.log.log_dir import CHECKPOINTS, MARKERS, LogDir
+from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
@@ -83,6 +83,8 @@ class DataDir:
         self._looked = -1.0
         self._looking = threading.Lock()
         self._names: dict[LogDir, tuple[int, list[tuple[str, DirectoryName]]]] = {}
+        #: Sources that can't be listed just now, by path, and why.
+        self._lost: dict[str, str] = {}
 
     def _add_source(self, path: str, loose: dict[str, list[str]]) -> None:
         if os.path.isfile(path):
@@ -91,7 +93,7 @@ class DataDir:
             loose[os.path.dirname(path)].append(path)
             return
         try:
-            names = os.listdir(path)
+            names = BUDGET.listdir(path)
         except OSError as error:
             raise UnusableSource(f"{path}: {error.strerror}") from None
         parsed = parse_directory_name(os.path.basename(path))
@@ -99,7 +101,7 @@ class DataDir:
             parent = os.path.dirname(path)
             log_dir = LogDir(parent, self.problems) if _has_checkpoints(parent) else None
             name = parsed or DirectoryName(os.path.basename(path) or "log", 0)
-            self._single.append(PartitionDirectory(path, name, log_dir))
+            self._single.append(PartitionDirectory(path, name, log_dir, is_source=True))
         elif is_log_dir(path, names):
             self.log_dirs.append(LogDir(path, self.problems))
         else:
@@ -108,7 +110,11 @@ class DataDir:
     # -- partitions
 
     def topics(self) -> list[str]:
-        """The topics that have at least one partition here, sorted."""
+        """The topics that have at least one partition here, sorted.
+
+        As everything that asks what there is, it raises :class:`SourceLost` where no source can be listed any more.
+        Of several, one that can't has the partitions that it had, whose logs then raise it.
+        """
         return list(self._partitions().topics)
 
     def partitions(self, topic: str) -> list[int]:
@@ -215,31 +221,69 @@ class DataDir:
             if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
                 return self._found
             changed = [self._list_names(log_dir) for log_dir in self.log_dirs]
+            for directory in self._single:
+                self._look_at(directory)
+            self._check_not_all_lost()
             if any(changed) or not self._found.copies:
                 self._found = self._collect()
             self._looked = time.monotonic()
             return self._found
 
     def _list_names(self, log_dir: LogDir) -> bool:
-        """List one log directory if it has changed; return whether it was listed."""
+        """List one log directory if it has changed; return whether it was listed.
+
+        One that can't be listed has what it had, as far as that is known: what is in it are errors, and nobody takes
+        them for nothing.
+        """
         known = self._names.get(log_dir)
         try:
             mtime_ns = os.stat(log_dir.path).st_mtime_ns
             if known is not None and known[0] == mtime_ns and time.time_ns() - mtime_ns > 1_000_000_000:
                 return False
-            names = []
-            with os.scandir(log_dir.path) as entries:
+            names, files = [], []
+            with BUDGET.scandir(log_dir.path) as entries:
                 for entry in entries:
                     name = parse_directory_name(entry.name)
                     if name is not None and _is_directory(entry):
                         names.append((entry.path, name))
+                    else:
+                        files.append(entry.name)
+            if not names:
+                log_dir.check_is_there(files)
         except OSError as error:
-            self.problems.add(Problem(log_dir.path, 0, 0, f"can't be listed: {error.strerror}"))
-            # What is gone is gone. What can't be looked at just now (no descriptor left) still has what it had.
-            is_gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
-            mtime_ns, names = -1, known[1] if known is not None and not is_gone else []
+            return self._lose(log_dir, f"{log_dir.path}: can't be listed: {error.strerror}")
+        except SourceLost as error:
+            return self._lose(log_dir, str(error))
+        self._find(log_dir.path)
         self._names[log_dir] = (mtime_ns, sorted(names, key=lambda pair: pair[0]))
         return True
+
+    def _lose(self, log_dir: LogDir, reason: str) -> bool:
+        self._lost[log_dir.path] = reason
+        self.problems.add(Problem(log_dir.path, 0, 0, reason.removeprefix(f"{log_dir.path}: ")))
+        known = self._names.get(log_dir)
+        self._names[log_dir] = (-1, known[1] if known is not None else [])
+        return known is None
+
+    def _find(self, path: str) -> None:
+        if self._lost.pop(path, None) is not None:
+            self.problems.forget_file(path)
+
+    def _look_at(self, directory: PartitionDirectory) -> None:
+        """Look whether a partition directory that was named itself is still there."""
+        try:
+            os.stat(directory.path)
+        except OSError as error:
+            reason = f"can't be listed: {error.strerror}"
+            self._lost[directory.path] = f"{directory.path}: {reason}"
+            self.problems.add(Problem(directory.path, 0, 0, reason))
+        else:
+            self._find(directory.path)
+
+    def _check_not_all_lost(self) -> None:
+        sources = [log_dir.path for log_dir in self.log_dirs] + [directory.path for directory in self._single]
+        if self._lost and all(path in self._lost for path in sources):
+            raise SourceLost("; ".join(self._lost.values()))
 
     def _collect(self) -> _Partitions:
         found = _Partitions()
@@ -337,13 +381,6 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a symlink to itself
         return False
-
-
-def is_log_dir(path: str, names: Sequence[str]) -> bool:
-    """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
-    if any(name in MARKERS for name in names):
-        return True
-    return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
 
 
 def _has_checkpoints(path: str) -> bool:

@@ -1,27 +1,22 @@
 """The bytes of an offset or time index: mapped for a closed segment, read for the active one.
 
 An mmap past the end of a file that shrank is a SIGBUS, which Python can't catch, and a process has
-65,530 maps. So maps are few (a bounded pool), only of closed segments, and ``fstat`` is asked before every
-use: a file that changed in any way is mapped anew.
+65,530 maps. So maps are few (they count in the budget of descriptors), only of closed segments, and ``fstat`` is asked
+before every use: a file that changed in any way is mapped anew.
 """
 
 from __future__ import annotations
 
 import mmap
-import os
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cachetools import LRUCache
-
 from kfs.errors import CorruptData
-from kfs.log.open_files import FilePool, OpenFile
+from kfs.log.descriptors import BUDGET
+from kfs.log.open_files import FileChanged, FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
 
-#: Each holds two descriptors (mmap keeps one of its own), of the 1,024 that a process has by default.
-_MOST_MAPS: Final = 256
 _COPIED_BYTES: Final = 8 * 1024 * 1024
 _Key = tuple[str, int]
 #: LogConfig.segment.index.bytes has no upper bound of its own, int32 positions in a segment do.
@@ -54,14 +49,12 @@ class IndexBytes:
 
 
 class IndexPool:
-    """Gives the bytes of index files, few of them mapped at a time."""
+    """Gives the bytes of index files, few of them mapped at a time: a map goes when its file is let go."""
 
     def __init__(self, files: FilePool) -> None:
         self._files = files
-        self._maps: LRUCache[_Key, tuple[OpenFile, IndexBytes]] = LRUCache(_MOST_MAPS)
-        self._copies: LRUCache[_Key, tuple[OpenFile, IndexBytes]] = LRUCache(
-            _COPIED_BYTES, getsizeof=lambda known: len(known[1].data) + 200
-        )
+        self._copies: dict[_Key, IndexBytes] = {}  # the one made last is last
+        self._copied_bytes = 0
         self._lock = threading.Lock()
 
     def bytes_of(self, found: FoundFile, layout: EntryLayout, *, closed: bool) -> IndexBytes:
@@ -69,35 +62,60 @@ class IndexPool:
 
         Raises:
             CorruptData: the file is gone, replaced, or larger than an index can be.
+            Shortage: there is no descriptor or map for it.
         """
         key = (found.path, found.inode)
-        cache = self._maps if closed else self._copies
-        with self._lock:
-            known = cache.get(key)
-        if known is not None and _identity(known[0]) == known[1].identity:
-            return known[1]
         file = self._files.open(found.path, found.inode)
-        content = _load(file, layout, closed=closed)
-        with self._lock, suppress(ValueError):  # too large to be kept
-            cache[key] = (file, content)
+        identity = _identity(file)
+        known = file.kept if closed else self._copies.get(key)
+        if isinstance(known, IndexBytes) and known.identity == identity:
+            return known
+        content = _load(file, identity, layout, closed=closed)
+        if closed:
+            file.kept = content
+        else:
+            self._keep_copy(key, content)
         return content
 
-    def close(self) -> None:
-        """Drop every map."""
+    def _keep_copy(self, key: _Key, content: IndexBytes) -> None:
         with self._lock:
-            self._maps.clear()
+            old = self._copies.pop(key, None)
+            self._copies[key] = content
+            self._copied_bytes += _weight(content) - (_weight(old) if old is not None else 0)
+            while self._copied_bytes > _COPIED_BYTES:
+                self._copied_bytes -= _weight(self._copies.pop(next(iter(self._copies))))
+
+    def close(self) -> None:
+        """Drop every copy; maps go with the files."""
+        with self._lock:
             self._copies.clear()
+            self._copied_bytes = 0
 
 
-def _load(file: OpenFile, layout: EntryLayout, *, closed: bool) -> IndexBytes:
-    identity = _identity(file)
+def _weight(content: IndexBytes) -> int:
+    return len(content.data) + 200
+
+
+def _load(file: OpenFile, identity: tuple[int, int, int], layout: EntryLayout, *, closed: bool) -> IndexBytes:
     size = identity[1]
     if size > _LARGEST_INDEX:
         raise CorruptData(f"index of {size} bytes", 0, file.path)
     entries = _entry_count(file, size, layout)
     if closed and size:
-        return IndexBytes(mmap.mmap(file.fd, size, access=mmap.ACCESS_READ), entries, size, identity)
+        return IndexBytes(_mapped(file, size), entries, size, identity)
     return IndexBytes(file.read(0, entries * layout.size), entries, size, identity)
+
+
+def _mapped(file: OpenFile, size: int) -> mmap.mmap:
+    descriptor = file.descriptor()
+    try:
+        mapped = BUDGET.attempt(lambda: mmap.mmap(descriptor.number, size, access=mmap.ACCESS_READ), file.path)
+    except ValueError:  # it has become shorter since its size was asked for
+        raise FileChanged(f"file was cut, it had {size} bytes", 0, file.path) from None
+    except OSError as error:  # of a filesystem that maps nothing
+        raise CorruptData(error.strerror or str(error), 0, file.path) from None
+    descriptor.note_map()
+    return mapped
 
 
 def _entry_count(file: OpenFile, size: int, layout: EntryLayout) -> int:
@@ -115,5 +133,5 @@ def _entry_count(file: OpenFile, size: int, layout: EntryLayout) -> int:
 
 
 def _identity(file: OpenFile) -> tuple[int, int, int]:
-    status = os.fstat(file.fd)
+    status = file.status()
     return status.st_ino, status.st_size, status.st_mtime_ns

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, SourceLost
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
@@ -101,7 +101,12 @@ class Log:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments, by base offset; looked up again when the directory may have changed."""
+        """The segments, by base offset; looked up again when the directory may have changed.
+
+        Raises:
+            SourceLost: the directory can't be listed, or what it was found in is gone.
+            Shortage: there is no descriptor for it.
+        """
         return self._current().segments
 
     def _current(self) -> _Listing:
@@ -116,29 +121,41 @@ class Log:
     def _refresh(self) -> None:
         try:
             mtime_ns = os.stat(self.directory.path).st_mtime_ns
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
+            self.directory.check_source()
             self._replace([])
             self._listed_mtime = (-1, False)
             return
+        except OSError as error:
+            self._lose(error)
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
         settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
             return
-        self._listed_mtime = (mtime_ns, self._list() and settled)
+        self._listed_mtime = (-1, False)
+        self._list()
+        self._listed_mtime = (mtime_ns, settled)
+
+    def _lose(self, error: OSError) -> NoReturn:
+        """Say that the directory can't be listed: what was known of it is no answer."""
+        self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
+        raise SourceLost(f"{self.directory.path}: can't be listed: {error.strerror}") from None
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
         with suppress(FileChanged):
             segment.file()
 
-    def _list(self) -> bool:
-        """List the directory; where that fails, what was known stays and False is returned."""
+    def _list(self) -> None:
         try:
             self.files = self.directory.list(self._next_offset_of)
+        except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
+            self.directory.check_source()
+            self.files = PartitionFiles()
         except OSError as error:
-            self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
-            return False
+            self._lose(error)
+        self.problems.forget_file(self.directory.path)
         known = {
             (segment.base_offset, segment.files.log): segment
             for segment in self._listing.segments
@@ -159,7 +176,6 @@ class Log:
         self._replace(segments)
         for orphan in self.files.orphans:
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
-        return True
 
     def _replace(self, segments: list[Segment]) -> None:
         gone = any(segment not in segments for segment in self._listing.segments)

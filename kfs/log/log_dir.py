@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.properties import MetaProperties, parse_meta_properties
+from kfs.log.descriptors import BUDGET
+from kfs.log.directory_name import parse_directory_name
 from kfs.log.problem import Problems
 from kfs.log.side_file import Watched, read_side_file
 
@@ -32,6 +35,13 @@ MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHU
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
 
+def is_log_dir(path: str, names: Sequence[str]) -> bool:
+    """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
+    if any(name in MARKERS for name in names):
+        return True
+    return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
+
+
 class LogDir:
     """A log directory; its checkpoints are read when asked for and again when they have changed."""
 
@@ -39,6 +49,21 @@ class LogDir:
         self.path = path
         self.problems = problems
         self._checkpoints: dict[str, _Checkpoint] = {}
+        self._device = _device_of(path)
+        self._had_markers = any(os.path.lexists(os.path.join(path, name)) for name in MARKERS)
+
+    def check_is_there(self, names: Sequence[str] | None = None) -> None:
+        """Raise :class:`SourceLost` where it isn't there any more, as where its disk was unmounted or replaced.
+
+        ``names`` are those in it, where that is known. One that never had anything but partitions may have none left.
+        """
+        try:
+            names = BUDGET.listdir(self.path) if names is None else names
+        except OSError as error:
+            raise SourceLost(f"{self.path}: can't be listed: {error.strerror}") from None
+        is_another = self._had_markers or _device_of(self.path) != self._device
+        if is_another and not is_log_dir(self.path, names):
+            raise SourceLost(f"{self.path}: it was a log directory, and there is nothing of Kafka's in it any more")
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
@@ -54,6 +79,13 @@ class LogDir:
         except CorruptData as error:
             self.problems.add_error(error)
             return None
+
+
+def _device_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return None
 
 
 class _Checkpoint:
@@ -81,3 +113,6 @@ class _Checkpoint:
             except CorruptData as error:
                 problems.add_error(error)
                 self._offsets = {}
+            except Shortage:
+                self._watched.look_again()
+                raise

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused
+from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused, Shortage
 from kfs.format.layout import MAX_INT64
+from kfs.log.descriptors import BUDGET
 from kfs.log.leader_epochs import LeaderEpochs
 from kfs.log.log_config import Clock, LogConfig
 from kfs.log.log_segment import LogSegment, Recovery
@@ -100,11 +101,12 @@ class LogLoader:
 
         Raises:
             RecoveryRefused: Kafka would not start, for the reason given.
+            Shortage: there is no descriptor for a file.
             OSError: a file can't be read or written.
         """
         try:
             return self._load()
-        except RecoveryRefused:
+        except (RecoveryRefused, Shortage):
             raise
         except KfsError as error:
             is_located = isinstance(error, CorruptData) and error.file is not None
@@ -133,7 +135,7 @@ class LogLoader:
     # --- what a crash has left
 
     def _names(self) -> list[str]:
-        with os.scandir(self._directory) as entries:
+        with BUDGET.scandir(self._directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_file())
 
     def _remove(self, name: str, reason: str) -> None:

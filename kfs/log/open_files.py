@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 import stat
-import threading
-from contextlib import suppress
 from functools import reduce
 from typing import Final
 
-from cachetools import LRUCache
-
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Shortage
+from kfs.log.descriptors import BUDGET, Descriptor
 from kfs.log.positioned import read_at
 
-_CAPACITY: Final = 256
 _PAGE: Final = 4096
 # O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
 _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
@@ -26,57 +23,137 @@ class FileChanged(CorruptData):
     """The path names another file now, none, or a shorter one than before."""
 
 
+class FileGone(FileChanged):
+    """The path names no file any more, or another one: who has the old one open can't read on (ESTALE)."""
+
+    errno = errno.ESTALE
+
+
 class OpenFile:
-    """An open regular file; the descriptor is closed when the last reference goes."""
+    """A regular file, open to be read; the descriptor is closed when the last reference goes.
 
-    __slots__ = ("fd", "inode", "path", "unreadable")
+    It counts in the budget of descriptors and may have been let go: it is then opened again, if the path still leads
+    to the same file. ``kept`` is what a reader keeps with the file for as long as it is open.
+    """
 
-    def __init__(self, path: str) -> None:
-        self.fd = -1
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_device",
+        "_pool",
+        "gone_since",
+        "inode",
+        "kept",
+        "path",
+        "unreadable",
+        "was_used",
+    )
+
+    def __init__(self, path: str, pool: dict[tuple[str, int], OpenFile] | None = None) -> None:
+        """Open the file; one that is in a ``pool`` leaves it when it is let go.
+
+        Raises:
+            FileChanged: it can't be opened, or is no regular file; :class:`FileGone`: there is none of that path.
+            Shortage: there is no descriptor for it.
+        """
         self.path = path
         self.unreadable: dict[int, str] = {}
-        try:
-            self.fd = os.open(path, _FLAGS)
-            status = os.fstat(self.fd)
-        except OSError as error:
-            raise FileChanged(error.strerror or str(error), 0, path) from None
-        if not stat.S_ISREG(status.st_mode):
-            raise FileChanged("not a regular file", 0, path)
-        self.inode = status.st_ino
+        self.was_used = False
+        self.gone_since = 0.0
+        self.kept: object = None
+        self._pool = pool
+        self._device = self.inode = -1
+        self._descriptor: Descriptor | None = None
+        self.descriptor()
 
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+    def descriptor(self) -> Descriptor:
+        """Return the descriptor, to be held on to while its number is used.
+
+        Raises:
+            FileChanged: the file was let go meanwhile, and the path leads to another one now, or to none.
+            Shortage: it was, and there is no descriptor to open it again.
+        """
+        descriptor = self._descriptor
+        return self._opened() if descriptor is None else descriptor
+
+    def _opened(self) -> Descriptor:
+        if self.gone_since:
+            raise FileGone("file is gone", 0, self.path)
+        try:
+            descriptor = BUDGET.open(self.path, _FLAGS, self)
+            status = os.fstat(descriptor.number)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileGone("file is gone", 0, self.path) from None
+        except OSError as error:
+            raise FileChanged(error.strerror or str(error), 0, self.path) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise FileChanged("not a regular file", 0, self.path)
+        if self.inode < 0:
+            self._device, self.inode = status.st_dev, status.st_ino
+        elif (self._device, self.inode) != (status.st_dev, status.st_ino):
+            raise FileGone("replaced by another file", 0, self.path)
+        self._descriptor = descriptor
+        return descriptor
+
+    def is_there(self) -> bool:
+        """See :class:`~kfs.log.descriptors.Holder`."""
+        try:
+            status = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # of a device or a server that doesn't answer just now
+            return True
+        return (status.st_dev, status.st_ino) == (self._device, self.inode)
+
+    def forget(self) -> None:
+        """See :class:`~kfs.log.descriptors.Holder`."""
+        if self._pool is not None:
+            self._pool.pop((self.path, self.inode), None)
+
+    def let_go(self) -> None:
+        """See :class:`~kfs.log.descriptors.Holder`."""
+        self.forget()
+        self.kept = None
+        self._descriptor = None
 
     def status(self) -> os.stat_result:
         """``fstat`` of the file."""
-        return os.fstat(self.fd)
+        descriptor = self._descriptor or self._opened()
+        return os.fstat(descriptor.number)
 
     def size(self) -> int:
         """The size in bytes, now."""
-        return os.fstat(self.fd).st_size
+        return self.status().st_size
 
     def read(self, position: int, length: int) -> bytes:
         """Read ``length`` bytes at ``position``, fewer at the end of the file.
 
         What a failing disk won't give is 0xFF (which no header begins with), its pages noted in
         ``unreadable`` with the reason: a bad sector then costs the batches on it and no others.
+
+        Raises:
+            FileChanged: the file is gone, or another one has its name.
+            Shortage: there is no descriptor, or no memory.
         """
+        descriptor = self._descriptor or self._opened()
         try:
-            data = read_at(self.fd, length, position)
-        except OSError:
+            data = read_at(descriptor.number, length, position)
+        except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise Shortage(f"{self.path}: position {position}: {error.strerror}") from None
             return self._read_around(position, length)
         if len(data) == length or not data:
             return data
         return data + self.read(position + len(data), length - len(data))
 
     def _read_around(self, position: int, length: int) -> bytes:
+        descriptor = self.descriptor()
         parts = []
         end = min(position + length, self.size())
         while position < end:
             stop = min(end, (position // _PAGE + 1) * _PAGE)
             try:
-                parts.append(read_at(self.fd, stop - position, position))
+                parts.append(read_at(descriptor.number, stop - position, position))
             except OSError as error:
                 self.unreadable[position // _PAGE] = error.strerror or str(error)
                 parts.append(b"\xff" * (stop - position))
@@ -93,34 +170,30 @@ class OpenFile:
 
 
 class FilePool:
-    """Keeps the files used last open, so that a walk over many segments holds few descriptors."""
+    """Gives the same open file to all who want it. How many are open is for the budget to say."""
 
-    def __init__(self, capacity: int = _CAPACITY) -> None:
-        self._files: LRUCache[tuple[str, int], OpenFile] = LRUCache(capacity)
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, int], OpenFile] = {}
 
     def open(self, path: str, inode: int) -> OpenFile:
         """Return the file at ``path``, which a listing saw as ``inode``.
 
         Raises:
-            FileChanged: it is gone, or another file has its name.
+            FileGone: it is gone, or another file has its name.
+            FileChanged: it can't be opened.
+            Shortage: there is no descriptor for it.
         """
-        key = (path, inode)
-        with self._lock, suppress(KeyError):
-            return self._files[key]
-        try:
-            file = OpenFile(path)
-        except FileChanged:
-            if os.path.lexists(path):
-                raise
-            raise FileChanged("file is gone", 0, path) from None
+        file = self._files.get((path, inode))
+        if file is not None:
+            file.was_used = True
+            return file
+        file = OpenFile(path, self._files)
         if file.inode != inode:
-            raise FileChanged("replaced by another file", 0, path)
-        with self._lock:
-            self._files[key] = file
+            raise FileGone("replaced by another file", 0, path)
+        self._files[path, inode] = file
+        BUDGET.watch()
         return file
 
     def close(self) -> None:
         """Close every file that nobody else holds."""
-        with self._lock:
-            self._files.clear()
+        self._files.clear()

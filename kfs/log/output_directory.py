@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from kfs.errors import KfsError
-from kfs.log.data_dir import is_log_dir
-from kfs.log.log_dir import LOCK
+from kfs.log.log_dir import LOCK, is_log_dir
 
 #: ``struct flock`` of Linux: type, whence, start, length, process.
 _FLOCK: Final = struct.Struct("hhqqi0q")

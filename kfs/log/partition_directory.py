@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import LogDir
@@ -24,13 +24,22 @@ QUORUM_STATE: Final = "quorum-state"
 class PartitionDirectory:
     """A directory of segments, or, with ``loose``, only those ``.log`` (or ``.log.deleted``) files in it.
 
-    ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none.
+    ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none. One that ``is_source`` was
+    named itself, and not found in a log directory.
     """
 
     path: str
     name: DirectoryName
     log_dir: LogDir | None
     loose: tuple[str, ...] = ()
+    is_source: bool = False
+
+    def check_source(self) -> None:
+        """Raise :class:`SourceLost` where it isn't only the partition that is gone, but what it was found in."""
+        if self.is_source:
+            raise SourceLost(f"{self.path}: it is gone")
+        if self.log_dir is not None:
+            self.log_dir.check_is_there()
 
     @property
     def is_deleted(self) -> bool:
@@ -40,7 +49,8 @@ class PartitionDirectory:
     def list(self, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
         """List the files; see :func:`kfs.log.segment_files.list_partition`.
 
-        Raises :class:`OSError` where the directory can't be listed.
+        Raises :class:`OSError` where the directory can't be listed, :class:`~kfs.errors.Shortage` where there is
+        no descriptor for it.
         """
         if not self.loose:
             return list_partition(self.path, next_offset)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from kfs.format.layout import (
     MAGIC_V2,
     MAX_INT32,
 )
+from kfs.log.holes import next_data
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.window import Window
 
@@ -48,6 +48,8 @@ def find_batch(
     patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
     budget = max((end - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
     while position + HEADER_SIZE_UP_TO_MAGIC <= end:
+        # A header may begin with zeros, and those be at the end of a hole.
+        position = max(position, next_data(window.file, position, end) - HEADER_SIZE_UP_TO_MAGIC + 1)
         length = min(_SCAN_CHUNK, end - position)
         chunk = window.file.read(position, length)
         if len(chunk) < HEADER_SIZE_UP_TO_MAGIC:
@@ -69,6 +71,7 @@ def find_bytes(file: OpenFile, wanted: bytes, end: int, most: int) -> int | None
     """Return where ``wanted`` first stands in ``end`` bytes of a file, None where not in the first ``most`` of them."""
     position = 0
     while position < min(end, most):
+        position = max(position, next_data(file, position, end) - len(wanted) + 1)
         chunk = file.read(position, min(_SCAN_CHUNK, end - position))
         at = chunk.find(wanted)
         if at >= 0:
@@ -87,19 +90,6 @@ def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
             return False
         position += len(chunk)
     return True
-
-
-def next_data(file: OpenFile, position: int, size: int) -> int:
-    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none.
-
-    Where the system doesn't tell, nothing is in a hole.
-    """
-    if not hasattr(os, "SEEK_DATA"):
-        return min(position, size)
-    try:
-        return max(position, os.lseek(file.fd, position, os.SEEK_DATA))
-    except OSError:  # ENXIO: a hole to the end
-        return size
 
 
 def _pattern(offset: int) -> re.Pattern[bytes]:

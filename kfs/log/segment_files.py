@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from kfs.log.descriptors import BUDGET
+
 _NAME = re.compile(
     r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?\Z"
 )
@@ -63,11 +65,12 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     """List ``directory`` and sort out its files.
 
     ``next_offset`` reads the offset after the last record of a segment: it is asked only for
-    ``.swap`` files. Raises :class:`OSError` where the directory can't be listed.
+    ``.swap`` files. Raises :class:`OSError` where the directory can't be listed, and
+    :class:`~kfs.errors.Shortage` where there is no descriptor for it.
     """
     result = PartitionFiles()
     states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}}
-    with os.scandir(directory) as entries:
+    with BUDGET.scandir(directory) as entries:
         for entry in entries:
             match = _NAME.match(entry.name)
             found = FoundFile(entry.path, _inode(entry))

@@ -134,16 +134,25 @@ class SegmentIndexes:
         try:
             content = self._segment.storage.indexes.bytes_of(found, state.layout, closed=closed)
             if state.identity != content.identity:
-                state.identity, state.usable = content.identity, False
                 self._verified.clear()
-                check(content)
-                state.usable = True
+                state.usable = self._is_sound(content, found, check)
+                state.identity = content.identity  # now: who couldn't be checked is checked the next time
         except FileChanged:
             return None  # the index vanished under the mount; the log speaks for itself
         except CorruptData as error:
             self._report(found.path, error.reason, error.position)
             return None
         return content if state.usable else None
+
+    def _is_sound(self, content: IndexBytes, found: FoundFile, check: Callable[[IndexBytes], None]) -> bool:
+        try:
+            check(content)
+        except FileChanged:
+            raise
+        except CorruptData as error:
+            self._report(found.path, error.reason, error.position)
+            return False
+        return True
 
     def _block_of(self, entry: OffsetPosition, window: Window | None = None) -> _Verified | None:
         """Return what lies where an entry says, None where that is no intact batch that can be the one it means."""

@@ -18,9 +18,14 @@ def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None
 
     Raises:
         CorruptData: it can't be read or parsed, or is larger than 64 MiB; the file is named.
+        Shortage: there is no descriptor for it.
     """
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise CorruptData(error.strerror or str(error), 0, path) from None
     file = OpenFile(path)
     size = file.size()
     if size > _LARGEST:
@@ -44,3 +49,8 @@ class Watched(list[tuple[int, int, int]]):
         same = list(self) == now
         self[:] = now
         return not same
+
+    def look_again(self) -> None:
+        """Have the next call say that it changed: it couldn't be read."""
+        self.clear()
+        self.append((-1, -1, -1))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
+from typing import Final
 
-from kfs.errors import CorruptData, KfsError
+from kfs.errors import CorruptData, KfsError, Shortage, SourceLost
 
 logger = logging.getLogger("kfs.mount")
+
+#: After so many seconds without one, a shortage is another one, to be said again.
+_QUIET_SECONDS: Final = 60.0
 
 
 class Translator:
@@ -15,19 +20,27 @@ class Translator:
 
     A KfsError knows its errno; only those that mean EIO are logged, unless that was done where the
     damage was found: one line each, and once where the kernel asks again at once (it repeats a failed
-    read-ahead page by page). Anything else is a mistake of ours: EIO, and a traceback in the log.
+    read-ahead page by page). What is wrong with the machine, whoever asks for what, is one line a minute.
+    Anything else is a mistake of ours: EIO, and a traceback in the log.
     """
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_quiet_until")
 
     def __init__(self) -> None:
         self._last = ""
+        self._quiet_until: dict[type[KfsError], float] = {}
 
     def errno_of(self, error: BaseException, operation: str, path: str | bytes | None) -> int:
         """Return the (positive) errno for ``error``, raised by ``operation`` on ``path``."""
         if not isinstance(error, KfsError):
             logger.error("%s %s: %r", operation, _shown(path), error, exc_info=error)
             return errno.EIO
+        if isinstance(error, Shortage | SourceLost):
+            now = time.monotonic()
+            if now >= self._quiet_until.get(type(error), now):
+                logger.error("%s; until that is over, what needs it fails (EIO)", error)
+            self._quiet_until[type(error)] = now + _QUIET_SECONDS
+            return error.errno
         if error.errno == errno.EIO and not (isinstance(error, CorruptData) and error.reported):
             line = f"{operation} {_shown(path)}: {error}"
             if line != self._last:

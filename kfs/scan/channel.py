@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kfs.errors import Shortage
 from kfs.log.problem import Problem
 from kfs.render.arrow_gather import Buffers, Gathered, place_of
 from kfs.scan.shared import Borrower, Lender, Part
@@ -75,7 +76,9 @@ class Channel:
 
     def receive(self) -> tuple[Any, int | None]:
         """Return an object, and the descriptor that came with it if any, for the caller to close."""
-        header, descriptors, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
+        header, descriptors, flags, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
+        if flags & socket.MSG_CTRUNC:
+            raise Shortage("no descriptor is left for what a worker process sends (ulimit -n)")
         descriptor = descriptors[0] if descriptors else None
         try:
             header += self._read(_HEADER.size - len(header))

@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from kfs.cores import cores
 from kfs.export.piece import Left
+from kfs.log.descriptors import BUDGET, raise_limit
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.memory import keep_freed_memory
@@ -74,6 +76,8 @@ class Rest:
 def main(descriptor: int) -> None:
     """Serve the socket of that descriptor until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
+    raise_limit()
+    BUDGET.share(cores())
     keep_freed_memory()
     channel = Channel(socket.socket(fileno=descriptor))
     with suppress(EOFError, ConnectionError):

@@ -7,7 +7,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kfs.errors import NotFound
+from kfs.errors import NotFound, SourceLost
+from kfs.log.descriptors import BUDGET
 from kfs.log.open_files import FileChanged
 from kfs.tree.context import Owner, status_of
 from kfs.tree.files import entry_of
@@ -65,10 +66,12 @@ class RawDirectory(Directory):
         if directory.loose:
             return [os.path.basename(path) for path in directory.loose]
         try:
-            with os.scandir(directory.path) as entries:
+            with BUDGET.scandir(directory.path) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"{directory.path}: {error.strerror}") from None
+        except OSError as error:
+            raise SourceLost(f"{directory.path}: {error.strerror}") from None
 
     def _file(self, name: str) -> RawFile:
         path = os.path.join(self.partition.log.directory.path, name)

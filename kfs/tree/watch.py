@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.tree.names import segment_names
 from kfs.tree.node import Outdated
 
@@ -56,12 +56,19 @@ class Watch:
         """Go once through all partitions that were shown; yield what is outdated, or nothing to be interrupted."""
         for path, view in list(self._context.views.items()):
             log = view.log
-            for segment in log.segments:
+            try:
+                segments = log.segments
+            except (Shortage, SourceLost):  # who asks for it hears of it; it may be back as it was
+                yield []
+                continue
+            for segment in segments:
                 if segment.was_read and not segment.is_stale:
                     try:
                         segment.file()  # marks itself stale if it was cut; the log then makes another of it
                     except CorruptData:
                         log.look_again()
+                    except Shortage:
+                        break
                     yield []
             state = state_of(log)
             changed = view.promised != state

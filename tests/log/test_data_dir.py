@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.errors import UnusableSource
+from kfs.errors import SourceLost, UnusableSource
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kfs.format.uuid import Uuid
@@ -292,7 +292,8 @@ def test_a_log_directory_that_goes_is_a_problem_and_no_crash(tmp_path: Path, eag
     data_dir = opened(data)
     assert partitions_of(data_dir) == {"t": [0]}
     data.rename(tmp_path / "moved")
-    assert partitions_of(data_dir) == {}
+    with pytest.raises(SourceLost, match="can't be listed"):
+        partitions_of(data_dir)
     assert "can't be listed" in next(iter(data_dir.problems)).reason
     (tmp_path / "moved").rename(data)
     assert partitions_of(data_dir) == {"t": [0]}

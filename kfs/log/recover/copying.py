@@ -6,9 +6,9 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
 from typing import Final
 
+from kfs.log.holes import data_extents
 from kfs.log.open_files import OpenFile
 
 _FICLONE: Final = 0x40049409  # linux/fs.h
@@ -24,16 +24,17 @@ def copy_file(source: str, target: str) -> dict[int, str]:
     """
     file = OpenFile(source)
     with open(target, "xb") as copy:
-        if not _clone(file.fd, copy.fileno()):
+        if not _clone(file, copy.fileno()):
             _copy_extents(file, copy.fileno())
     shutil.copystat(source, target)
     keep_owner(file.status(), target)
     return file.unreadable
 
 
-def _clone(source: int, target: int) -> bool:
+def _clone(source: OpenFile, target: int) -> bool:
+    descriptor = source.descriptor()
     try:
-        fcntl.ioctl(target, _FICLONE, source)
+        fcntl.ioctl(target, _FICLONE, descriptor.number)
     except OSError as error:
         if error.errno in _NOT_CLONED:
             return False
@@ -43,7 +44,7 @@ def _clone(source: int, target: int) -> bool:
 
 def _copy_extents(file: OpenFile, target: int) -> None:
     size = file.size()
-    for start, end in _extents(file.fd, size):
+    for start, end in data_extents(file, 0, size):
         os.lseek(target, start, os.SEEK_SET)
         copy_range(file, start, end, target)
     os.ftruncate(target, size)
@@ -55,20 +56,6 @@ def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
         rest = memoryview(file.read(position, min(_CHUNK_BYTES, end - position)))
         while rest:
             rest = rest[os.write(target, rest) :]
-
-
-def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where data begins and ends in a file; what is between has no blocks."""
-    end = 0
-    while end < size:
-        try:
-            start = os.lseek(fd, end, os.SEEK_DATA)
-            end = os.lseek(fd, start, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # no data from there on
-                return
-            raise
-        yield start, min(end, size)
 
 
 def keep_owner(status: os.stat_result, path: str) -> None:

@@ -12,8 +12,8 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import CorruptData
+from kfs.log.holes import next_data
 from kfs.log.open_files import OpenFile
-from kfs.log.resync import next_data
 from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 

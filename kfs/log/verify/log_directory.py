@@ -9,6 +9,7 @@ from typing import Final
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.clean_shutdown import parse_clean_shutdown
 from kfs.format.properties import MetaProperties, parse_meta_properties
+from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_dir import (
     BOOTSTRAP_CHECKPOINT,
@@ -45,7 +46,7 @@ class LogDirectoryCheck:
         self.path = path
         self._files: list[str] = []
         self._directories: dict[str, DirectoryName | None] = {}
-        with os.scandir(path) as entries:
+        with BUDGET.scandir(path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir():
                     self._directories[entry.name] = parse_directory_name(entry.name)
