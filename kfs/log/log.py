@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
@@ -35,6 +36,9 @@ from kfs.log.time_lookup import first_offset_at_or_after
 LOOK_AGAIN_SECONDS: Final = 0.25
 #: A directory changed this recently, in seconds, may change again within one tick of its clock.
 _CLOCK_TICK_SECONDS: Final = 1.0
+#: How often something is looked for again that went away while it was looked at.
+_MOST_LOOKS: Final = 8
+_LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
 
 
@@ -104,34 +108,38 @@ class Log:
             return
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
-        settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
             return
-        self._listed_mtime = (mtime_ns, self._list() and settled)
+        is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
+        self._listed_mtime = (mtime_ns, self._list(is_settled) and is_settled)
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
-        with suppress(FileChanged):
+        with suppress(CorruptData):
             segment.file()
 
-    def _list(self) -> bool:
-        """List the directory; where that fails, what was known stays and False is returned."""
+    def _list(self, is_settled: bool) -> bool:
+        """List the directory; where that fails, what was known stays and False is returned.
+
+        What is wrong with the names in it is told once it ``is_settled``: a broker renames one file after another.
+        """
         try:
-            self.files = self.directory.list(self._next_offset_of)
+            self.files = self._found(is_settled)
+        except FileNotFoundError:
+            self._replace([])
+            return False
         except OSError as error:
             self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
             return False
-        known = {
-            (segment.base_offset, segment.files.log): segment
-            for segment in self._listing.segments
-            if not segment.is_stale
-        }
+        before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
+        known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
         for files in self.files.segments:
-            segment = known.get((files.base_offset, files.log))
+            segment = known.get((files.base_offset, files.log.inode))
             if segment is None:
                 self.problems.forget_file(files.log.path)
-                segment = Segment(files, self.storage, self.problems)
+                segment = Segment(files, self.storage, self.problems, self.look_again)
+                self._tell_cut(files, was=before.get((files.base_offset, files.log.inode)))
             segment.files = files
             segments.append(segment)
         for segment, following in pairwise(segments):
@@ -139,15 +147,36 @@ class Log:
         if segments:
             segments[-1].next_base_offset = None
         self._replace(segments)
-        for orphan in self.files.orphans:
+        for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
         return True
 
+    def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
+        """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
+        if was is not None and was.was_cut and files is not self.files.segments[-1]:
+            self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
+
+    def _found(self, is_settled: bool) -> PartitionFiles:
+        """List the directory so that no file is missed, or found twice, that is renamed meanwhile.
+
+        That may happen to one look at a directory, and hardly to two in the same way.
+        """
+        found = self.directory.list(self._next_offset_of)
+        for _ in range(0 if is_settled else _MOST_LOOKS):
+            again = self.directory.list(self._next_offset_of)
+            if again == found:
+                break
+            found = again
+        return found
+
     def _replace(self, segments: list[Segment]) -> None:
-        gone = any(segment not in segments for segment in self._listing.segments)
+        kept = set(map(id, segments))
+        gone = [segment for segment in self._listing.segments if id(segment) not in kept]
         self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
         if gone:
             self.incarnation += 1
+        for segment in gone:
+            _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
 
     def look_again(self) -> None:
         """Take nothing for granted at the next question: something was seen to change."""
@@ -157,6 +186,8 @@ class Log:
         """The offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""
         try:
             return Segment(files, self.storage, self.problems).tail()[1]
+        except FileChanged:  # it has its own name by now
+            return files.base_offset
         except CorruptData as error:
             self.problems.add_error(error)
             return files.base_offset
@@ -207,12 +238,16 @@ class Log:
     def log_end_offset(self) -> int:
         """The offset after the last intact batch; an empty last segment counts by its base offset."""
         segments = self.segments
-        if not segments:
-            return self.checkpointed_log_start_offset or 0
-        try:
-            return segments[-1].tail()[1]
-        except FileChanged as error:
-            self.problems.add_error(error)
+        for looks in count(1):
+            if not segments:
+                return self.checkpointed_log_start_offset or 0
+            try:
+                return segments[-1].tail()[1]
+            except CorruptData as error:
+                if not isinstance(error, FileChanged) or looks >= _MOST_LOOKS:
+                    self.problems.add_error(error)
+                    break
+            segments = self.segments  # what it is now
         return segments[-1].base_offset
 
     @property
@@ -252,11 +287,7 @@ class Log:
         segment = self.segment_for(offset)
         if segment is None:
             return None
-        try:
-            return segment.find(offset, keep=keep)
-        except FileChanged:
-            self.look_again()
-            raise
+        return segment.find(offset, keep=keep)
 
     def locate(
         self,
@@ -278,7 +309,7 @@ class Log:
             self.find(offset)  # raises if damage at the log's end claims to hold it
         if offset not in visible:
             return None
-        segment, loaded = self._found(offset, keep)
+        segment, loaded = self._located(offset, keep)
         if segment is None or loaded is None or loaded.header.is_control:
             return None
         if hides is not None and hides(loaded.header):
@@ -291,37 +322,54 @@ class Log:
             raise columns.faults[index].located(loaded.file, loaded.header.position)
         return segment, loaded, index
 
-    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
+    def _located(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
-        while True:
+        for looks in count(1):
             segment = self.segment_for(offset)
-            loaded = self.find(offset, keep=keep)
+            try:
+                loaded = segment.find(offset, keep=keep) if segment is not None else None
+            except FileChanged:
+                if looks >= _MOST_LOOKS:
+                    raise
+                continue
             if self.segment_for(offset) is segment:
                 return segment, loaded
+        raise AssertionError
 
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:
         """Yield, segment by segment, every block and damage that may hold some of ``offsets``.
 
-        A segment that vanishes meanwhile is left behind; one that was cut is a problem.
+        Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
         """
-        listing = self._current()
-        start = max(bisect_right(listing.bases, offsets.start) - 1, 0)
-        for segment in listing.segments[start:]:
-            if segment.base_offset >= offsets.end:
-                return
+        reached, looks = offsets.start, 0
+        while (segment := self._first_from(reached)) is not None and segment.base_offset < offsets.end:
             try:
-                for item in segment.walk_from(offsets.start):
+                for item in segment.walk_from(reached):
                     if isinstance(item, Block):
-                        if item.header.base_offset >= offsets.end and item.header.record_count >= 0:
+                        header = item.header
+                        if header.base_offset >= offsets.end and header.record_count >= 0:
                             return
-                        if item.header.last_offset < offsets.start and item.header.last_offset:
+                        if header.last_offset < reached and header.last_offset:
                             continue
-                    elif item.claimed_last < offsets.start and item.after < offsets.start - 1:
-                        continue
-                    yield segment, item
-            except FileChanged as error:
-                if os.path.exists(segment.files.log.path):
-                    self.problems.add_error(error)
+                        yield segment, item
+                        reached = max(reached, header.last_offset + 1)
+                    elif item.claimed_last >= reached or item.after >= reached - 1:
+                        yield segment, item
+            except CorruptData as error:
+                looks += 1
+                if isinstance(error, FileChanged) and looks < _MOST_LOOKS:
+                    continue
+                self.problems.add_error(error)
+            looks = 0
+            if segment.next_base_offset is None:
+                return
+            reached = max(reached, segment.next_base_offset)
+
+    def _first_from(self, offset: int) -> Segment | None:
+        """Return the segment in whose range ``offset`` lies, or the first one if that is above it."""
+        listing = self._current()
+        at = max(bisect_right(listing.bases, offset) - 1, 0)
+        return listing.segments[at] if listing.segments else None
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 import stat
@@ -19,11 +20,15 @@ _CAPACITY: Final = 256
 _PAGE: Final = 4096
 # O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
 _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
+#: What opening a file says that was there, and is gone.
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _FLAGS: Final = reduce(operator.or_, (getattr(os, name, 0) for name in _WANTED), os.O_RDONLY)
 
 
 class FileChanged(CorruptData):
-    """The path names another file now, none, or a shorter one than before."""
+    """The path names another file now, none, or one that was cut or written anew: change, and no damage."""
+
+    errno = errno.ESTALE
 
 
 class OpenFile:
@@ -39,7 +44,8 @@ class OpenFile:
             self.fd = os.open(path, _FLAGS)
             status = os.fstat(self.fd)
         except OSError as error:
-            raise FileChanged(error.strerror or str(error), 0, path) from None
+            kind = FileChanged if error.errno in _GONE else CorruptData
+            raise kind(error.strerror or str(error), 0, path) from None
         if not stat.S_ISREG(status.st_mode):
             raise FileChanged("not a regular file", 0, path)
         self.inode = status.st_ino
@@ -108,12 +114,7 @@ class FilePool:
         key = (path, inode)
         with self._lock, suppress(KeyError):
             return self._files[key]
-        try:
-            file = OpenFile(path)
-        except FileChanged:
-            if os.path.lexists(path):
-                raise
-            raise FileChanged("file is gone", 0, path) from None
+        file = OpenFile(path)
         if file.inode != inode:
             raise FileChanged("replaced by another file", 0, path)
         with self._lock:

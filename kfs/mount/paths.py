@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from kfs.errors import NotADirectory, NotFound
-from kfs.tree.node import LIVE, Directory, Node, Tree
+from kfs.errors import NotADirectory
+from kfs.tree.node import LIVE, Directory, Node, Tree, settled
 
 #: How many nodes each of the two generations holds.
 GENERATION_SIZE: Final = 1024
@@ -42,20 +43,6 @@ class Paths:
         """Return the directory at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
         return _as_directory(path, self._find(path, self._clock())[0])
 
-    def find_open(self, path: bytes) -> Node:
-        """Return the node behind a file that somebody has open.
-
-        Its name may have gone meanwhile (retention deletes segments): then the node that the name
-        led to when it was last looked up, if that is still remembered.
-        """
-        try:
-            return self.find(path)
-        except NotFound:
-            remembered = self._young.get(path) or self._old.get(path)
-            if remembered is None:
-                raise
-            return remembered[0]
-
     def _find(self, path: bytes, now: float) -> tuple[Node, float]:
         """Return the node at ``path`` and until when it may be taken for granted."""
         found = self._young.get(path) or self._old.get(path)
@@ -66,7 +53,8 @@ class Paths:
         cut = path.rfind(b"/")
         above = path[:cut] or b"/"
         directory, until = self._find(above, now)
-        node = _as_directory(above, directory).lookup(path[cut + 1 :].decode("utf-8", "surrogateescape"))
+        name = path[cut + 1 :].decode("utf-8", "surrogateescape")
+        node = settled(partial(_as_directory(above, directory).lookup, name))
         found = (node, min(until, now + LIVE))
         self._remember(path, found)
         return found

@@ -14,7 +14,7 @@ from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
-from kfs.tree.text import BlockText, LogText
+from kfs.tree.text import BlockText, LogText, SegmentText
 
 #: What records may have to be read for: where transactions are open, and all that is wrong.
 _COSTLY: Final = ("log.json", "problems.jsonl")
@@ -24,10 +24,9 @@ def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker
     """Return the directory at ``path``; there is ``more`` in it than is made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
-        node_id = context.ids.of_path(f"{path}/{name}")
         owner, _ = status_of(partition.log.directory.path)
         kind = CostlyGeneratedFile if name in _COSTLY else GeneratedFile
-        return kind(context, node_id, owner, partition.mtime_ns, partial(produce, partition))
+        return kind(context, f"{path}/{name}", owner, partition.mtime_ns, partial(produce, partition))
 
     context = partition.context
     names: dict[str, Callable[[PartitionView], bytes]] = {
@@ -148,12 +147,10 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
-    def text() -> LogText:
-        return LogText(
-            partition.text_of(segment, "batches", BlockText(batch_lines)) for segment in partition.log.segments
-        )
+    def text_of(segment: Segment, _start: int | None) -> SegmentText:
+        return partition.text_of(segment, "batches", BlockText(batch_lines))
 
-    return LogFile(partition, partition.context.ids.of_path(path), text)
+    return LogFile.of(partition, path, LogText(lambda: partition.log.segments, text_of))
 
 
 def _problems(partition: PartitionView) -> bytes:
