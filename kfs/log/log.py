@@ -284,10 +284,7 @@ class Log:
 
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        segment = self.segment_for(offset)
-        if segment is None:
-            return None
-        return segment.find(offset, keep=keep)
+        return self._located(offset, keep)[1]
 
     def locate(
         self,

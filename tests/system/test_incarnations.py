@@ -36,11 +36,10 @@ Change = Callable[["Held"], None]
 
 
 def made(offset: int, generation: str) -> Record:
-    """A record of half a kilobyte, or of a quarter of a megabyte, which says where it comes from."""
+    """A small record, or one of many pages, whose key and value say where it comes from."""
     size = 60_000 if offset % RECORDS == LARGE else 100
-    return message(
-        offset, f"{generation}:{offset};".encode() * (size // 10), key=f"{generation}{offset}".encode() * (size // 4)
-    )
+    text = f"{generation}:{offset};".encode() * (size // 10)
+    return message(offset, text, key=text)
 
 
 class Held:
