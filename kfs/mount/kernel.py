@@ -161,11 +161,15 @@ class Session:
 
     def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
         if isinstance(error, NotFound) and opcode != Opcode.LOOKUP:
+            self._announcer.look_now()
             return errno.ESTALE  # makes the kernel look the path up again, where there is a path
         path = ""
         with contextlib.suppress(Exception):
             path = self._tree.path(node_id)
-        return self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
+        number = self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
+        if number == errno.ESTALE:
+            self._announcer.look_now()
+        return number
 
     def _init(self, unique: int, _node_id: int, request: bytes) -> bytes:
         major, minor, _, offered = fuse.INIT_IN.unpack_from(request, IN_HEADER_SIZE)

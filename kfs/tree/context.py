@@ -102,6 +102,11 @@ class TreeContext:
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
         self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 256)
 
+    def seen_views(self) -> list[PartitionView]:
+        """Return the partitions that were shown."""
+        with self.lock:
+            return list(self.views.values())
+
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int) -> Generated:
         """Return what ``produce`` made for ``path``, kept a moment so that a size and the bytes belong together.
 

@@ -135,7 +135,9 @@ def test_a_log_that_is_written_to_and_rolled_during_a_look_was_not_written_to_wh
     assert log.incarnation == 0
 
 
-def test_half_a_batch_that_was_seen_before_a_roll_is_no_damage(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_batch_that_was_seen_before_a_roll_is_no_damage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = open_log(directory)
     whole = joined(dense(30, 34))
     with (directory / log_name(20)).open("ab") as file:
