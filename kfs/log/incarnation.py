@@ -7,6 +7,7 @@ that was seen is remembered, with its CRC and leader epoch: whatever cuts the lo
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Final, NamedTuple
 
@@ -44,6 +45,10 @@ class LogIncarnation:
     def was_seen(self) -> bool:
         """Whether it was looked at, and not empty."""
         return self._seen.size > 0
+
+    def is_as_seen(self, status: os.stat_result) -> bool:
+        """Whether nothing has happened to the file since it was last looked at, or it never was."""
+        return self._seen in (_NOT_YET, _Seen(status.st_size, status.st_mtime_ns))
 
     def verify(self, file: OpenFile, *, is_closed: bool) -> None:
         """Compare the file with what was seen of it.

@@ -131,6 +131,8 @@ class Log:
         except OSError as error:
             self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
             return False
+        for listed in self._listing.segments:
+            listed.notice_change()
         before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []

@@ -89,6 +89,13 @@ class Segment:
         self._verify(file)
         return file
 
+    def notice_change(self) -> None:
+        """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""
+        with suppress(OSError, CorruptData):
+            status = os.stat(self.files.log.path)
+            if status.st_ino == self.files.log.inode and not self._incarnation.is_as_seen(status):
+                self.file()
+
     def _verify(self, file: OpenFile) -> None:
         is_closed = not self.is_last
         try:

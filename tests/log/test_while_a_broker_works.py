@@ -301,6 +301,20 @@ def test_a_closed_log_that_is_the_last_one_again_and_goes_on_otherwise_is_anothe
     assert log.segments[1] is not before
 
 
+def test_what_was_cut_and_closed_again_between_two_looks_is_another_one(directory: Path) -> None:
+    """Nobody who has the old records at hand looks at the file."""
+    log = open_log(directory)
+    assert find_record(log, 17) == record(17)
+    before = log.segments
+    rename_segment(directory, 20)
+    os.truncate(directory / log_name(10), len(joined(dense(10, 14))))
+    with (directory / log_name(10)).open("ab") as file:
+        file.write(joined([batch([record(offset, b"other %d" % offset)]) for offset in range(15, 20)]))
+    write_segment(directory, 20, dense(20, 29))
+    assert log.segments[0] is before[0]
+    assert log.segments[1] is not before[1]
+
+
 def test_the_zeros_of_a_preallocated_log_that_are_cut_off_change_nothing(tmp_path: Path) -> None:
     directory = write_partition(tmp_path / "t-0", {0: dense(0, 9)})
     path = directory / log_name(0)
