@@ -113,6 +113,15 @@ class Log:
         is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         self._listed_mtime = (mtime_ns, self._list(is_settled) and is_settled)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no file has come to the directory, or gone from it, for a moment."""
+        try:
+            mtime_ns = os.stat(self.directory.path).st_mtime_ns
+        except OSError:
+            return False
+        return time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
+
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
         with suppress(CorruptData):

@@ -3,8 +3,9 @@
 libfuse's high-level interface knows paths, and to the kernel everything that a path has led to is one inode, with one
 size and one set of pages. So what is open is told apart here, by handles: each stands for the node that its path led
 to when it was opened, and no other. What the kernel's pages of a path hold is of one node at a time: as long as that is
-open, another one of the same path is read past the pages. Once the kernel was told the size of a newer one, readers of
-the older one get ESTALE: the size that the kernel goes by isn't theirs.
+open, another one of the same path is read past the pages. What is exchanged as a matter of course always is: its
+readers don't go by the kernel's size. Once the kernel was told the size of a newer node, readers of the older one get
+ESTALE.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from kfs.errors import NotFound, Stale
 from kfs.mount.nodes import read
-from kfs.tree.node import Attributes, Node
+from kfs.tree.node import Attributes, File, Node
 
 #: Of how many paths it is remembered what the kernel's pages are of, though nothing has them open.
 _PATHS_KEPT: Final = 4096
@@ -65,7 +66,9 @@ class Handles:
                 self._places = {each: known for each, known in self._places.items() if known.open_as}
             place = self._places[path] = _Place()
         place.told = node_id
-        if place.pages_of == (node_id, *shape):
+        if isinstance(node, File) and node.is_exchanged:
+            pages = Pages.PASSED_BY
+        elif place.pages_of == (node_id, *shape):
             pages = Pages.KEPT
         elif place.pages_of[0] != node_id and place.open_as.get(place.pages_of[0]):
             pages = Pages.PASSED_BY

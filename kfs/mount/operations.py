@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import NoReturn, Protocol
@@ -14,7 +15,7 @@ from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
-from kfs.tree.node import Attributes, Node, Symlink, Tree, settled
+from kfs.tree.node import Attributes, Node, Symlink, Tree
 
 #: What a binding's readdir wants: name, attributes, resume point.
 ListedName = tuple[str, dict[str, int], int]
@@ -46,13 +47,13 @@ class Operations:
         with _Translated(self._translator, "getattr", path):
             if opened is not None and opened.fh:
                 return _stat(self._handles.attributes(opened.fh))
-            attributes = settled(lambda: self._paths.find(_bytes(path)).attributes())
+            attributes = self._paths.ask(_bytes(path), lambda node: node.attributes())
             self._handles.tell(_bytes(path), attributes)
             return _stat(attributes)
 
     def readlink(self, path: str) -> str:
         with _Translated(self._translator, "readlink", path):
-            node = self._paths.find(_bytes(path))
+            node = self._paths.look_again(_bytes(path))
             if not isinstance(node, Symlink):
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             return node.target()
@@ -60,7 +61,7 @@ class Operations:
     def open(self, path: str, opened: OpenedFile) -> int:
         with _Translated(self._translator, "open", path):
             name = _bytes(path)
-            opened.fh, pages = settled(lambda: self._handles.open(name, self._paths.find(name)))
+            opened.fh, pages = self._paths.ask(name, partial(self._handles.open, name))
             opened.keep_cache = pages is Pages.KEPT
             opened.direct_io = pages is Pages.PASSED_BY
             return 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kfs.errors import NotADirectory
-from kfs.tree.node import LIVE, Directory, Node, Tree, settled
+from kfs.errors import KfsError, NotADirectory
+from kfs.tree.node import LIVE, Directory, Found, Node, Tree, settled
 
 #: How many nodes each of the two generations holds.
 GENERATION_SIZE: Final = 1024
@@ -42,6 +43,32 @@ class Paths:
     def find_directory(self, path: bytes) -> Directory:
         """Return the directory at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
         return _as_directory(path, self._find(path, self._clock())[0])
+
+    def ask(self, path: bytes, question: Callable[[Node], Found]) -> Found:
+        """Return what the node at an absolute path says; one that is gone meanwhile is looked up again.
+
+        Raises ``NotFound`` or ``NotADirectory``, or as ``question`` does.
+        """
+
+        def look() -> Found:
+            try:
+                return question(self.find(path))
+            except KfsError as error:
+                if error.errno == errno.ESTALE:
+                    self.forget()  # the directories above it, too, may be of what was there before
+                raise
+
+        return settled(look)
+
+    def forget(self) -> None:
+        """Look everything up again."""
+        self._young, self._old = {}, {}
+
+    def look_again(self, path: bytes) -> Node:
+        """Return the node at an absolute path as it is now; raises as :meth:`find`."""
+        self._young.pop(path, None)
+        self._old.pop(path, None)
+        return self.find(path)
 
     def _find(self, path: bytes, now: float) -> tuple[Node, float]:
         """Return the node at ``path`` and until when it may be taken for granted."""

@@ -24,6 +24,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
@@ -39,7 +40,7 @@ from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
-from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree, settled
+from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree
 
 if TYPE_CHECKING:
     Pointer = ctypes._Pointer[ctypes.c_byte]
@@ -150,7 +151,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
             attributes = self._handles.attributes(opened.contents.fh)
             self._promise(attributes.lifetime)
         else:
-            attributes = settled(lambda: self._paths.find(path).attributes())
+            attributes = self._paths.ask(path, lambda node: node.attributes())
             # The size that the kernel goes by is not that of what somebody else has open there: so it asks each time.
             self._promise(0.0 if self._handles.tell(path, attributes) else attributes.lifetime)
         self._fill_stat(attributes)
@@ -158,7 +159,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         return 0
 
     def readlink(self, path: bytes, buffer: Pointer, size: int) -> int:
-        node = self._paths.find(path)
+        node = self._paths.look_again(path)
         if not isinstance(node, Symlink):
             return -errno.EINVAL
         text = node.target().encode("utf-8", "surrogateescape")[: size - 1] + b"\0"
@@ -166,7 +167,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         return 0
 
     def open(self, path: bytes, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
-        handle, pages = settled(lambda: self._handles.open(path, self._paths.find(path)))
+        handle, pages = self._paths.ask(path, partial(self._handles.open, path))
         opened.contents.fh = handle
         opened.contents.keep_cache = pages is Pages.KEPT
         opened.contents.direct_io = pages is Pages.PASSED_BY

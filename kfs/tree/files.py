@@ -34,6 +34,11 @@ class GeneratedFile(File):
         owner = self.owner
         return Attributes(made.node_id, mode, len(made.content), made.mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
 
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
+
     def read(self, offset: int, size: int) -> bytes:
         kept = self.context.generated_as(self.node_id)
         made = kept if kept is not None and offset + size <= len(kept.content) else self._made()

@@ -166,9 +166,13 @@ def _problems(partition: PartitionView) -> bytes:
 
     log = partition.log
     _ = log.log_start_offset
+    was_settled = log.is_settled
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, findings = check.finish(reports)
+    # While a broker renames one file after another, what is beside a log says nothing.
+    if not (was_settled and log.is_settled):
+        findings = [finding for finding in findings if finding.file.endswith(".log")]
     for finding in findings:
         if finding.severity is not Severity.INFO and finding.kind is not Kind.TORN_TAIL:
             start, end = finding.bytes or (0, 0)

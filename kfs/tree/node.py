@@ -176,6 +176,11 @@ class File(Node):
 
     __slots__ = ()
 
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether, at any moment, its name may lead to another file, as a matter of course."""
+        return False
+
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``: fewer only at the end of the file.

@@ -71,6 +71,11 @@ class RawFile(File):
             raise FileChanged("written to", 0, self.path)
         return file
 
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
+
     def read(self, offset: int, size: int) -> bytes:
         file = self._open()
         size = min(size, max(file.size() - offset, 0))

@@ -69,6 +69,11 @@ class SegmentFile(TextFile):
             lifetime = UNTIL_TOLD
         return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return self.partition.grows(self.segment)
+
     def parts(self, offset: int, size: int) -> list[Part]:
         return self.text.parts(offset, size)
 
@@ -97,6 +102,11 @@ class LogFile(TextFile):
         node_id, mode = self.identity()
         whole = partition_directory_attributes(self.partition, node_id)
         return Attributes(node_id, mode, self.text.size, whole.mtime_ns, whole.uid, whole.gid, lifetime=LIVE)
+
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
 
     def parts(self, offset: int, size: int) -> list[Part]:
         return self.text.parts(offset, size)
