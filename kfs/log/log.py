@@ -114,13 +114,12 @@ class Log:
         self._listed_mtime = (mtime_ns, self._list(is_settled) and is_settled)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether no file has come to the directory, or gone from it, for a moment."""
+    def renamed_ns(self) -> int:
+        """When a file last came to the directory, or went from it, in nanoseconds; 0 where that is gone."""
         try:
-            mtime_ns = os.stat(self.directory.path).st_mtime_ns
+            return os.stat(self.directory.path).st_mtime_ns
         except OSError:
-            return False
-        return time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
+            return 0
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -16,6 +17,10 @@ from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText, SegmentText
 
+#: When a file of a log was renamed this recently, the next one may be about to be.
+_RECENTLY_NS: Final = 1_000_000_000
+#: How soon, in seconds, a broker does that.
+_NEXT_RENAME_SECONDS: Final = 0.05
 #: What records may have to be read for: where transactions are open, and all that is wrong.
 _COSTLY: Final = ("log.json", "problems.jsonl")
 
@@ -166,12 +171,14 @@ def _problems(partition: PartitionView) -> bytes:
 
     log = partition.log
     _ = log.log_start_offset
-    was_settled = log.is_settled
+    renamed_ns = log.renamed_ns
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, findings = check.finish(reports)
     # While a broker renames one file after another, what is beside a log says nothing.
-    if not (was_settled and log.is_settled):
+    if time.time_ns() - renamed_ns < _RECENTLY_NS:
+        time.sleep(_NEXT_RENAME_SECONDS)
+    if log.renamed_ns != renamed_ns:
         findings = [finding for finding in findings if finding.file.endswith(".log")]
     for finding in findings:
         if finding.severity is not Severity.INFO and finding.kind is not Kind.TORN_TAIL:
