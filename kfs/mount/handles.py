@@ -60,13 +60,9 @@ class Handles:
         """Return a handle for what a path leads to now, and what is to become of the kernel's pages."""
         attributes = node.attributes()
         node_id, shape = attributes.node_id, (attributes.size, attributes.mtime_ns)
-        place = self._places.get(path)
-        if place is None:
-            if len(self._places) >= _PATHS_KEPT:
-                self._places = {each: known for each, known in self._places.items() if known.open_as}
-            place = self._places[path] = _Place()
-        place.told = node_id
-        if isinstance(node, File) and node.is_exchanged:
+        place = self._place(path)
+        told, place.told = place.told, node_id
+        if (isinstance(node, File) and node.is_exchanged) or told not in (0, node_id):  # the kernel has another's size
             pages = Pages.PASSED_BY
         elif place.pages_of == (node_id, *shape):
             pages = Pages.KEPT
@@ -78,6 +74,14 @@ class Handles:
         self._last += 1
         self._opened[self._last] = _Opened(path, node_id, node)
         return self._last, pages
+
+    def _place(self, path: bytes) -> _Place:
+        place = self._places.get(path)
+        if place is None:
+            if len(self._places) >= _PATHS_KEPT:
+                self._places = {each: known for each, known in self._places.items() if known.open_as}
+            place = self._places[path] = _Place()
+        return place
 
     def node(self, handle: int) -> Node:
         """Return what a handle stands for.
@@ -115,9 +119,7 @@ class Handles:
 
     def tell(self, path: bytes, attributes: Attributes) -> bool:
         """Note that the kernel is told of what a path leads to; return whether something else is open there."""
-        place = self._places.get(path)
-        if place is None:
-            return False
+        place = self._place(path)
         place.told = attributes.node_id
         return any(node_id != attributes.node_id for node_id in place.open_as)
 

@@ -20,7 +20,7 @@ from kfs.tree.text import BlockText, LogText, SegmentText
 #: When a file of a log was renamed this recently, the next one may be about to be.
 _RECENTLY_NS: Final = 1_000_000_000
 #: How soon, in seconds, a broker does that.
-_NEXT_RENAME_SECONDS: Final = 0.05
+_NEXT_RENAME_SECONDS: Final = 0.25
 #: What records may have to be read for: where transactions are open, and all that is wrong.
 _COSTLY: Final = ("log.json", "problems.jsonl")
 
@@ -172,6 +172,7 @@ def _problems(partition: PartitionView) -> bytes:
     log = partition.log
     _ = log.log_start_offset
     renamed_ns = log.renamed_ns
+    log.look_again()  # what is listed is at least as new
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, findings = check.finish(reports)
