@@ -6,6 +6,7 @@
     ├── CorruptData          bytes that break their format: file, byte position, reason
     │   └── LimitExceeded    intact perhaps, but larger than a limit of ours, which it names
     ├── NotFound             no such topic, partition, offset or name (a KeyError, too)
+    │   └── Stale                what was found before is gone, or has become something else
     ├── NotADirectory        a file where a directory was needed
     ├── IsADirectory         a directory where a file was needed
     ├── ReadOnly             any attempt to write
@@ -81,6 +82,12 @@ class NotFound(KfsError, KeyError):
 
     errno = _errno.ENOENT
     __str__ = Exception.__str__  # KeyError's own puts a sentence in quotes
+
+
+class Stale(NotFound):
+    """What was found before is gone, or something else has its name: whoever looks again finds what is there now."""
+
+    errno = _errno.ESTALE
 
 
 class NotADirectory(KfsError):

@@ -31,7 +31,7 @@ from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree
+from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled
 from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore, default_directory
 
@@ -118,10 +118,13 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         """Describe a file or directory; of a file of many records the first time a pass over them, for its size."""
         path = self._strip_protocol(path)
         with _translated(path):
-            node = self.tree.resolve(path)
-            if isinstance(node, Symlink):
-                return self._link_info(path, node)
-            return _described(path, node.attributes())
+            return settled(lambda: self._info(path))
+
+    def _info(self, path: str) -> Info:
+        node = self.tree.resolve(path)
+        if isinstance(node, Symlink):
+            return self._link_info(path, node)
+        return _described(path, node.attributes())
 
     def _link_info(self, path: str, link: Symlink) -> Info:
         return _described(path, self.tree.follow(path).attributes()) | {"islink": True, "destination": link.target()}
@@ -258,17 +261,19 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         """Return the bytes of a file, or those from ``start`` up to ``end``; negative ones count from its end."""
         path = self._strip_protocol(path)
         with _translated(path):
-            file = self._file(path)
-            size = file.attributes().size
-            first, stop, _ = slice(start, end).indices(size)
-            return file.read(first, stop - first) if first < stop else b""
+            return settled(lambda: self._range_of(path, slice(start, end)))
+
+    def _range_of(self, path: str, wanted: slice) -> bytes:
+        file = self._file(path)
+        first, stop, _ = wanted.indices(file.attributes().size)
+        return file.read(first, stop - first) if first < stop else b""
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **_options: Any) -> TreeFile:
         path = self._strip_protocol(path)
         if mode != "rb":
             self._refuse(path)
         with _translated(path):
-            raw = _RawFile(path, self._file(path))
+            raw = _RawFile(path, settled(lambda: self._file(path)))
         return TreeFile(self, raw, block_size if isinstance(block_size, int) and block_size > 0 else _BUFFER)
 
     # -- what can't be done
@@ -288,17 +293,18 @@ class TreeFile(io.BufferedReader):
         super().__init__(raw, buffer_size)
         self.fs = fs
         self.path = raw.name
+        self._info = raw.info
 
     @property
     def size(self) -> int:
         """The exact length in bytes."""
-        size: int = self.fs.info(self.path)["size"]
+        size: int = self._info()["size"]
         return size
 
     @property
     def details(self) -> Info:
-        """What :meth:`KafkaFileSystem.info` says."""
-        return self.fs.info(self.path)
+        """What :meth:`KafkaFileSystem.info` said of it, now: of this file, though another may have its name."""
+        return self._info()
 
 
 class _RawFile(io.RawIOBase):
@@ -311,6 +317,10 @@ class _RawFile(io.RawIOBase):
         self.name = path
         self._file = file
         self._position = 0
+
+    def info(self) -> Info:
+        with _translated(self.name):
+            return _described(self.name, self._file.attributes())
 
     def readable(self) -> bool:
         return True
@@ -353,8 +363,8 @@ class _RawFile(io.RawIOBase):
             while True:
                 try:
                     data = self._file.read(self._position, size)
-                except CorruptData:
-                    if size <= 1:
+                except CorruptData as error:
+                    if size <= 1 or error.errno != errno.EIO:
                         raise
                     size //= 2
                 else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
@@ -42,7 +43,12 @@ from kfs.log.time_lookup import first_offset_at_or_after
 LOOK_AGAIN_SECONDS: Final = 0.25
 #: A directory changed this recently, in seconds, may change again within one tick of its clock.
 _CLOCK_TICK_SECONDS: Final = 1.0
+#: How often something is looked for again that went away while it was looked at.
+_MOST_LOOKS: Final = 8
+_LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
+#: Of the offsets in remote storage, nothing is known yet.
+_NOT_LOOKED: Final = ((-1, None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,8 @@ class Log:
         self._refreshing = threading.Lock()
         self._tier = tier
         #: By the first base offset and the checkpoint.
-        self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = ((0, 0), None)
+        self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
+        self._is_lost = False
 
     # -- segments
 
@@ -130,43 +137,56 @@ class Log:
             self._lose(error)
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
-        settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
             return
         self._listed_mtime = (-1, False)
-        self._list()
-        self._listed_mtime = (mtime_ns, settled)
+        is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
+        self._list(is_settled)
+        self._listed_mtime = (mtime_ns, is_settled)
+
+    @property
+    def renamed_ns(self) -> int:
+        """When a file last came to the directory, or went from it, in nanoseconds; 0 where that is gone."""
+        try:
+            return os.stat(self.directory.path).st_mtime_ns
+        except OSError:
+            return 0
 
     def _lose(self, error: OSError) -> NoReturn:
         """Say that the directory can't be listed: what was known of it is no answer."""
+        self._is_lost = True
         self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
         raise SourceLost(f"{self.directory.path}: can't be listed: {error.strerror}") from None
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
-        with suppress(FileChanged):
+        with suppress(CorruptData):
             segment.file()
 
-    def _list(self) -> None:
+    def _list(self, is_settled: bool) -> None:
+        """List the directory."""
         try:
-            self.files = self.directory.list(self._next_offset_of)
+            self.files = self._found(is_settled)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
             self.directory.check_source()
             self.files = PartitionFiles()
         except OSError as error:
             self._lose(error)
-        self.problems.forget_file(self.directory.path)
-        known = {
-            (segment.base_offset, segment.files.log): segment
-            for segment in self._listing.segments
-            if not segment.is_stale
-        }
+        if self._is_lost:
+            self._is_lost = False
+            self.problems.forget_file(self.directory.path)
+            self._remote = _NOT_LOOKED  # of which that said something, too
+        for listed in self._listing.segments:
+            listed.notice_change()
+        before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
+        known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
         for files in self.files.segments:
-            segment = known.get((files.base_offset, files.log))
+            segment = known.get((files.base_offset, files.log.inode))
             if segment is None:
                 self.problems.forget_file(files.log.path)
-                segment = Segment(files, self.storage, self.problems)
+                segment = Segment(files, self.storage, self.problems, self.look_again)
+                self._tell_cut(files, was=before.get((files.base_offset, files.log.inode)))
             segment.files = files
             segments.append(segment)
         for segment, following in pairwise(segments):
@@ -174,14 +194,35 @@ class Log:
         if segments:
             segments[-1].next_base_offset = None
         self._replace(segments)
-        for orphan in self.files.orphans:
+        for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
 
+    def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
+        """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
+        if was is not None and was.was_cut and files is not self.files.segments[-1]:
+            self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
+
+    def _found(self, is_settled: bool) -> PartitionFiles:
+        """List the directory so that no file is missed, or found twice, that is renamed meanwhile.
+
+        That may happen to one look at a directory, and hardly to two in the same way.
+        """
+        found = self.directory.list(self._next_offset_of)
+        for _ in range(0 if is_settled else _MOST_LOOKS):
+            again = self.directory.list(self._next_offset_of)
+            if again == found:
+                break
+            found = again
+        return found
+
     def _replace(self, segments: list[Segment]) -> None:
-        gone = any(segment not in segments for segment in self._listing.segments)
+        kept = set(map(id, segments))
+        gone = [segment for segment in self._listing.segments if id(segment) not in kept]
         self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
         if gone:
             self.incarnation += 1
+        for segment in gone:
+            _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
 
     def look_again(self) -> None:
         """Take nothing for granted at the next question: something was seen to change."""
@@ -191,6 +232,8 @@ class Log:
         """The offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""
         try:
             return Segment(files, self.storage, self.problems).tail()[1]
+        except FileChanged:  # it has its own name by now
+            return files.base_offset
         except CorruptData as error:
             self.problems.add_error(error)
             return files.base_offset
@@ -246,12 +289,16 @@ class Log:
     def log_end_offset(self) -> int:
         """The offset after the last intact batch; an empty last segment counts by its base offset."""
         segments = self.segments
-        if not segments:
-            return self.checkpointed_log_start_offset or 0
-        try:
-            return segments[-1].tail()[1]
-        except FileChanged as error:
-            self.problems.add_error(error)
+        for looks in count(1):
+            if not segments:
+                return self.checkpointed_log_start_offset or 0
+            try:
+                return segments[-1].tail()[1]
+            except CorruptData as error:
+                if not isinstance(error, FileChanged) or looks >= _MOST_LOOKS:
+                    self.problems.add_error(error)
+                    break
+            segments = self.segments  # what it is now
         return segments[-1].base_offset
 
     @property
@@ -328,14 +375,7 @@ class Log:
 
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        segment = self.segment_for(offset)
-        if segment is None:
-            return None
-        try:
-            return segment.find(offset, keep=keep)
-        except FileChanged:
-            self.look_again()
-            raise
+        return self._located(offset, keep)[1]
 
     def locate(
         self,
@@ -357,7 +397,7 @@ class Log:
             self.find(offset)  # raises if damage at the log's end claims to hold it
         if offset not in visible:
             return None
-        segment, loaded = self._found(offset, keep)
+        segment, loaded = self._located(offset, keep)
         if segment is None or loaded is None or loaded.header.is_control:
             return None
         if hides is not None and hides(loaded.header):
@@ -370,37 +410,54 @@ class Log:
             raise columns.faults[index].located(loaded.file, loaded.header.position)
         return segment, loaded, index
 
-    def _found(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
+    def _located(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
-        while True:
+        for looks in count(1):
             segment = self.segment_for(offset)
-            loaded = self.find(offset, keep=keep)
+            try:
+                loaded = segment.find(offset, keep=keep) if segment is not None else None
+            except FileChanged:
+                if looks >= _MOST_LOOKS:
+                    raise
+                continue
             if self.segment_for(offset) is segment:
                 return segment, loaded
+        raise AssertionError
 
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:
         """Yield, segment by segment, every block and damage that may hold some of ``offsets``.
 
-        A segment that vanishes meanwhile is left behind; one that was cut is a problem.
+        Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
         """
-        listing = self._current()
-        start = max(bisect_right(listing.bases, offsets.start) - 1, 0)
-        for segment in listing.segments[start:]:
-            if segment.base_offset >= offsets.end:
-                return
+        reached, looks = offsets.start, 0
+        while (segment := self._first_from(reached)) is not None and segment.base_offset < offsets.end:
             try:
-                for item in segment.walk_from(offsets.start):
+                for item in segment.walk_from(reached):
                     if isinstance(item, Block):
-                        if item.header.base_offset >= offsets.end and item.header.record_count >= 0:
+                        header = item.header
+                        if header.base_offset >= offsets.end and header.record_count >= 0:
                             return
-                        if item.header.last_offset < offsets.start and item.header.last_offset:
+                        if header.last_offset < reached and header.last_offset:
                             continue
-                    elif item.claimed_last < offsets.start and item.after < offsets.start - 1:
-                        continue
-                    yield segment, item
-            except FileChanged as error:
-                if os.path.exists(segment.files.log.path):
-                    self.problems.add_error(error)
+                        yield segment, item
+                        reached = max(reached, header.last_offset + 1)
+                    elif item.claimed_last >= reached or item.after >= reached - 1:
+                        yield segment, item
+            except CorruptData as error:
+                looks += 1
+                if isinstance(error, FileChanged) and looks < _MOST_LOOKS:
+                    continue
+                self.problems.add_error(error)
+            looks = 0
+            if segment.next_base_offset is None:
+                return
+            reached = max(reached, segment.next_base_offset)
+
+    def _first_from(self, offset: int) -> Segment | None:
+        """Return the segment in whose range ``offset`` lies, or the first one if that is above it."""
+        listing = self._current()
+        at = max(bisect_right(listing.bases, offset) - 1, 0)
+        return listing.segments[at] if listing.segments else None
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""

@@ -16,11 +16,15 @@ from kfs.log.positioned import read_at
 _PAGE: Final = 4096
 # O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
 _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
+#: What opening a file says that was there, and is gone.
+_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _FLAGS: Final = reduce(operator.or_, (getattr(os, name, 0) for name in _WANTED), os.O_RDONLY)
 
 
 class FileChanged(CorruptData):
-    """The path names another file now, none, or a shorter one than before."""
+    """The path names another file now, none, or one that was cut or written anew: change, and no damage."""
+
+    errno = errno.ESTALE
 
 
 class FileGone(FileChanged):
@@ -85,7 +89,8 @@ class OpenFile:
         except (FileNotFoundError, NotADirectoryError):
             raise FileGone("file is gone", 0, self.path) from None
         except OSError as error:
-            raise FileChanged(error.strerror or str(error), 0, self.path) from None
+            kind = FileChanged if error.errno in _GONE else CorruptData
+            raise kind(error.strerror or str(error), 0, self.path) from None
         if not stat.S_ISREG(status.st_mode):
             raise FileChanged("not a regular file", 0, self.path)
         if self.inode < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,7 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import LogDir
-from kfs.log.open_files import OpenFile
+from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -55,8 +56,11 @@ class PartitionDirectory:
         if not self.loose:
             return list_partition(self.path, next_offset)
         files = PartitionFiles()
-        there = filter(os.path.exists, self.loose)  # what was deleted is removed after file.delete.delay.ms
-        segments = {segment.base_offset: segment for segment in map(_loose_segment, there)}
+        segments: dict[int, SegmentFiles] = {}
+        for path in self.loose:
+            with suppress(FileChanged):  # what was deleted is removed after file.delete.delay.ms
+                segment = _loose_segment(path)
+                segments[segment.base_offset] = segment
         files.segments = [segments[base] for base in sorted(segments)]
         return files
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.incarnation import LogIncarnation
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
@@ -32,30 +34,41 @@ class Segment:
     """One incarnation of a segment: this base offset, this very file.
 
     ``slot`` numbers the incarnation. A segment that was truncated, swapped or re-created is
-    another one, and this one then raises :class:`FileChanged`. Lookups begin at an index entry, or
-    where that is no good at one of the marks that walks leave behind.
+    another one, and this one then raises :class:`FileChanged`, and ``on_change`` is called. Lookups begin at an index
+    entry, or where that is no good at one of the marks that walks leave behind.
     """
 
-    def __init__(self, files: SegmentFiles, storage: Storage, problems: Problems) -> None:
+    def __init__(
+        self,
+        files: SegmentFiles,
+        storage: Storage,
+        problems: Problems,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
         self.files = files
         self.base_offset = files.base_offset
         self.next_base_offset: int | None = None
         self.slot = storage.new_slot()
         self.storage = storage
         self.problems = problems
-        self.is_stale = False
-        self._largest_size = 0
-        self._closed_since_ns: int | None = None
+        self._on_change = on_change
+        self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
         self._mark_positions = array("q", [0])
         self._marking = Lock()
+        self._ending = Lock()
         self.indexes = SegmentIndexes(self)
         self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # file size, end position, next offset
 
     @property
     def was_read(self) -> bool:
         """Whether anything of it was asked for yet."""
-        return self._largest_size > 0
+        return self._incarnation.was_seen
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its file was found to have become something else; what that is, is another segment."""
+        return self._incarnation.end_reason != ""
 
     @property
     def is_last(self) -> bool:
@@ -66,22 +79,50 @@ class Segment:
         """Return the ``.log``, open.
 
         Raises:
-            FileChanged: it is gone, replaced, or shorter than it was; or closed, and written to.
+            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to.
         """
-        file = self.storage.files.open(self.files.log.path, self.files.log.inode)
-        status = file.status()
-        if status.st_size < self._largest_size:
-            self.is_stale = True
-            reason = f"file was cut from {self._largest_size} to {status.st_size} bytes"
-            raise FileChanged(reason, status.st_size, file.path)
-        self._largest_size = status.st_size
-        written_ns = None if self.is_last else status.st_mtime_ns
-        if written_ns != self._closed_since_ns:
-            if written_ns is not None and self._closed_since_ns is not None:
-                self.is_stale = True
-                raise FileChanged("file was written to although the segment is closed", 0, file.path)
-            self._closed_since_ns = written_ns
+        try:
+            file = self.storage.files.open(self.files.log.path, self.files.log.inode)
+        except FileChanged:
+            self._on_change()
+            raise
+        self._verify(file)
         return file
+
+    def notice_change(self) -> None:
+        """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""
+        with suppress(OSError, CorruptData):
+            status = os.stat(self.files.log.path)
+            if status.st_ino == self.files.log.inode and not self._incarnation.is_as_seen(status):
+                self.file()
+
+    def _verify(self, file: OpenFile) -> None:
+        is_closed = not self.is_last
+        try:
+            self._incarnation.verify(file, is_closed=is_closed)
+        except FileChanged:
+            self._on_change()
+            raise
+
+    def _window(self) -> Window:
+        """Return a window over the file as it is now: what is read through it is of this incarnation, or an error."""
+        bounds = SegmentBounds(self.base_offset, self.next_base_offset)  # first: what is closed then, is complete
+        file = self.file()
+        return Window(file, file.size(), bounds, self._verify)
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it is stale because its file became shorter."""
+        return self._incarnation.was_cut
+
+    def what_became_of_it(self) -> str:
+        """Say why it is no more among the segments of its log."""
+        path = self.files.log.path
+        if self.is_stale:
+            return self._incarnation.end_reason
+        if os.path.exists(f"{path}.deleted"):
+            return "deleted by the broker"
+        return "replaced by another file" if os.path.exists(path) else "gone"
 
     def size(self) -> int:
         """Return the bytes of the ``.log``; none where it can't be opened just now."""
@@ -124,17 +165,16 @@ class Segment:
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
-        file = self.file()
-        window = Window(file, file.size())
+        window = self._window()
         return self.walk(*self.position_before(offset, window), window)
 
     def _new_walk(self, window: Window | None = None) -> SegmentWalk:
         return self._walk_that_tells(self.problems.add, window)
 
     def _walk_that_tells(self, report: Callable[[Problem], None], window: Window | None = None) -> SegmentWalk:
-        bounds = SegmentBounds(self.base_offset, self.next_base_offset)
-        file = self.file() if window is None else window.file
-        return SegmentWalk(file, bounds, self.storage.max_batch_bytes, report, self.storage.decoder, window)
+        window = window or self._window()
+        bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
+        return SegmentWalk(window.file, bounds, self.storage.max_batch_bytes, report, self.storage.decoder, window)
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
@@ -164,11 +204,11 @@ class Segment:
         The offset may be a hole in the block. Whoever has no more use for the block has the cache not ``keep`` it.
         Raises :class:`CorruptData` if the record, should it exist, lies in damaged bytes.
         """
-        file = self.file()
+        self.file()
         cached = self.storage.cache.find(self.slot, offset)
         if cached is not None:
             return cached
-        block = self._ordinary_block(offset, file)
+        block = self._ordinary_block(offset)
         if block is not None:
             return self.load(block, keep=keep)
         pending: Damage | None = None
@@ -200,12 +240,12 @@ class Segment:
             raise pending.problem.error()
         return None
 
-    def _ordinary_block(self, offset: int, file: OpenFile) -> Block | None:
+    def _ordinary_block(self, offset: int) -> Block | None:
         """Return the block that holds ``offset``, if the index leads to it over nothing that needs judgement."""
         entry = self.indexes.entry_before(offset - 1)
         if entry is None:
             return None
-        walk = self._new_walk(Window(file, file.size()))
+        walk = self._new_walk()
         if entry.position >= walk.size:
             return None
         walk.begin(entry.position, None)
@@ -215,7 +255,7 @@ class Segment:
             return None
         if row == 0:  # where a batch belongs, only the one before it tells
             return None
-        return Block(table.header(row), table.data(row), file.path)
+        return Block(table.header(row), table.data(row), walk.file.path)
 
     def tail(self) -> tuple[int, int]:
         """Return the byte position where the log ends in this segment, and the offset after its last batch."""
@@ -229,11 +269,16 @@ class Segment:
             indexed = self._before_last_entry()
             if known_size < 0 or indexed[0] > position:
                 begin = indexed
+        last: Block | None = None
         for item in walk.items(*begin):
             if isinstance(item, Block):
                 next_offset = self._next_offset(item)
-        self._tail = (walk.size, walk.end, next_offset)
-        return walk.end, next_offset
+                last = item
+        self._incarnation.note_end(walk.end, last, is_closed=not walk.bounds.is_last)
+        with self._ending:
+            if walk.size > self._tail[0]:  # nobody came further meanwhile
+                self._tail = (walk.size, walk.end, next_offset)
+            return self._tail[1:]
 
     def _before_last_entry(self) -> tuple[int, int | None]:
         """Return a batch boundary before that of the last index entry: only what is before tells where that belongs."""

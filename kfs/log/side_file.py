@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
-from kfs.log.open_files import OpenFile
+from kfs.log.open_files import FileChanged, OpenFile
 
 _LARGEST: Final = 64 * 1024 * 1024
 Parsed = TypeVar("Parsed")
@@ -26,7 +26,12 @@ def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None
         return None
     except OSError as error:
         raise CorruptData(error.strerror or str(error), 0, path) from None
-    file = OpenFile(path)
+    try:
+        file = OpenFile(path)
+    except FileChanged:
+        if os.path.islink(path):
+            raise
+        return None  # gone meanwhile
     size = file.size()
     if size > _LARGEST:
         raise CorruptData(f"{size} bytes, more than such a file can have ({_LARGEST})", 0, path)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from kfs.log.open_files import FileChanged, OpenFile
+
+if TYPE_CHECKING:
+    from kfs.log.walk import SegmentBounds
 
 _FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
 #: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.
@@ -12,11 +16,23 @@ WINDOW_BYTES: Final = 256 * 1024
 
 
 class Window:
-    """Bytes of ``file`` up to ``size``, read ahead in chunks of up to 256 KiB."""
+    """Bytes of ``file`` up to ``size``, read ahead in chunks of up to 256 KiB.
 
-    def __init__(self, file: OpenFile, size: int) -> None:
+    ``bounds`` are those that its segment had just before it had that size. ``check`` is called with the file after each
+    read, and raises where what was read may be of another incarnation of the segment.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        size: int,
+        bounds: SegmentBounds | None = None,
+        check: Callable[[OpenFile], object] | None = None,
+    ) -> None:
         self.file = file
         self.size = size
+        self.bounds = bounds
+        self._check = check
         self._start = 0
         self._buffer = b""
         self._ahead = _FIRST_READ
@@ -53,4 +69,6 @@ class Window:
         if len(data) < length:
             reason = f"file was cut to {position + len(data)} bytes while it was read, it had {self.size}"
             raise FileChanged(reason, position, self.file.path)
+        if self._check is not None:
+            self._check(self.file)
         return data

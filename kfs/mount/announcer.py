@@ -23,6 +23,7 @@ class Announcer:
         self._tree = tree
         self._forget = forget
         self._stopped = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kfs-announcer", daemon=True)
 
     def start(self) -> None:
@@ -32,15 +33,29 @@ class Announcer:
     def stop(self) -> None:
         """Return once the tree isn't asked any more, and ``forget`` isn't called."""
         self._stopped.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
+    def look_now(self) -> None:
+        """Have the tree asked soon: somebody was led to what is gone, by what the kernel keeps."""
+        self._wake.set()
+
     def _run(self) -> None:
-        while not self._stopped.wait(LIVE):
-            try:
-                outdated = self._tree.outdated()
-                if outdated:
-                    logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in outdated))
-                    self._forget(outdated)
-            except Exception:
-                logger.exception("looking for changes")
+        while True:
+            was_called = self._wake.wait(LIVE)
+            if self._stopped.is_set():
+                return
+            self._look()
+            # A change is told several times, for those who answer from what they know: not all of them at once.
+            if was_called and not self._stopped.wait(LIVE):
+                self._wake.clear()
+
+    def _look(self) -> None:
+        try:
+            outdated = self._tree.outdated()
+            if outdated:
+                logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in outdated))
+                self._forget(outdated)
+        except Exception:
+            logger.exception("looking for changes")

@@ -120,18 +120,16 @@ def _tuned(_module: ModuleType) -> Front:
     return importlib.import_module("kfs.mount.tuned").TunedFront()  # type: ignore[no-any-return]
 
 
-def _plain(name: str, operations: type[Operations], *, auto_cache: bool) -> Callable[[ModuleType], Front]:
-    return lambda module: PlainFront(name, module, operations, auto_cache=auto_cache)
+def _plain(name: str, operations: type[Operations]) -> Callable[[ModuleType], Front]:
+    return lambda module: PlainFront(name, module, operations)
 
 
 _TUNED: Final = _Candidate("mfusepy", "mfusepy", _LIBFUSE_3, "mfusepy", _tuned)
 _FUSE_2: Final = _Candidate(
-    "mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", _plain("mfusepy-fuse2", ResumableOperations, auto_cache=True)
+    "mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", _plain("mfusepy-fuse2", ResumableOperations)
 )
-_PLAIN: Final = _Candidate(
-    "mfusepy-plain", "mfusepy", _LIBFUSE_3, "mfusepy", _plain("mfusepy-plain", Operations, auto_cache=False)
-)
-_FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", _plain("fusepy", Latin1Operations, auto_cache=True))
+_PLAIN: Final = _Candidate("mfusepy-plain", "mfusepy", _LIBFUSE_3, "mfusepy", _plain("mfusepy-plain", Operations))
+_FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", _plain("fusepy", Latin1Operations))
 
 #: What each name stands for, best first.
 _CHOICES: Final[dict[str, tuple[_OwnCandidate | _Candidate, ...]]] = {

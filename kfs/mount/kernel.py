@@ -36,7 +36,7 @@ from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
 from kfs.mount.recent import RecentNodes
 from kfs.mount.serving import Serving, Stopped, stopped_by_signals
 from kfs.mount.translate import Translator
-from kfs.tree.node import FOREVER, Outdated, Part, Symlink, Tree
+from kfs.tree.node import FOREVER, Outdated, Part, Symlink, Tree, settled
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
@@ -161,11 +161,15 @@ class Session:
 
     def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
         if isinstance(error, NotFound) and opcode != Opcode.LOOKUP:
+            self._announcer.look_now()
             return errno.ESTALE  # makes the kernel look the path up again, where there is a path
         path = ""
         with contextlib.suppress(Exception):
             path = self._tree.path(node_id)
-        return self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
+        number = self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
+        if number == errno.ESTALE:
+            self._announcer.look_now()
+        return number
 
     def _init(self, unique: int, _node_id: int, request: bytes) -> bytes:
         major, minor, _, offered = fuse.INIT_IN.unpack_from(request, IN_HEADER_SIZE)
@@ -207,7 +211,7 @@ class Session:
         self._eagerness.looked_up_in(node_id)
         name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
         directory = self._nodes.directory(node_id)
-        node, attributes = directory.find(name)
+        node, attributes = settled(lambda: directory.find(name))
         self._nodes.remember(attributes.node_id, node)
         files = directory.found_with(name)
         if files is not None:
@@ -218,7 +222,7 @@ class Session:
         return fuse.attr_reply(unique, self._nodes.find(node_id).attributes())
 
     def _readlink(self, unique: int, node_id: int, _request: bytes) -> bytes:
-        node = self._nodes.find(node_id)
+        node = self._nodes.look_again(node_id)  # nothing else says that it leads elsewhere now
         if not isinstance(node, Symlink):
             return _error(unique, errno.EINVAL)
         return _with_header(unique, node.target().encode("utf-8", "surrogateescape"))

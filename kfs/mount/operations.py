@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
+from kfs.mount.handles import Handles, Pages
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, blocks, read, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import Attributes, Node, Symlink, Tree
@@ -19,8 +21,16 @@ from kfs.tree.node import Attributes, Node, Symlink, Tree
 ListedName = tuple[str, dict[str, int], int]
 
 
+class OpenedFile(Protocol):
+    """libfuse's ``struct fuse_file_info``, as far as it is used."""
+
+    fh: int
+    keep_cache: int
+    direct_io: int
+
+
 class Operations:
-    """The callbacks that the bindings call by name, each raising OSError.
+    """The callbacks that the bindings call by name, each raising OSError, with ``raw_fi``.
 
     A method that isn't here is a callback that libfuse doesn't get, and stops asking for.
     """
@@ -31,35 +41,38 @@ class Operations:
         self._tree = tree
         self._paths = Paths(tree)
         self._translator = Translator()
-        self._open: dict[int, Node] = {}
-        self._next_handle = 1
+        self._handles = Handles()
 
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+    def getattr(self, path: str, opened: OpenedFile | None = None) -> dict[str, int]:
         with _Translated(self._translator, "getattr", path):
-            return _stat(self._node(path, fh).attributes())
+            if opened is not None and opened.fh:
+                return _stat(self._handles.attributes(opened.fh))
+            attributes = self._paths.ask(_bytes(path), lambda node: node.attributes())
+            self._handles.tell(_bytes(path), attributes)
+            return _stat(attributes)
 
     def readlink(self, path: str) -> str:
         with _Translated(self._translator, "readlink", path):
-            node = self._paths.find(_bytes(path))
+            node = self._paths.look_again(_bytes(path))
             if not isinstance(node, Symlink):
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             return node.target()
 
-    def open(self, path: str, _flags: int) -> int:
+    def open(self, path: str, opened: OpenedFile) -> int:
         with _Translated(self._translator, "open", path):
-            node = self._paths.find(_bytes(path))
-            handle = self._next_handle
-            self._next_handle += 1
-            self._open[handle] = node
-            return handle
+            name = _bytes(path)
+            opened.fh, pages = self._paths.ask(name, partial(self._handles.open, name))
+            opened.keep_cache = pages is Pages.KEPT
+            opened.direct_io = pages is Pages.PASSED_BY
+            return 0
 
-    def release(self, _path: str | None, fh: int) -> int:
-        self._open.pop(fh, None)
+    def release(self, _path: str | None, opened: OpenedFile) -> int:
+        self._handles.release(opened.fh)
         return 0
 
-    def read(self, path: str, size: int, offset: int, fh: int | None) -> bytes:
+    def read(self, path: str, size: int, offset: int, opened: OpenedFile) -> bytes:
         with _Translated(self._translator, "read", path):
-            return read(self._node(path, fh), offset, size)
+            return self._handles.read(opened.fh, offset, size)
 
     def readdir(self, path: str, _fh: int) -> Iterator[ListedName]:
         with _Translated(self._translator, "readdir", path):
@@ -73,11 +86,6 @@ class Operations:
     def statfs(self, path: str) -> dict[str, int]:
         with _Translated(self._translator, "statfs", path):
             return totals_in_blocks(self._tree)
-
-    def _node(self, path: str, fh: int | None) -> Node:
-        """Return the node of an open file, whose name may be gone, or of a path."""
-        node = self._open.get(fh) if fh else None
-        return self._paths.find(_bytes(path)) if node is None else node
 
     def _refuse(self, *_arguments: object) -> NoReturn:
         """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""

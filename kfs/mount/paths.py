@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from kfs.errors import NotADirectory, NotFound
-from kfs.tree.node import LIVE, Directory, Node, Tree
+from kfs.errors import KfsError, NotADirectory
+from kfs.tree.node import LIVE, Directory, Found, Node, Tree, settled
 
 #: How many nodes each of the two generations holds.
 GENERATION_SIZE: Final = 1024
@@ -42,19 +44,31 @@ class Paths:
         """Return the directory at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
         return _as_directory(path, self._find(path, self._clock())[0])
 
-    def find_open(self, path: bytes) -> Node:
-        """Return the node behind a file that somebody has open.
+    def ask(self, path: bytes, question: Callable[[Node], Found]) -> Found:
+        """Return what the node at an absolute path says; one that is gone meanwhile is looked up again.
 
-        Its name may have gone meanwhile (retention deletes segments): then the node that the name
-        led to when it was last looked up, if that is still remembered.
+        Raises ``NotFound`` or ``NotADirectory``, or as ``question`` does.
         """
-        try:
-            return self.find(path)
-        except NotFound:
-            remembered = self._young.get(path) or self._old.get(path)
-            if remembered is None:
+
+        def look() -> Found:
+            try:
+                return question(self.find(path))
+            except KfsError as error:
+                if error.errno == errno.ESTALE:
+                    self.forget()  # the directories above it, too, may be of what was there before
                 raise
-            return remembered[0]
+
+        return settled(look)
+
+    def forget(self) -> None:
+        """Look everything up again."""
+        self._young, self._old = {}, {}
+
+    def look_again(self, path: bytes) -> Node:
+        """Return the node at an absolute path as it is now; raises as :meth:`find`."""
+        self._young.pop(path, None)
+        self._old.pop(path, None)
+        return self.find(path)
 
     def _find(self, path: bytes, now: float) -> tuple[Node, float]:
         """Return the node at ``path`` and until when it may be taken for granted."""
@@ -66,7 +80,8 @@ class Paths:
         cut = path.rfind(b"/")
         above = path[:cut] or b"/"
         directory, until = self._find(above, now)
-        node = _as_directory(above, directory).lookup(path[cut + 1 :].decode("utf-8", "surrogateescape"))
+        name = path[cut + 1 :].decode("utf-8", "surrogateescape")
+        node = settled(partial(_as_directory(above, directory).lookup, name))
         found = (node, min(until, now + LIVE))
         self._remember(path, found)
         return found

@@ -1,7 +1,8 @@
 """Fronts that leave the binding's class as it is: for libfuse 2, for fusepy, and to compare with.
 
 libfuse 2, and the bindings' ordinary classes on libfuse 3, know one timeout for the whole mount:
-the one for what may change at any moment.
+the one for what may change at any moment. Attributes aren't kept at all: the size that one reader is told of a path
+would be that by which another one, who has opened something else at that path, comes to its end.
 """
 
 from __future__ import annotations
@@ -18,15 +19,13 @@ from kfs.tree.node import LIVE, Tree
 class PlainFront:
     """Serves a tree through the ordinary class of mfusepy or fusepy.
 
-    ``binding`` is the module, already imported with the libfuse that is wanted. ``auto_cache`` lets
-    libfuse keep the pages of a file at the next open if neither size nor modification time changed.
+    ``binding`` is the module, already imported with the libfuse that is wanted.
     """
 
-    def __init__(self, name: str, binding: ModuleType, operations: type[Operations], *, auto_cache: bool) -> None:
+    def __init__(self, name: str, binding: ModuleType, operations: type[Operations]) -> None:
         self.name = name
         self._binding = binding
         self._operations = operations
-        self._auto_cache = auto_cache
 
     def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
         """Mount, and answer the kernel until unmounted or told to stop by a signal."""
@@ -37,8 +36,6 @@ class PlainFront:
             mountpoint_given = os.fsencode(mountpoint).decode("latin-1")
         else:
             mountpoint_given = mountpoint
-        if self._auto_cache:
-            settings["auto_cache"] = True
         try:
             self._binding.FUSE(
                 self._operations(tree),
@@ -46,7 +43,8 @@ class PlainFront:
                 foreground=True,
                 nothreads=True,
                 use_ino=True,
-                attr_timeout=LIVE,
+                raw_fi=True,
+                attr_timeout=0.0,
                 entry_timeout=LIVE,
                 **settings,
             )

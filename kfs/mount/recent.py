@@ -42,7 +42,13 @@ class RecentNodes:
         except NotFound:
             if known is None:
                 raise
-            return known[0]
+            node = known[0]
+        self.remember(node_id, node)
+        return node
+
+    def look_again(self, node_id: int) -> Node:
+        """Return the node of an id, as the tree has it now; raise ``NotFound`` if it's gone."""
+        node = self._tree.node(node_id)
         self.remember(node_id, node)
         return node
 

@@ -2,8 +2,7 @@
 
 What matters is how often the kernel has to ask, and how much Python runs when it does:
 
-- ``open`` answers ENOSYS, once: from then on the kernel neither opens nor releases, keeps the pages
-  it has, and reads by path.
+- What is open is read by a handle (:mod:`kfs.mount.handles`), and the kernel keeps the pages that it has.
 - A listing brings the attributes with it (READDIRPLUS), and starts in the middle where the
   kernel wants to go on.
 - What cannot change is promised for ever. libfuse's high-level interface knows one timeout for
@@ -22,8 +21,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
+import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
@@ -34,8 +35,9 @@ from kfs.errors import MountFailed
 from kfs.mount.announcer import Announcer
 from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions, kernel_options
+from kfs.mount.handles import Handles, Pages
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, blocks, read, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree
@@ -67,7 +69,7 @@ _LIBRARY.fuse_lowlevel_notify_inval_entry.argtypes = (
 #: What the kernel is told in seconds where nothing can change: a year.
 FOREVER_SECONDS: Final = 365 * 86400.0
 
-_CALLBACKS: Final = ("getattr", "readlink", "open", "read", "statfs", "readdir", "init", "destroy")
+_CALLBACKS: Final = ("getattr", "readlink", "open", "read", "release", "statfs", "readdir", "init", "destroy")
 _REFUSED: Final = (
     *("mknod", "mkdir", "unlink", "rmdir", "symlink", "rename", "link", "chmod", "chown", "truncate"),
     *("write", "setxattr", "removexattr", "create", "utimens", "fallocate"),
@@ -98,6 +100,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
     def __init__(self, tree: Tree, mountpoint: str, **options: str | bool) -> None:
         self._tree = tree
         self._paths = Paths(tree)
+        self._handles = Handles()
         self._listings = Listings()
         self._eagerness = Eagerness()
         self._translator = Translator()
@@ -127,7 +130,6 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         connection.contents.want &= ~FUSE_CAP_READDIRPLUS_AUTO
         self._config = config.contents
         self._config.use_ino = 1
-        self._config.kernel_cache = 1
         self._config.negative_timeout = 0.0
         self._promise(0.0)
         self._session = _LIBRARY.fuse_get_session(_LIBRARY.fuse_get_context().contents.fuse)
@@ -143,30 +145,49 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
             data = name.encode("utf-8", "surrogateescape")
             _LIBRARY.fuse_lowlevel_notify_inval_entry(self._session, FUSE_ROOT_ID, data, len(data))
 
-    def getattr_fuse_3(self, path: bytes, buffer: Pointer, file_info: object) -> int:
+    def getattr_fuse_3(self, path: bytes, buffer: Pointer, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
         self._eagerness.looked_up(path)
-        node = self._paths.find_open(path) if file_info else self._paths.find(path)
-        attributes = node.attributes()
+        if opened and opened.contents.fh:
+            attributes = self._handles.attributes(opened.contents.fh)
+            self._promise(attributes.lifetime)
+        else:
+            attributes = self._paths.ask(path, lambda node: node.attributes())
+            # The size that the kernel goes by is not that of what somebody else has open there: so it asks each time.
+            self._promise(0.0 if self._handles.tell(path, attributes) else attributes.lifetime)
         self._fill_stat(attributes)
-        self._promise(attributes.lifetime)
         ctypes.memmove(buffer, self._stat_reference, _STAT_SIZE)
         return 0
 
     def readlink(self, path: bytes, buffer: Pointer, size: int) -> int:
-        node = self._paths.find(path)
+        node = self._paths.look_again(path)
         if not isinstance(node, Symlink):
             return -errno.EINVAL
         text = node.target().encode("utf-8", "surrogateescape")[: size - 1] + b"\0"
         ctypes.memmove(buffer, text, len(text))
         return 0
 
-    def open(self, _path: bytes, _file_info: object) -> int:
-        return -errno.ENOSYS
+    def open(self, path: bytes, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
+        handle, pages = self._paths.ask(path, partial(self._handles.open, path))
+        opened.contents.fh = handle
+        opened.contents.keep_cache = pages is Pages.KEPT
+        opened.contents.direct_io = pages is Pages.PASSED_BY
+        return 0
 
-    def read(self, path: bytes, buffer: Pointer, size: int, offset: int, _file_info: object) -> int:
-        data = read(self._paths.find_open(path), offset, size)
+    def read(
+        self,
+        _path: bytes,
+        buffer: Pointer,
+        size: int,
+        offset: int,
+        opened: ctypes._Pointer[mfusepy.fuse_file_info],
+    ) -> int:
+        data = self._handles.read(opened.contents.fh, offset, size)
         ctypes.memmove(buffer, data, len(data))
         return len(data)
+
+    def release(self, _path: bytes, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
+        self._handles.release(opened.contents.fh)
+        return 0
 
     def statfs(self, _path: bytes, buffer: ctypes._Pointer[mfusepy.c_statvfs]) -> int:
         for field, value in totals_in_blocks(self._tree).items():
@@ -202,6 +223,8 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         head, rest = self._listings.after(path, directory, cookie, True)
         for entry in chain(head, rest):
             fill_entry = self._fill_attributes if filled else self._fill_name
+            if self._handles.any_open and filled and entry.attributes is not None:
+                self._handles.tell(b"/".join((path.rstrip(b"/"), os.fsencode(entry.name))), entry.attributes)
             if fill_entry(buffer, fill, entry):
                 self._listings.pause(path, cookie, True, entry, rest)
                 break

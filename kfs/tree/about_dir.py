@@ -71,8 +71,7 @@ def about_directory(context: TreeContext) -> FixedDirectory:
     """Return ``.kfs``."""
 
     def generated(name: str, produce: Callable[[TreeContext], bytes]) -> GeneratedFile:
-        node_id = context.ids.of_path(f"{ABOUT}/{name}")
-        return GeneratedFile(context, node_id, NOBODY, int(context.started * 1e9), partial(produce, context))
+        return GeneratedFile(context, f"{ABOUT}/{name}", NOBODY, int(context.started * 1e9), partial(produce, context))
 
     listed: dict[str, Maker] = {
         "README": partial(generated, "README", lambda _: README.encode()),
@@ -157,8 +156,7 @@ def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
 
     def file(name: str) -> GeneratedFile:
         owner, mtime_ns = status_of(os.path.join(log_dir.path, name))
-        node_id = context.ids.of_path(f"{path}/{name}.jsonl")
-        return GeneratedFile(context, node_id, owner, mtime_ns, partial(lines, name))
+        return GeneratedFile(context, f"{path}/{name}.jsonl", owner, mtime_ns, partial(lines, name))
 
     def lines(name: str) -> bytes:
         offsets = sorted(log_dir.checkpoint(name).items(), key=lambda pair: (pair[0].topic, pair[0].partition))

@@ -39,7 +39,7 @@ def cluster_directory(context: TreeContext, cluster: Cluster) -> FixedDirectory:
 
     def file(name: str, produce: Callable[[], bytes]) -> GeneratedFile:
         owner, mtime_ns = _source(cluster)
-        return GeneratedFile(context, context.ids.of_path(f"{_PATH}/{name}"), owner, mtime_ns, produce)
+        return GeneratedFile(context, f"{_PATH}/{name}", owner, mtime_ns, produce)
 
     def lines(make: Callable[[ClusterRows], Iterable[Row]]) -> bytes:
         return json_lines(make(rows))
@@ -102,8 +102,8 @@ class _Topics(Mapping[str, Maker]):
 
         def file() -> GeneratedFile:
             owner, mtime_ns = _source(self._rows.cluster)
-            node_id = self._context.ids.of_path(f"{_PATH}/topics/{tree_name(topic)}{_SUFFIX}")
-            return GeneratedFile(self._context, node_id, owner, mtime_ns, produce)
+            path = f"{_PATH}/topics/{tree_name(topic)}{_SUFFIX}"
+            return GeneratedFile(self._context, path, owner, mtime_ns, produce)
 
         return file
 

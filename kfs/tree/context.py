@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
@@ -18,7 +18,7 @@ from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
-from kfs.tree.node_ids import NodeIds
+from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.segment_lines import OnDamage, ReaderPool
 from kfs.tree.table_store import TableStore
 from kfs.tree.text import TextCache, TextKey
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 _TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
+_GENERATED_BYTES: Final = 16 * 1024 * 1024
 _MOST_HOURS_KEPT: Final = 100_000
 _VERSIONS_KEPT: Final = 16 * 1024
 
@@ -67,6 +68,14 @@ class Owner:
 NOBODY: Final = Owner(0o555, 0, 0)
 
 
+class Generated(NamedTuple):
+    """What was made at once for a path: the id, the bytes, and when they changed, in nanoseconds."""
+
+    node_id: int
+    content: bytes
+    mtime_ns: int
+
+
 class TreeContext:
     """The state of one tree. Threads share it: a server has another thread go on where one is kept waiting."""
 
@@ -89,29 +98,41 @@ class TreeContext:
         self.replaced: set[PartitionView] = set()
         #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
         self.lock = threading.Lock()
-        self._versions: LRUCache[int, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
-        self._generated: TTLCache[int, tuple[bytes, int]] = TTLCache(_GENERATED_KEPT, LIVE)
+        self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
+        self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
+        self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 256)
 
-    def generated(self, node_id: int, produce: Callable[[], bytes], mtime_ns: int) -> tuple[bytes, int]:
-        """Return what ``produce`` made, kept a moment so that a size and the bytes belong together, and its time.
+    def seen_views(self) -> list[PartitionView]:
+        """Return the partitions that were shown."""
+        with self.lock:
+            return list(self.views.values())
+
+    def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int) -> Generated:
+        """Return what ``produce`` made for ``path``, kept a moment so that a size and the bytes belong together.
 
         The time is ``mtime_ns`` until the content is seen to change, then that moment: tools that go by
         times (rsync, make) and the kernel's page cache both rely on it.
         """
         with self.lock:
-            content = self._generated.get(node_id)
-        if content is not None:
-            return content
-        made = produce()
+            latest = self._latest.get(path)
+        if latest is not None:
+            return latest
+        content = produce()
+        node_id = self.ids.of_path(path, Content(content))
         with self.lock:
-            known = self._versions.get(node_id)
-            if known is None:
-                known = (hash(made), mtime_ns)
-            elif known[0] != hash(made):
-                known = (hash(made), max(mtime_ns, time.time_ns()))
-            self._versions[node_id] = known
-            self._generated[node_id] = made, known[1]
-        return made, known[1]
+            digest, changed_ns = self._changed.get(path, (hash(content), mtime_ns))
+            if digest != hash(content):
+                changed_ns = max(mtime_ns, time.time_ns())
+            self._changed[path] = hash(content), changed_ns
+            made = self._latest[path] = Generated(node_id, content, changed_ns)
+            if self._generated.getsizeof(made) <= self._generated.maxsize:
+                self._generated[node_id] = made
+        return made
+
+    def generated_as(self, node_id: int) -> Generated | None:
+        """Return what was made under an id, for who reads on what is made anew meanwhile; None if it isn't kept."""
+        with self.lock:
+            return self._generated.get(node_id)
 
     def directory_attributes(self, node_id: int, owner: Owner, mtime_ns: int) -> Attributes:
         """Return the attributes of a directory; any may change at any moment."""

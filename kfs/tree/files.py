@@ -8,34 +8,57 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kfs.errors import NotFound
-from kfs.tree.context import Owner, TreeContext, status_of
+from kfs.errors import NotFound, Stale
+from kfs.tree.context import Generated, Owner, TreeContext, status_of
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlink
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GeneratedFile(File):
     """A file whose content is made in memory at once: for what doesn't grow with the log.
 
-    ``mtime_ns`` is the time of what it is made from.
+    ``mtime_ns`` is the time of what it is made from. It is what it was when it was first looked at, or that with more
+    at its end: what is made later at ``path`` is another file, of another ``node_id``.
     """
 
     context: TreeContext
-    node_id: int
+    path: str
     owner: Owner
     mtime_ns: int
     produce: Callable[[], bytes]
+    node_id: int = 0
 
     def attributes(self) -> Attributes:
-        content, mtime_ns = self._content()
+        made = self._made()
         mode = stat.S_IFREG | (self.owner.permissions & 0o444)
-        return Attributes(self.node_id, mode, len(content), mtime_ns, self.owner.uid, self.owner.gid, lifetime=LIVE)
+        owner = self.owner
+        return Attributes(made.node_id, mode, len(made.content), made.mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
 
     def read(self, offset: int, size: int) -> bytes:
-        return self._content()[0][offset : offset + size]
+        kept = self.context.generated_as(self.node_id)
+        made = kept if kept is not None and offset + size <= len(kept.content) else self._made()
+        return made.content[offset : offset + size]
 
-    def _content(self) -> tuple[bytes, int]:
-        return self.context.generated(self.node_id, self.produce, self.mtime_ns)
+    def _made(self) -> Generated:
+        kept = self.context.generated_as(self.node_id)
+        try:
+            made = self.context.generated(self.path, self.produce, self.mtime_ns)
+        except NotFound:
+            if kept is None:
+                raise
+            return kept
+        if not self.node_id:
+            self.node_id = made.node_id
+        if made.node_id == self.node_id:
+            return made
+        if kept is None:
+            raise Stale(f"{self.path}: was made anew")
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +129,13 @@ class CostlyFile(File):
         """Return the node id and the mode, without a pass."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CostlyGeneratedFile(GeneratedFile, CostlyFile):
     """A generated file for which logs may have to be read."""
 
     def identity(self) -> tuple[int, int]:
-        return self.node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
+        node_id = self.node_id or self.context.ids.last_of(self.path)
+        return node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
 
 
 def list_nodes(names: Iterable[tuple[str, Maker]], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:

@@ -77,7 +77,7 @@ class _GroupNames(Mapping[str, Maker]):
 
 def _state_file(context: TreeContext, path: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
     owner, mtime_ns = status_of(source_of(context, OFFSETS_TOPIC))
-    return CostlyGeneratedFile(context, context.ids.of_path(path), owner, mtime_ns, produce)
+    return CostlyGeneratedFile(context, path, owner, mtime_ns, produce)
 
 
 def _group(context: TreeContext, name: str) -> Group:

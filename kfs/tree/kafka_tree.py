@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kfs.errors import NotADirectory, NotFound
+from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, TreeOptions, source_of, status_of
 from kfs.tree.files import FixedDirectory, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
-from kfs.tree.node import Attributes, Directory, Entry, Node, Outdated, Tree
+from kfs.tree.node import Attributes, Directory, Entry, File, Node, Outdated, Tree
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
@@ -59,20 +59,31 @@ class KafkaTree(Tree):
         """See :meth:`kfs.tree.node.Tree.node`."""
         path = self.context.ids.path_of(node_id)
         if path is not None:
-            return self.resolve(path)
+            return self._same(self.resolve(path), node_id)
         view, partition, segment, offset = self.context.ids.record_of(node_id)
         if view is View.RECORD:
             return RecordFile(partition, offset, segment)
         if view in (View.VALUE, View.KEY):
             return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
-            return SegmentFile.of(partition, segment, offset)
+            return self._same(SegmentFile.of(partition, segment, offset), node_id)
         _, loaded, index = partition.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"
         if view is View.TIME_LINK:
             up = "../../" if hour_of(timestamp) is None else "../../../"
         return record_link(partition, segment, offset, timestamp, up, view)
+
+    @staticmethod
+    def _same(node: Node, node_id: int) -> Node:
+        """Return what was found where an id says; a file only if it is still what the id was issued for.
+
+        Raises:
+            Stale: it is another.
+        """
+        if isinstance(node, File) and node.attributes().node_id != node_id:
+            raise Stale(f"no node {node_id}: something else is in its place")
+        return node
 
     def path(self, node_id: int) -> str:
         """See :meth:`kfs.tree.node.Tree.path`."""

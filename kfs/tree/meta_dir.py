@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -14,8 +15,12 @@ from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
-from kfs.tree.text import BlockText, LogText
+from kfs.tree.text import BlockText, LogText, SegmentText
 
+#: When a file of a log was renamed this recently, the next one may be about to be.
+_RECENTLY_NS: Final = 1_000_000_000
+#: How soon, in seconds, a broker does that.
+_NEXT_RENAME_SECONDS: Final = 0.25
 #: What records may have to be read for: where transactions are open, and all that is wrong.
 _COSTLY: Final = ("log.json", "problems.jsonl")
 
@@ -24,10 +29,9 @@ def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker
     """Return the directory at ``path``; there is ``more`` in it than is made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
-        node_id = context.ids.of_path(f"{path}/{name}")
         owner, _ = status_of(partition.log.directory.path)
         kind = CostlyGeneratedFile if name in _COSTLY else GeneratedFile
-        return kind(context, node_id, owner, partition.mtime_ns, partial(produce, partition))
+        return kind(context, f"{path}/{name}", owner, partition.mtime_ns, partial(produce, partition))
 
     context = partition.context
     names: dict[str, Callable[[PartitionView], bytes]] = {
@@ -150,12 +154,10 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
-    def text() -> LogText:
-        return LogText(
-            partition.text_of(segment, "batches", BlockText(batch_lines)) for segment in partition.log.segments
-        )
+    def text_of(segment: Segment, _start: int | None) -> SegmentText:
+        return partition.text_of(segment, "batches", BlockText(batch_lines))
 
-    return LogFile(partition, partition.context.ids.of_path(path), text)
+    return LogFile.of(partition, path, LogText(lambda: partition.log.segments, text_of))
 
 
 def _problems(partition: PartitionView) -> bytes:
@@ -171,9 +173,16 @@ def _problems(partition: PartitionView) -> bytes:
 
     log = partition.log
     _ = log.log_start_offset
+    renamed_ns = log.renamed_ns
+    log.look_again()  # what is listed is at least as new
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, findings = check.finish(reports)
+    # While a broker renames one file after another, what is beside a log says nothing.
+    if time.time_ns() - renamed_ns < _RECENTLY_NS:
+        time.sleep(_NEXT_RENAME_SECONDS)
+    if log.renamed_ns != renamed_ns:
+        findings = [finding for finding in findings if finding.file.endswith(".log")]
     for finding in findings:
         if finding.severity is not Severity.INFO and finding.kind is not Kind.TORN_TAIL:
             start, end = finding.bytes or (0, 0)

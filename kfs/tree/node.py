@@ -6,17 +6,18 @@ by id, its attributes, the entries of a directory from a resume point on, and by
 
 from __future__ import annotations
 
+import errno
 import math
 import posixpath
 import stat
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import ref
 
-from kfs.errors import NotFound
+from kfs.errors import KfsError, NotFound
 
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
@@ -26,6 +27,9 @@ UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
 _MOST_LINKS: Final = 8
+#: How often a name is looked up that leads to what is gone before it is looked at.
+_MOST_LOOKS: Final = 8
+Found = TypeVar("Found")
 #: Bytes of a file, as they lie in memory.
 Part = bytes | memoryview
 #: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
@@ -172,6 +176,11 @@ class File(Node):
 
     __slots__ = ()
 
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether, at any moment, its name may lead to another file, as a matter of course."""
+        return False
+
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``: fewer only at the end of the file.
@@ -259,6 +268,22 @@ class Tree(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back every file descriptor and map; the tree is unusable afterwards."""
+
+
+def settled(look: Callable[[], Found]) -> Found:
+    """Return what ``look`` finds by name; where that goes away before it is wholly found, look again.
+
+    Raises:
+        NotFound: it goes away each time.
+    """
+    for _ in range(_MOST_LOOKS):
+        try:
+            return look()
+        except KfsError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            gone = error
+    raise NotFound(str(gone)) from gone
 
 
 def clock_ns(timestamp: int, otherwise: int) -> int:

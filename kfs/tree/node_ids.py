@@ -1,5 +1,6 @@
 """Node ids: opaque 63-bit numbers, computed for records, counted for the few nodes that are not of a record.
 
+The truth belongs to the id: what has one keeps its content, or gets more at its end; what takes its place has another.
 A record's id is ``view (4 bits) | segment slot (28) | offset relative to the segment's base (31)``: Kafka bounds
 the last by int32, and a slot is one incarnation of a segment and never reused. So there is no
 table that grows with the log.
@@ -7,12 +8,14 @@ table that grows with the log.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
 from enum import IntEnum
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import ref
 
-from kfs.errors import NotFound
+from kfs.errors import Stale
 from kfs.log.storage import SLOT_BITS
 
 if TYPE_CHECKING:
@@ -38,37 +41,120 @@ class View(IntEnum):
     AT_LINK = 6
 
 
+class Incarnation(Protocol):
+    """What a path leads to at one time, so that it can be told from what it leads to at another."""
+
+    @property
+    def mark(self) -> Hashable:
+        """All that is remembered of it."""
+
+    def continues(self, mark: Hashable) -> bool:
+        """Whether it is that of which ``mark`` was remembered, with nothing changed but perhaps more at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """What is another thing as soon as its ``mark`` is another."""
+
+    mark: Hashable
+
+    def continues(self, mark: Hashable) -> bool:
+        """See :class:`Incarnation`."""
+        return mark == self.mark
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is made of parts from ``start`` on, each with a slot of its own: parts may be added at its end."""
+
+    start: int
+    slots: tuple[int, ...]
+
+    @property
+    def mark(self) -> Hashable:
+        """See :class:`Incarnation`."""
+        return self.start, self.slots
+
+    def continues(self, mark: Hashable) -> bool:
+        """See :class:`Incarnation`."""
+        assert isinstance(mark, tuple)
+        start, slots = mark
+        return bool(start == self.start and slots and self.slots[: len(slots)] == slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Bytes that were made at once."""
+
+    content: bytes
+
+    @property
+    def mark(self) -> Hashable:
+        """See :class:`Incarnation`."""
+        return len(self.content), hash(self.content)
+
+    def continues(self, mark: Hashable) -> bool:
+        """See :class:`Incarnation`."""
+        assert isinstance(mark, tuple)
+        size, digest = mark
+        return bool(size <= len(self.content) and hash(self.content[:size]) == digest)
+
+
+#: A place in the tree is what it is, whatever is in it: a directory, a symlink (its text isn't kept anywhere).
+PLACE: Final = Exactly(None)
+
+
 class NodeIds:
     """Issues ids and finds what they name."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, int] = {"": ROOT_ID}
+        self._by_path: dict[str, tuple[int, Hashable]] = {"": (ROOT_ID, None)}
         self._paths: dict[int, str] = {ROOT_ID: ""}
+        self._last = ROOT_ID
         self._slots: dict[int, tuple[ref[Segment], PartitionView]] = {}
         self._second_slots: dict[tuple[int, str], int] = {}
         self._issuing = Lock()
 
-    def of_path(self, path: str) -> int:
-        """Return the id of the node at ``path`` (no leading slash), the same at every call."""
-        node_id = self._by_path.get(path)
-        if node_id is None:
-            with self._issuing:
-                node_id = self._by_path.get(path, len(self._by_path) + ROOT_ID)
-                self._paths[node_id] = path
-                self._by_path[path] = node_id
+    def of_path(self, path: str, found: Incarnation = PLACE) -> int:
+        """Return the id of what was ``found`` at ``path`` (no leading slash): the same as long as it's the same.
+
+        What was there before has no id any more then, and isn't found by it.
+        """
+        known = self._by_path.get(path)
+        mark = found.mark
+        if known is not None and known[1] == mark:
+            return known[0]
+        with self._issuing:
+            known = self._by_path.get(path)
+            if known is not None and (known[1] is None or found.continues(known[1])):
+                node_id = known[0]
+            else:
+                self._last = node_id = self._last + 1
+                if known is not None:
+                    del self._paths[known[0]]
+            self._paths[node_id] = path
+            self._by_path[path] = node_id, mark
         return node_id
 
-    def first_of(self, view: View, segment: Segment, partition: PartitionView) -> int:
-        """Return the id that ``view`` has of the segment's base offset; add the relative offset for others."""
-        slot = segment.slot
+    def last_of(self, path: str) -> int:
+        """Return the id of what was last found at ``path``; if nothing was yet, that of what will be."""
+        known = self._by_path.get(path)
+        return self.of_path(path) if known is None else known[0]
+
+    def first_of(self, view: View, segment: Segment, partition: PartitionView, slot: int | None = None) -> int:
+        """Return the id that ``view`` has of the segment's base offset; add the relative offset for others.
+
+        What is shown may change without the segment: then it is by another ``slot``.
+        """
+        slot = segment.slot if slot is None else slot
         _, first_shown_in = self._slots.setdefault(slot, (ref(segment), partition))
         if first_shown_in is not partition:
-            slot = self._second_slot(segment, partition)
+            slot = self._second_slot(slot, segment, partition)
         return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
 
-    def _second_slot(self, segment: Segment, partition: PartitionView) -> int:
+    def _second_slot(self, first: int, segment: Segment, partition: PartitionView) -> int:
         """A segment that two views share, above and below the log start offset, has a slot for each."""
-        key = (segment.slot, partition.path)
+        key = (first, partition.path)
         with self._issuing:
             if key not in self._second_slots:
                 self._second_slots[key] = segment.storage.new_slot()
@@ -80,24 +166,25 @@ class NodeIds:
         """Return the path of an id that :meth:`of_path` issued; None for the id of a record or segment.
 
         Raises:
-            NotFound: the id was never issued.
+            Stale: something else is there now, or the id was never issued.
         """
         if node_id >> _VIEW_SHIFT:
             return None
-        if node_id not in self._paths:
-            raise NotFound(f"no node {node_id}")
-        return self._paths[node_id]
+        path = self._paths.get(node_id)
+        if path is None:
+            raise Stale(f"no node {node_id}")
+        return path
 
     def record_of(self, node_id: int) -> tuple[View, PartitionView, Segment, int]:
         """Return the view, partition, segment and offset that an id names.
 
         Raises:
-            NotFound: the segment's incarnation is gone, or the id was never issued.
+            Stale: the segment's incarnation is gone, or the id was never issued.
         """
         slot = node_id >> _RELATIVE_BITS & _SLOT_MASK
         reference, partition = self._slots.get(slot, (None, None))
         segment = reference() if reference is not None else None
         if segment is None or partition is None or segment.is_stale:
             self._slots.pop(slot, None)
-            raise NotFound(f"no node {node_id}: its segment is gone")
+            raise Stale(f"no node {node_id}: its segment is gone")
         return View(node_id >> _VIEW_SHIFT), partition, segment, segment.base_offset + (node_id & _RELATIVE_MASK)

@@ -49,8 +49,7 @@ def _meta(partition: PartitionView, path: str) -> FixedDirectory:
 
 
 def _records_file(partition: PartitionView) -> LogFile:
-    node_id = partition.context.ids.of_path(f"{partition.path}/records.jsonl")
-    return LogFile(partition, node_id, partition.log_text)
+    return LogFile.of(partition, f"{partition.path}/records.jsonl", partition.log_text())
 
 
 def _end_link(partition: PartitionView, name: str) -> Link:

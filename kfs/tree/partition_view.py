@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
@@ -9,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeGuard
 
-from kfs.errors import CorruptData, NotFound
+from kfs.errors import CorruptData, NotFound, Stale
 from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
 from kfs.log.isolation import CommittedReader, IsolationLevel
@@ -64,17 +65,28 @@ class PartitionView:
         self._owners: dict[int, tuple[Owner, int]] = {}
         #: What the attributes of the records of closed segments have in common, by slot and view.
         self.stamps: dict[tuple[int, View], Stamp] = {}
-        self._cache_slots: tuple[int, dict[int, int]] = (-1, {})  # by slot, for one incarnation of the log
+        #: Slots by those of the segments, for one state of what decides what is shown of them.
+        self._cache_slots: tuple[tuple[int, int], dict[int, int]] = ((-1, -1), {})
+        self._falls = 0  # how often the end of what is shown has moved back, although the log may not have
+        self._choosing = threading.Lock()
 
     @property
     def offsets(self) -> OffsetRange:
         """The offsets that are shown."""
-        now = time.monotonic()
-        if now >= self._range_until:
-            chosen = self._choose_range(self.log)
-            self._range = chosen if self.committed is None else self.committed.stable(chosen)
-            self._range_until = now + _RANGE_SECONDS
+        if time.monotonic() >= self._range_until:
+            with self._choosing:
+                if time.monotonic() >= self._range_until:  # nobody was faster
+                    self._choose()
         return self._range
+
+    def _choose(self) -> None:
+        chosen = self._choose_range(self.log)
+        if self.committed is not None:
+            chosen = self.committed.stable(chosen)
+        if chosen.end < self._range.end and (self.committed is not None or not self._ends_with_log):
+            self._falls += 1
+        self._range = chosen
+        self._range_until = time.monotonic() + _RANGE_SECONDS
 
     @property
     def _ends_with_log(self) -> bool:
@@ -89,14 +101,14 @@ class PartitionView:
         return self.log, self.log.incarnation, offsets.start, min(offsets.end, closed_end)
 
     def cache_slot(self, segment: Segment) -> int:
-        """Return the number under which is cached what is shown of a segment.
+        """Return the number of what is shown of a segment: under which it is cached, and lines have their id.
 
         What is committed in it may be for a later segment to say: where one of those became another file, what was
-        cached is looked at no more.
+        shown may not hold any more. Nor may it where the end of what is shown has moved back.
         """
-        if self.committed is None:
+        incarnation = (self.log.incarnation if self.committed is not None else 0, self._falls)
+        if incarnation == (0, 0):
             return segment.slot
-        incarnation = self.log.incarnation
         with self.context.lock:
             if self._cache_slots[0] != incarnation:
                 self._cache_slots = incarnation, {}
@@ -167,6 +179,37 @@ class PartitionView:
                     return segment, lines, index
         segment, loaded, index = self.loaded(offset, keep=False)  # its lines are kept
         return segment, self._render(segment, loaded), index
+
+    def loaded_of(self, segment: Segment, offset: int) -> tuple[LoadedBlock, int]:
+        """Like :meth:`loaded`, of one incarnation of a segment, though it may be gone from the log.
+
+        Raises:
+            Stale: it isn't there any more.
+        """
+        if self.log.segment_for(offset) is segment:
+            found, loaded, index = self.loaded(offset)
+            if found is segment:
+                return loaded, index
+        kept = segment.find(offset)
+        index = -1 if kept is None else bisect_left(kept.columns.offsets, offset)
+        if kept is None or index == len(kept.columns) or kept.columns.offsets[index] != offset:
+            raise Stale(f"{self.path}: offset {offset} is gone")
+        return kept, index
+
+    def rendered_of(self, segment: Segment, offset: int) -> tuple[RenderedLines, int]:
+        """Like :meth:`rendered`, of one incarnation of a segment, as :meth:`loaded_of`."""
+        if self.log.segment_for(offset) is segment:
+            found, lines, index = self.rendered(offset)
+            if found is segment:
+                return lines, index
+        kept = self.context.rendered.find(self.cache_slot(segment), offset)
+        if kept is None:
+            loaded, _ = self.loaded_of(segment, offset)
+            kept = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
+        index = bisect_left(kept.offsets, offset)
+        if index == len(kept) or kept.offsets[index] != offset or index in kept.faults:
+            raise Stale(f"{self.path}: offset {offset} is gone")
+        return kept, index
 
     def render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         """Return the lines of a decoded block, through the cache."""
@@ -294,7 +337,8 @@ class PartitionView:
 
     def lines_id(self, segment: Segment, start: int) -> int:
         """Return the id of the file of a segment's lines from offset ``start`` on: other lines, another file."""
-        return self.context.ids.first_of(View.SEGMENT, segment, self) + start - segment.base_offset
+        slot = self.cache_slot(segment)
+        return self.context.ids.first_of(View.SEGMENT, segment, self, slot) + start - segment.base_offset
 
     def lasting_file(self, base_offset: int) -> int | None:
         """Return the id of the file of a segment's lines if it can't change while the segment is what it is."""
@@ -341,7 +385,7 @@ class PartitionView:
 
     def log_text(self) -> LogText:
         """Return the lines of every record."""
-        return LogText(self.segment_text(segment) for segment in self.shown_segments())
+        return LogText(self.shown_segments, self.segment_text)
 
     def shown_segments(self) -> list[Segment]:
         """The segments that have offsets in the range, the active one even while it has none."""

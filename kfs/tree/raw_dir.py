@@ -6,44 +6,85 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kfs.errors import NotFound, SourceLost
+from kfs.errors import CorruptData, NotFound, SourceLost
 from kfs.log.descriptors import BUDGET
-from kfs.log.open_files import FileChanged
+from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.segment import Segment
 from kfs.tree.context import Owner, status_of
 from kfs.tree.files import entry_of
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node
+from kfs.tree.node_ids import Exactly
 from kfs.tree.partition_view import PartitionView
+from kfs.tree.record_files import parse_offset
+
+
+class _Stamp(NamedTuple):
+    """What tells a file from what had its name before, and from what it was before it was written to."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Stamp:
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class RawFile(File):
-    """A file of the source as it is; never a symlink's target, which could lie anywhere."""
+    """A file of the source as it is; never a symlink's target, which could lie anywhere.
+
+    That of a ``segment`` is a ``.log``, which may grow. Any other is another file as soon as it is written to.
+    """
 
     partition: PartitionView
     node_id: int
     path: str
+    stamp: _Stamp
+    segment: Segment | None
 
     def attributes(self) -> Attributes:
-        try:
-            status = os.lstat(self.path)
-        except OSError:
-            raise NotFound(f"{self.path}: gone") from None
+        status = self._status()
         owner = Owner.of(status)
         mode = stat.S_IFREG | (owner.permissions & 0o444)
         return Attributes(self.node_id, mode, status.st_size, status.st_mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
 
-    def read(self, offset: int, size: int) -> bytes:
+    def _status(self) -> os.stat_result:
+        """Return the file's status, without opening it while it has its name."""
         try:
-            inode = os.lstat(self.path).st_ino
+            status = os.lstat(self.path)
         except OSError:
-            raise NotFound(f"{self.path}: gone") from None
-        file = self.partition.log.storage.files.open(self.path, inode)
+            return self._open().status()
+        if status.st_ino != self.stamp.inode or (self.segment is not None and self.segment.is_stale):
+            return self._open().status()
+        if self.segment is None and _Stamp.of(status) != self.stamp:
+            raise FileChanged("written to", 0, self.path)
+        return status
+
+    def _open(self) -> OpenFile:
+        """Return the file, open; raise :class:`FileChanged` if it isn't what it was."""
+        if self.segment is not None:
+            return self.segment.file()
+        file = self.partition.log.storage.files.open(self.path, self.stamp.inode)
+        if _Stamp.of(file.status()) != self.stamp:
+            raise FileChanged("written to", 0, self.path)
+        return file
+
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
+
+    def read(self, offset: int, size: int) -> bytes:
+        file = self._open()
         size = min(size, max(file.size() - offset, 0))
         data = file.read(offset, size)
+        self._open()  # what was read may be of what it has become
         reason = file.read_error(offset, size)
         if reason is not None:
-            raise FileChanged(reason, offset, self.path)
+            raise CorruptData(reason, offset, self.path)
         return data
 
 
@@ -75,7 +116,23 @@ class RawDirectory(Directory):
 
     def _file(self, name: str) -> RawFile:
         path = os.path.join(self.partition.log.directory.path, name)
-        return RawFile(self.partition, self.partition.context.ids.of_path(f"{self.path}/{name}"), path)
+        try:
+            stamp = _Stamp.of(os.lstat(path))
+        except OSError:
+            raise NotFound(f"{path}: gone") from None
+        segment = self._segment_of(path, stamp.inode)
+        found = Exactly(stamp if segment is None else segment.slot)
+        node_id = self.partition.context.ids.of_path(f"{self.path}/{name}", found)
+        return RawFile(self.partition, node_id, path, stamp, segment)
+
+    def _segment_of(self, path: str, inode: int) -> Segment | None:
+        """Return the segment whose ``.log`` lies there."""
+        stem, _, suffix = os.path.basename(path).partition(".")
+        base_offset = parse_offset(stem.lstrip("0") or "0", "") if suffix == "log" else None
+        segment = self.partition.log.segment_for(base_offset) if base_offset is not None else None
+        if segment is None or (segment.files.log.path, segment.files.log.inode) != (path, inode):
+            return None
+        return segment
 
     def lookup(self, name: str) -> Node:
         if name not in self._names():

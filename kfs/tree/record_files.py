@@ -51,9 +51,7 @@ class RecordFile(File):
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
 
     def _line(self) -> tuple[RenderedLines, int]:
-        segment, lines, index = self.partition.rendered(self.offset)
-        _check_same(segment, self.segment)
-        return lines, index
+        return self.partition.rendered_of(self.segment, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,7 @@ class FieldFile(File):
     view: View
 
     def _field(self) -> tuple[bytes, int]:
-        segment, loaded, index = self.partition.loaded(self.offset)
-        _check_same(segment, self.segment)
+        loaded, index = self.partition.loaded_of(self.segment, self.offset)
         columns = loaded.columns
         data = columns.value(index) if self.view is View.VALUE else columns.key(index)
         if data is None:
@@ -81,15 +78,6 @@ class FieldFile(File):
     def read(self, offset: int, size: int) -> bytes:
         data, _ = self._field()
         return data[offset : offset + size]
-
-
-def _check_same(found: Segment, wanted: Segment) -> None:
-    """Raise NotFound where a record was found in another incarnation of the segment than its id is of.
-
-    Its attributes may be kept somewhere for ever, and another record's bytes don't belong to them.
-    """
-    if found is not wanted:
-        raise NotFound(f"{wanted.files.log.path}: became another file")
 
 
 def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,17 +69,30 @@ class SegmentFile(TextFile):
             lifetime = UNTIL_TOLD
         return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return self.partition.grows(self.segment)
+
     def parts(self, offset: int, size: int) -> list[Part]:
         return self.text.parts(offset, size)
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile(TextFile):
-    """A text over all segments of a partition; it grows with the log."""
+    """A text over all segments of a partition; it grows with the log.
+
+    What begins elsewhere, or has another segment inside of it, is another file.
+    """
 
     partition: PartitionView
     node_id: int
-    text: Callable[[], LogText]
+    text: LogText
+
+    @classmethod
+    def of(cls, partition: PartitionView, path: str, text: LogText) -> LogFile:
+        """Return the file at ``path`` with a text as it is now."""
+        return cls(partition, partition.context.ids.of_path(path, text.incarnation), text)
 
     def identity(self) -> tuple[int, int]:
         owner, _ = status_of(self.partition.log.directory.path)
@@ -88,10 +101,15 @@ class LogFile(TextFile):
     def attributes(self) -> Attributes:
         node_id, mode = self.identity()
         whole = partition_directory_attributes(self.partition, node_id)
-        return Attributes(node_id, mode, self.text().size, whole.mtime_ns, whole.uid, whole.gid, lifetime=LIVE)
+        return Attributes(node_id, mode, self.text.size, whole.mtime_ns, whole.uid, whole.gid, lifetime=LIVE)
+
+    @property
+    def is_exchanged(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_exchanged`."""
+        return True
 
     def parts(self, offset: int, size: int) -> list[Part]:
-        return self.text().parts(offset, size)
+        return self.text.parts(offset, size)
 
 
 class SegmentDirectory(Directory):

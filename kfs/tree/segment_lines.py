@@ -89,9 +89,9 @@ class SegmentLines:
         self._stable_end = stable_end
         self._grounds: dict[int, Marker | None] = {}  # by producer
 
-    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
         """See :class:`~kfs.tree.text.TextSource`."""
-        for item in self._measurable(segment, position, seen):
+        for item in self._measurable(segment, position, seen, end):
             if isinstance(item, Hidden):
                 yield Extent(0, item.end, item.last_offset)
             elif isinstance(item, Records) and not item.columns.faults and not item.is_control:
@@ -122,10 +122,10 @@ class SegmentLines:
         return not grounds or (self._committed is not None and all(map(self._committed.has_marker, grounds)))
 
     def _measurable(
-        self, segment: Segment, position: int, seen: int
+        self, segment: Segment, position: int, seen: int, end: int | None
     ) -> Iterator[Records | Undecodable | Damage | Hidden]:
         """Go through a segment in order, and note what decides about it from beyond its end."""
-        items = segment.bulk(position, seen)
+        items = segment.bulk(position, seen, end)
         if self._committed is None:
             return items
         transactions = AbortedTransactions(self._committed.log)  # no one else moves it about

@@ -21,8 +21,10 @@ from weakref import WeakValueDictionary
 from cachetools import LRUCache
 
 from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.tree.node import Part
+from kfs.tree.node_ids import Parts
 from kfs.tree.table_store import TableStore
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker, TextTable
 from kfs.tree.work_ahead import Job, WorkAhead
@@ -87,8 +89,8 @@ class Extent(NamedTuple):
 class TextSource(Protocol):
     """What makes a text of a segment: from a batch boundary on, before which ``seen`` is the highest offset."""
 
-    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
-        """Measure the text, part by part, to the end of the segment."""
+    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+        """Measure the text, part by part, up to the batch boundary ``end``, or to the end of the segment."""
         ...
 
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
@@ -114,9 +116,11 @@ class BlockText:
     def __init__(self, render: Callable[[Segment, Block | Damage], Piece]) -> None:
         self._render = render
 
-    def extents(self, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
         """See :class:`TextSource`."""
         for item in segment.walk(position, seen):
+            if end is not None and item.position >= end:
+                return
             last_offset = item.header.last_offset if isinstance(item, Block) else -1
             yield Extent(len(self._render(segment, item).text), item.end, last_offset)
 
@@ -308,6 +312,21 @@ class SegmentText:
         self._stable_end = stable_end
 
     @property
+    def slot(self) -> int:
+        """The number of what is shown of the segment, which is another when that isn't the same any more."""
+        return self.key[2]
+
+    @property
+    def start(self) -> int:
+        """The offset from which on the segment is shown."""
+        return self.key[3]
+
+    @property
+    def _has_no_end(self) -> bool:
+        """Whether it ends where the log does in its segment, which may be closed by now."""
+        return self.key[4] == MAX_INT64
+
+    @property
     def _grows(self) -> bool:
         return self._stable_end is not None or self.segment.is_last
 
@@ -337,15 +356,15 @@ class SegmentText:
             table = self._found() or TextTable(self.segment.base_offset)
             if self._stable_end is not None:
                 if table.stable_end < self._stable_end:
-                    self._extend(table)
+                    self._extend(table, None)
                     table.stable_end = self._stable_end
                     self._cache.keep_table(self.key, table)
                 return table
-            log_end = self.segment.tail()[0] if self.segment.is_last else None
+            log_end = self.segment.tail()[0] if self._has_no_end else None
             if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
                 return table
             begun, lasting_key = table.log_end, self._lasting_key()
-            self._extend(table)
+            self._extend(table, log_end)
             if log_end is not None:
                 table.log_end = max(table.log_end, log_end)
             self._cache.keep_table(self.key, table)
@@ -384,9 +403,9 @@ class SegmentText:
         table.problems = [problem for problem in self.segment.problems if problem.file == path]
         self._cache.store.save(lasting_key, table)
 
-    def _extend(self, table: TextTable) -> None:
-        """Go on from where the table ends to the end of the segment."""
-        for extent in self._source.extents(self.segment, table.log_end, table.last_seen):
+    def _extend(self, table: TextTable, end: int | None) -> None:
+        """Go on from where the table ends to where the log does, in bytes, or to the end of the segment."""
+        for extent in self._source.extents(self.segment, table.log_end, table.last_seen, end):
             if table.size - table.text_starts[-1] >= CHUNK_BYTES:
                 table.begin_chunk()
                 self.segment.mark(table.last_seen + 1, table.log_end)
@@ -447,28 +466,79 @@ class SegmentText:
         return pieces
 
 
-class LogText:
-    """The texts of several segments, one after another."""
+@dataclass(slots=True)
+class _Part:
+    """The text of one segment, and how long it is once nothing more comes."""
 
-    def __init__(self, texts: Iterable[SegmentText]) -> None:
-        self._texts = list(texts)
+    text: SegmentText
+    fixed_size: int | None = None
+
+    @property
+    def size(self) -> int:
+        if self.fixed_size is None:
+            self.fixed_size = self.text.size
+        return self.fixed_size
+
+
+class LogText:
+    """The texts of the segments of a log, one after another; it goes on at its end as the log does.
+
+    What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
+    gets what it had or :class:`~kfs.log.open_files.FileChanged`.
+    """
+
+    def __init__(
+        self, segments: Callable[[], Sequence[Segment]], text_of: Callable[[Segment, int | None], SegmentText]
+    ) -> None:
+        """``text_of`` makes the text of a segment from an offset on, by default from the first that is shown."""
+        self._segments = segments
+        self._text_of = text_of
+        shown = segments()
+        self._parts = [_Part(text_of(segment, None)) for segment in shown[:1]]
+        self._parts += [_Part(text_of(segment, segment.base_offset)) for segment in shown[1:]]
+
+    @property
+    def incarnation(self) -> Parts:
+        """What tells it from other texts at the same place: where it begins, and of which segments it is."""
+        texts = [part.text for part in self._parts]
+        return Parts(texts[0].start if texts else -1, tuple(text.slot for text in texts))
+
+    def _followed(self) -> list[_Part]:
+        """Return the parts, with those that have come at the end."""
+        parts = self._parts
+        segments = self._segments() if parts else ()
+        last = parts[-1].text if parts else None
+        at = len(segments) - 1
+        while last is not None and at >= 0 and segments[at] is not last.segment:
+            at -= 1
+        if last is None or at < 0:
+            return parts
+        text = self._text_of(last.segment, last.start)
+        if text.slot != last.slot or (text.key == last.key and at == len(segments) - 1):
+            return parts
+        following = [_Part(self._text_of(segment, segment.base_offset)) for segment in segments[at + 1 :]]
+        self._parts = parts = [*parts[:-1], _Part(text), *following]
+        return parts
 
     @property
     def size(self) -> int:
         """The exact length in bytes."""
-        return sum(text.size for text in self._texts)
+        parts = self._followed()
+        return sum(part.size for part in parts[:-1]) + sum(part.text.size for part in parts[-1:])
 
     def parts(self, offset: int, size: int) -> list[Part]:
         """Return ``size`` bytes from ``offset``; as :meth:`SegmentText.parts`."""
-        parts: list[Part] = []
-        for text in self._texts:
+        found: list[Part] = []
+        parts = self._followed()
+        for part in parts:
             if size <= 0:
                 break
-            if offset < text.size:
-                found = text.parts(offset, size)
-                parts += found
-                size -= sum(map(len, found))
+            length = part.text.size if part is parts[-1] else part.size
+            if offset < length:
+                more = part.text.parts(offset, size)
+                found += more
+                size -= sum(map(len, more))
                 offset = 0
             else:
-                offset -= text.size
-        return parts
+                offset -= length
+        return found

@@ -58,9 +58,7 @@ class _TransactionalIdNames(Mapping[str, Maker]):
 
     def _file(self, name: str, produce: Callable[[], bytes]) -> CostlyGeneratedFile:
         owner, mtime_ns = status_of(source_of(self._context, TRANSACTION_STATE_TOPIC))
-        return CostlyGeneratedFile(
-            self._context, self._context.ids.of_path(f"{self._path}/{name}"), owner, mtime_ns, produce
-        )
+        return CostlyGeneratedFile(self._context, f"{self._path}/{name}", owner, mtime_ns, produce)
 
     def __iter__(self) -> Iterator[str]:
         for name in self._context.broker.transactional_ids.names():
@@ -83,7 +81,7 @@ def partition_transactions(partition: PartitionView, path: str) -> CostlyGenerat
     context = partition.context
     owner: Owner = status_of(partition.log.directory.path)[0]
     produce = partial(_transactions, partition)
-    return CostlyGeneratedFile(context, context.ids.of_path(path), owner, partition.mtime_ns, produce)
+    return CostlyGeneratedFile(context, path, owner, partition.mtime_ns, produce)
 
 
 def _transactions(partition: PartitionView) -> bytes:

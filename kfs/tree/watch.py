@@ -35,26 +35,32 @@ class Watch:
     def outdated(self) -> frozenset[Outdated]:
         """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
+        for view in self._context.seen_views():  # what others have noticed costs no look
+            if view.log.incarnation != view.promised[0]:
+                self._note(self._changed(view))
         while True:
             try:
                 paths = next(self._round)
             except StopIteration:
                 self._round = self._look()
                 break
-            for path in paths:
-                self._to_tell[path] = _TIMES_TOLD
+            self._note(paths)
             if time.monotonic() > until:
                 break
         told = frozenset(map(self._named, self._to_tell))
         self._to_tell = {path: times - 1 for path, times in self._to_tell.items() if times > 1}
         return told
 
+    def _note(self, paths: list[str]) -> None:
+        for path in paths:
+            self._to_tell[path] = _TIMES_TOLD
+
     def _named(self, path: str) -> Outdated:
         return Outdated(path, self._context.ids.of_path(path.rpartition("/")[0]))
 
     def _look(self) -> Iterator[list[str]]:
         """Go once through all partitions that were shown; yield what is outdated, or nothing to be interrupted."""
-        for path, view in list(self._context.views.items()):
+        for view in self._context.seen_views():
             log = view.log
             try:
                 segments = log.segments
@@ -70,16 +76,22 @@ class Watch:
                     except Shortage:
                         break
                     yield []
-            state = state_of(log)
-            changed = view.promised != state
-            view.promised = state
+            changed = self._changed(view)
             if not log.segments:
-                self._context.views.pop(path, None)
-            files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
-            yield (_promising(path) if changed else []) + _taken_back(view, files)
+                self._context.views.pop(view.path, None)
+            yield changed
         while self._context.replaced:
             view = self._context.replaced.pop()
             yield _promising(view.path) + _taken_back(view, list(view.promised_files))
+
+    @staticmethod
+    def _changed(view: PartitionView) -> list[str]:
+        """Return what is outdated of a partition since this was last asked."""
+        state = state_of(view.log)
+        changed = view.promised != state
+        view.promised = state
+        files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
+        return (_promising(view.path) if changed else []) + _taken_back(view, files)
 
 
 def _promising(path: str) -> list[str]:

@@ -24,11 +24,13 @@ def test_immortal_attributes_are_asked_for_once(mounted: ToyMount) -> None:
     os.stat(path)
     Path(path).read_bytes()
     before = mounted.control[Slot.STATIC_ATTRIBUTES]
+    opened = 0
     for _ in range(7):
         time.sleep(LIVE)
         os.stat(path)
         assert Path(path).read_bytes() == b"alpha\n"
-    assert mounted.control[Slot.STATIC_ATTRIBUTES] == before
+        opened += mounted.front == "mfusepy"  # which looks at what it issues a handle for
+    assert mounted.control[Slot.STATIC_ATTRIBUTES] == before + opened
 
 
 def test_live_attributes_are_asked_for_after_their_lifetime(mounted: ToyMount) -> None:
@@ -45,6 +47,8 @@ def test_live_attributes_are_asked_for_after_their_lifetime(mounted: ToyMount) -
 
 
 def test_live_attributes_are_kept_for_a_moment(mounted: ToyMount) -> None:
+    if mounted.front not in ("kernel", "mfusepy"):
+        pytest.skip("no attributes are kept")
     path = mounted.path("live/growing")
     os.stat(path)
     before = mounted.control[Slot.LIVE_ATTRIBUTES]

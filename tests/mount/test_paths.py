@@ -72,17 +72,6 @@ def test_a_node_is_not_trusted_longer_than_the_directory_above_it(paths: Paths, 
         paths.find(b"/live/vanishing")
 
 
-def test_an_open_file_is_found_after_its_name_is_gone(paths: Paths, control: Control, clock: Clock) -> None:
-    node = paths.find(b"/live/vanishing")
-    control[Slot.VANISHED] = 1
-    clock.now += 2 * LIVE
-    assert paths.find_open(b"/live/vanishing") is node
-    with pytest.raises(NotFound):
-        paths.find(b"/live/vanishing")
-    with pytest.raises(NotFound):
-        paths.find_open(b"/live/never")
-
-
 def test_a_name_that_was_missing_is_not_remembered(paths: Paths, control: Control) -> None:
     with pytest.raises(NotFound):
         paths.find(b"/live/appearing")

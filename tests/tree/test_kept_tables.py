@@ -41,9 +41,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     positions: list[int] = []
     extents = SegmentLines.extents
 
-    def noting(self: SegmentLines, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
+    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
         positions.append(position)
-        return extents(self, segment, position, seen)
+        return extents(self, segment, position, seen, end)
 
     def taken() -> list[int]:
         found = positions[:]
@@ -84,8 +84,10 @@ def test_one_that_is_written_to_while_it_is_measured_is_measured_again(
 ) -> None:
     extents = SegmentLines.extents
 
-    def while_written(self: SegmentLines, segment: Segment, position: int, seen: int) -> Iterator[Extent]:
-        yield from extents(self, segment, position, seen)
+    def while_written(
+        self: SegmentLines, segment: Segment, position: int, seen: int, end: int | None
+    ) -> Iterator[Extent]:
+        yield from extents(self, segment, position, seen, end)
         append(log, 40, LONG_AGO)
 
     with monkeypatch.context() as patch:

@@ -337,7 +337,7 @@ def test_what_does_not_change_keeps_its_time(root: Path) -> None:
         assert tree.resolve(f"t/0/meta/{name}").attributes().mtime_ns == 1_600_000_000_000_000_000, name
 
 
-def test_what_changes_gets_a_new_time(root: Path, eager: None) -> None:
+def test_what_changes_gets_a_new_time_and_inode(root: Path, eager: None) -> None:
     tree = open_tree(root)
     before = tree.resolve("t/0/meta/log.json").attributes()
     with (root / "t-0" / log_name(25)).open("ab") as log:
@@ -345,4 +345,4 @@ def test_what_changes_gets_a_new_time(root: Path, eager: None) -> None:
     after = tree.resolve("t/0/meta/log.json").attributes()
     assert log_of(tree)["logEndOffset"] == 45
     assert after.mtime_ns > before.mtime_ns
-    assert after.node_id == before.node_id
+    assert after.node_id != before.node_id

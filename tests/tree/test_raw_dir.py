@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import CorruptData, NotFound
-from kfs.tree.raw_dir import RawDirectory
+from kfs.log.open_files import FileChanged
+from kfs.tree.raw_dir import RawDirectory, RawFile
 from tests.corpus import corpus_names
 from tests.logs import content_of, dense, directory_at, file_at, joined, log_name, names, open_tree, write_partition
 
@@ -66,8 +67,9 @@ def test_a_file_that_becomes_a_link_is_not_followed(root: Path) -> None:
     (root / "secret").write_text("secret " * 100)
     os.replace(root / "t-0" / log_name(0), root / "moved")
     (root / "t-0" / log_name(0)).symlink_to(root / "secret")
+    assert file.read(0, 1 << 20) == whole  # it is still open
     with pytest.raises((CorruptData, NotFound)):
-        file.read(0, 100)
+        file_at(tree, f"t/0/raw/{log_name(0)}")
 
 
 def test_a_symlink_in_the_place_of_a_log_is_not_read_through_raw(root: Path) -> None:
@@ -92,24 +94,43 @@ def test_modes_are_those_of_the_source_without_writing(root: Path) -> None:
     assert open_tree(root).resolve("t/0/raw/notes.txt").attributes().mode == stat.S_IFREG | 0o440
 
 
-def test_a_file_that_grows_is_read_to_its_new_end(root: Path) -> None:
+def test_a_log_that_grows_is_read_to_its_new_end(root: Path) -> None:
+    path = root / "t-0" / log_name(0)
+    file = file_at(open_tree(root), f"t/0/raw/{log_name(0)}")
+    before = path.read_bytes()
+    assert file.read(0, 1 << 20) == before
+    with path.open("ab") as log:
+        log.write(joined(dense(10, 14)))
+    assert file.attributes().size == path.stat().st_size > len(before)
+    assert file.read(0, 1 << 20) == path.read_bytes()
+
+
+def test_another_file_that_is_written_to_is_another_one_then(root: Path) -> None:
     path = root / "t-0" / "notes.txt"
     path.write_text("one ")
-    file = file_at(open_tree(root), "t/0/raw/notes.txt")
+    tree = open_tree(root)
+    file = file_at(tree, "t/0/raw/notes.txt")
     assert file.read(0, 100) == b"one "
     with path.open("a") as notes:
         notes.write("two")
-    assert file.attributes().size == 7
-    assert file.read(0, 100) == b"one two"
+    for ask in (file.attributes, lambda: file.read(0, 100)):
+        with pytest.raises(FileChanged):
+            ask()
+    again = file_at(tree, "t/0/raw/notes.txt")
+    assert again.read(0, 100) == b"one two"
+    assert isinstance(file, RawFile)
+    assert again.attributes().node_id != file.node_id
 
 
 def test_a_file_that_is_removed_is_gone(root: Path) -> None:
     tree = open_tree(root)
     file = file_at(tree, f"t/0/raw/{log_name(0, '.index')}")
     (root / "t-0" / log_name(0, ".index")).unlink()
-    for ask in (lambda: file.read(0, 10), file.attributes, lambda: tree.resolve(f"t/0/raw/{log_name(0, '.index')}")):
-        with pytest.raises(NotFound):
+    for ask in (lambda: file.read(0, 10), file.attributes):
+        with pytest.raises(FileChanged):
             ask()
+    with pytest.raises(NotFound):
+        tree.resolve(f"t/0/raw/{log_name(0, '.index')}")
 
 
 def test_an_unreadable_sector_is_an_error_and_no_invented_bytes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

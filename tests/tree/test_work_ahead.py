@@ -77,7 +77,7 @@ def test_a_segment_that_vanishes_does_no_harm(tree: KafkaTree, tmp_path: Path) -
     for path in (tmp_path / "t-0").glob(f"{20:020d}.*"):
         path.unlink()
     file.attributes()
-    assert measured(tree) >= {0, 10, 30, 40}
+    assert measured(tree) >= {0, 30, 40}  # where the one before it ends is known anew
 
 
 def test_a_closed_tree_measures_nothing_more(tree: KafkaTree) -> None:
