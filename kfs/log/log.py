@@ -316,7 +316,7 @@ class Log:
                             return
                         if item.header.last_offset < offsets.start and item.header.last_offset:
                             continue
-                    elif item.claimed_last < offsets.start and item.after < offsets.start - 1:
+                    elif item.before <= offsets.start:
                         continue
                     yield segment, item
             except FileChanged as error:
