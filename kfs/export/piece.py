@@ -19,7 +19,6 @@ from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import Problem, faulty_records
-from kfs.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,7 @@ class PieceReader:
     def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
 
-        Damage is among them where it may hold offsets that were asked for: where it lies between others that weren't,
-        it can't; where nobody knows what it held, or what follows it, it may.
+        Damage is among them where it may hide offsets that were asked for (:meth:`~kfs.log.block.Damage.may_hide`).
         ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
 
         Raises:
@@ -126,30 +124,19 @@ class PieceReader:
         self._isolate(log)
         position = work.position
         seen = work.base_offset - 1 if work.seen is None else work.seen
-        undecided: list[Problem] = []
         for item in segment.bulk(position, work.seen, work.end):
             position = item.end
             if isinstance(item, Damage):
-                if not _may_matter(item, offsets):
-                    continue
-                if item.after + 1 < offsets.start:
-                    undecided.append(item.problem)  # what follows tells whether it can reach that far
-                else:
+                if item.may_hide(offsets.start, offsets.asked_end):
                     yield Chosen(problems=(item.problem,))
                 continue
             first, last = _offsets_of(item)
             seen = max(seen, last)
-            if undecided:
-                if first > offsets.start:
-                    yield Chosen(problems=tuple(undecided))
-                undecided.clear()
             if first >= offsets.end:
                 break
             chosen = self._chosen_of(item, offsets)
             if chosen is not None:
                 yield chosen
-        if undecided and not _begins_by(segment, position, offsets.start):
-            yield Chosen(problems=tuple(undecided))
         self.left = Left(work, position, seen)
 
     def _isolate(self, log: Log) -> None:
@@ -235,19 +222,6 @@ def last_in(
                 break
         end, span = start, span * 2
     yield from found
-
-
-def _may_matter(damage: Damage, offsets: WantedOffsets) -> bool:
-    """Whether damage may hold offsets that were asked for, as far as what is before it tells."""
-    return damage.loses_records and max(offsets.start, damage.after + 1) < offsets.asked_end
-
-
-def _begins_by(segment: Segment, position: int, offset: int) -> bool:
-    """Whether what follows ``position`` is known to begin with ``offset`` or a lower one."""
-    block = segment.block_at(position)
-    if block is not None and block.header.record_count != UNKNOWN_COUNT:
-        return block.header.base_offset <= offset
-    return segment.next_base_offset is not None and segment.next_base_offset <= offset
 
 
 def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:

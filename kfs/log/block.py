@@ -88,9 +88,11 @@ class Cause(Enum):
 class Damage:
     """Bytes of a segment that hold no records, and why.
 
-    ``after`` is the last offset before them. ``claimed_last`` is the last offset that the broken
-    header claims, where that is possible at all, else ``after``. ``loses_records`` is False for
-    what only repeats records that stand earlier in the log.
+    What they held has offsets above ``after`` and below ``before``: the last offset before the bytes, and the first of
+    the next intact batch behind them, the next segment's base offset, or :data:`MAX_INT64` where the log ends in damage
+    and nothing bounds it. No header that fails its CRC is believed. ``loses_records`` is False for what only repeats
+    records that stand earlier in the log. ``claimed_last`` is the last offset that the broken header claims, where that
+    is possible at all, else ``after``: a hint for messages, which decides nothing.
     """
 
     problem: Problem
@@ -98,6 +100,7 @@ class Damage:
     after: int
     claimed_last: int
     loses_records: bool = True
+    before: int = MAX_INT64
 
     @property
     def position(self) -> int:
@@ -110,8 +113,10 @@ class Damage:
         return self.problem.position + self.problem.size
 
     def may_hide(self, start: int, end: int) -> bool:
-        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``.
+        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``."""
+        return self.loses_records and max(start, self.after + 1) < min(end, self.before)
 
-        What begins where a log ends may be the reason that it ends there: whoever shows all of it asks one further.
-        """
-        return self.loses_records and max(self.claimed_last, self.after + 1) >= start and self.after + 1 < end
+    @property
+    def is_open(self) -> bool:
+        """Whether records may be lost here and nothing behind bounds their offsets: the log ends in damage."""
+        return self.loses_records and self.before == MAX_INT64

@@ -441,7 +441,7 @@ class Log:
                             continue
                         yield segment, item
                         reached = max(reached, header.last_offset + 1)
-                    elif item.claimed_last >= reached or item.after >= reached - 1:
+                    elif item.before > reached or item.after >= reached - 1:
                         yield segment, item
             except CorruptData as error:
                 looks += 1

@@ -13,7 +13,7 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
-from kfs.log.block import Block, Cause, Damage
+from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.incarnation import LogIncarnation
 from kfs.log.open_files import FileChanged, OpenFile
@@ -211,33 +211,29 @@ class Segment:
         block = self._ordinary_block(offset)
         if block is not None:
             return self.load(block, keep=keep)
-        pending: Damage | None = None
+        hidden: CorruptData | None = None
         for item in self.walk_from(offset):
             if isinstance(item, Damage):
-                if item.loses_records and offset > item.after:
-                    pending = item
+                if hidden is None and item.may_hide(offset, offset + 1):
+                    hidden = item.problem.error()
                 continue
             header = item.header
             if header.last_offset < offset and (header.record_count != UNKNOWN_COUNT or header.last_offset):
-                pending = None
                 continue
-            if pending is not None and offset < header.base_offset and header.record_count != UNKNOWN_COUNT:
-                raise pending.problem.error()
             try:
                 loaded = self.load(item, keep=keep)
             except CorruptData as error:
                 if header.record_count != UNKNOWN_COUNT:
                     raise
                 # Where a wrapper begins is known only inside: a later one may hold the offset yet.
-                problem = Problem(item.file, item.position, header.size, error.reason)
-                pending = Damage(problem, Cause.RECORDS, item.after, header.last_offset)
+                hidden = error
                 continue
-            if pending is not None and offset < loaded.first_offset:
-                raise pending.problem.error()
+            if hidden is not None and offset < loaded.first_offset:
+                raise hidden
             if loaded.last_offset >= offset:
                 return loaded
-        if pending is not None and (offset <= pending.claimed_last or not self.is_last):
-            raise pending.problem.error()
+        if hidden is not None:
+            raise hidden
         return None
 
     def _ordinary_block(self, offset: int) -> Block | None:

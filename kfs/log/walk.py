@@ -89,6 +89,9 @@ class SegmentWalk:
         self._seen_is_known = True
         self._repeated_up_to = -1
         self._search_budget = max(self.size, 1) * _SEARCHES_OF_FILE
+        self._looks_behind = True
+        self._looked_behind_to = -1
+        self._behind = MAX_INT64
 
     def items(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
         """Walk from ``position`` to the end; ``seen`` is the highest offset before it, where that is known.
@@ -97,6 +100,10 @@ class SegmentWalk:
             CorruptData: the file became shorter under the walk, or the device fails to read.
         """
         self.begin(position, seen)
+        return self.items_from(position)
+
+    def items_from(self, position: int) -> Iterator[Block | Damage]:
+        """Go on from ``position``, as :meth:`items` does, with what is known from before it."""
         while position < self.size:
             item = self.item(position)
             if item is None:
@@ -257,7 +264,43 @@ class SegmentWalk:
         problem = Problem(self.file.path, position, size, read_error or reason)
         self.report(problem)
         cause = Cause.READ_ERROR if read_error else cause
-        return Damage(problem, cause, self._seen, self._claimed_last(position, header))
+        before = self._first_behind(position + size)
+        return Damage(problem, cause, self._seen, self._claimed_last(position, header), before=before)
+
+    def _first_behind(self, position: int) -> int:
+        """Return the first offset of the next block at or behind ``position``: what is lost before it has lower ones.
+
+        Where there is none, it is the next segment's base offset, or :data:`MAX_INT64` for the last segment.
+        """
+        if not self._looks_behind:
+            return MAX_INT64
+        if position > self._looked_behind_to:
+            self._looked_behind_to, self._behind = self._look_behind(position)
+        return self._behind
+
+    def _look_behind(self, position: int) -> tuple[int, int]:
+        """Walk on silently to the next block; return its position, or the file's size, and its first offset."""
+        walk = SegmentWalk(self.file, self.bounds, self.limit, lambda problem: None, self.decoder)
+        walk._looks_behind = False
+        walk._seen, walk._seen_is_known = self._seen, self._seen_is_known
+        walk._search_budget = self._search_budget
+        for item in walk.items_from(position):
+            if isinstance(item, Block):
+                first = self._first_of(item)
+                if first is not None:
+                    return item.position, first
+        last = MAX_INT64 if self.bounds.next_base_offset is None else self.bounds.next_base_offset
+        return self.size, last
+
+    def _first_of(self, block: Block) -> int | None:
+        """Return the lowest offset that a block may hold, None where it isn't known."""
+        if block.header.record_count != UNKNOWN_COUNT:
+            return max(block.header.base_offset, block.after + 1)
+        try:
+            offsets = block.decode(self.decoder, self.limit).offsets
+        except CorruptData:
+            return None
+        return offsets[0] if offsets else None
 
     def _claimed_last(self, position: int, header: BatchHeader | None) -> int:
         """The last offset that the bytes at ``position`` claim to hold, if it could be; else the last one seen."""
@@ -302,7 +345,8 @@ class SegmentWalk:
     def _misplaced(self, header: BatchHeader, reason: str, cause: Cause, loses_records: bool = True) -> Damage:
         problem = Problem(self.file.path, header.position, header.size, reason)
         self.report(problem)
-        return Damage(problem, cause, self._seen, self._seen, loses_records)
+        before = self._first_behind(header.position + header.size) if loses_records else self._seen + 1
+        return Damage(problem, cause, self._seen, self._seen, loses_records, before)
 
     def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
         """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.

@@ -10,7 +10,7 @@ from typing import Final
 from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.uuid import Uuid
-from kfs.log.block import Block, Damage
+from kfs.log.block import Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import other_log, topic_id_of
 from kfs.log.isolation import IsolationLevel, visible_at
@@ -223,17 +223,11 @@ def damage_at_end(log: Log) -> Damage | None:
     """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
     if not log.segments:
         return None
-    segment = log.segments[-1]
-    first: Damage | None = None
     try:
-        for item in segment.walk_from(log.log_end_offset):
-            if isinstance(item, Block):
-                first = None
-            elif first is None and item.loses_records:
-                first = item
+        items = log.segments[-1].walk_from(log.log_end_offset)
+        return next((item for item in items if isinstance(item, Damage) and item.is_open), None)
     except CorruptData:  # it vanished, or was cut just now
         return None
-    return first
 
 
 def lose(reason: str, *, fail: bool) -> None:
