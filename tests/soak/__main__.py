@@ -11,6 +11,7 @@ from typing import Any
 
 from kfs.mount import FRONTS
 from tests.requirements import need_java
+from tests.soak.mounts import DESCRIPTORS
 from tests.soak.plan import Plan
 from tests.soak.run import Soak, write
 
@@ -30,6 +31,7 @@ def main() -> int:
             options.seed,
             need_java(),
             options.committed,
+            options.descriptors,
             Plan(),
             options.ease,
             say,
@@ -51,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all that is chosen at random")
     parser.add_argument(
         "--no-committed", dest="committed", action="store_false", help="without a mount at read_committed"
+    )
+    parser.add_argument(
+        "--descriptors", type=int, default=DESCRIPTORS, metavar="N", help="each process may have (default: %(default)s)"
     )
     parser.add_argument("--ease", type=float, default=1.0, metavar="N", help="longer pauses between reads, so many times")
     parser.add_argument(

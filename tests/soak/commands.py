@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tests.soak.checks import Checker, Sight
 from tests.soak.journal import Part
-from tests.soak.mounts import limit_descriptors
+from tests.soak.mounts import limited
 from tests.system.kafka_mount import KFS
 
 _SECONDS: Final = 90
@@ -28,11 +28,12 @@ _API: Final = "kfs.open"
 class Cat:
     """Runs ``kfs cat`` of a partition, one after another."""
 
-    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int]) -> None:
+    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int], descriptors: int) -> None:
         self._data = data
         self._checker = checker
         self._rng = rng
         self._running = running
+        self._descriptors = descriptors
 
     def run(self) -> None:
         """Print the records of a partition, and check them."""
@@ -41,7 +42,7 @@ class Cat:
         self._checker.findings.read("kfs cat", _CAT)
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             command = [KFS, "cat", "--jobs", str(self._rng.choice((1, 2))), str(self._data), sight.path]
-            with subprocess.Popen(command, stdout=output, stderr=errors, preexec_fn=limit_descriptors) as process:
+            with subprocess.Popen(command, stdout=output, stderr=errors, preexec_fn=limited(self._descriptors)) as process:
                 self._running[_CAT] = process.pid
                 try:
                     process.wait(_SECONDS)
@@ -70,14 +71,14 @@ class Cat:
 class Api:
     """A process with ``kfs.open`` that stays open for the whole run and does what is asked of it."""
 
-    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int]) -> None:
+    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int], descriptors: int) -> None:
         self._checker = checker
         self._rng = rng
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.api_process", str(data)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            preexec_fn=limit_descriptors,
+            preexec_fn=limited(descriptors),
             cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )

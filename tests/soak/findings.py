@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-_DETAILS: Final = 60
+_DETAILS: Final = 25
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Findings:
     def add(self, kind: str, where: str, **details: Any) -> None:
         """Keep something that must not be."""
         with self._lock:
-            name = f"{kind} {where}"
+            name = " | ".join((kind, str(details.get("read", "")), where))
             self.counts[name] += 1
             if self.counts[name] <= _DETAILS:
                 second = round(time.time() - self.started, 2)

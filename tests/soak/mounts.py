@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,9 +16,9 @@ DESCRIPTORS: Final = 1024
 COMMITTED: Final = "committed"
 
 
-def limit_descriptors() -> None:
-    """Give this process, soft and hard, as many descriptors as the mount of a careful administrator has."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+def limited(descriptors: int) -> Callable[[], None]:
+    """Return what gives a process that is about to start so many descriptors, soft and hard."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,12 @@ class SoakMount:
         """Where it is mounted."""
         return str(self.mount.point)
 
-    def start(self, environment: dict[str, str]) -> None:
+    def start(self, environment: dict[str, str], descriptors: int) -> None:
         """Mount; when this returns, the mount answers."""
         done = subprocess.run(
             [KFS, "mount", *self.mount.arguments],
             capture_output=True,
-            preexec_fn=limit_descriptors,
+            preexec_fn=limited(descriptors),
             timeout=60,
             check=False,
             env={**os.environ, **environment},

@@ -21,7 +21,7 @@ from tests.soak.commands import Api, Cat
 from tests.soak.findings import Findings
 from tests.soak.journal import Journal
 from tests.soak.load import Load
-from tests.soak.mounts import SoakMount
+from tests.soak.mounts import DESCRIPTORS, SoakMount
 from tests.soak.plan import BROKER, Plan
 from tests.soak.readers import Ended
 from tests.soak.slow import SlowReaders
@@ -62,6 +62,7 @@ class Soak:
     seed: int
     java: str
     committed: bool = True
+    descriptors: int = DESCRIPTORS
     plan: Plan = field(default_factory=Plan)
     #: How much slower than usual readers are.
     ease: float = 1.0
@@ -95,13 +96,13 @@ class Soak:
         with ExitStack() as stack:
             for mount in mounts:
                 stack.callback(mount.mount.discard)
-                mount.start(environment)
+                mount.start(environment, self.descriptors)
                 running[mount.name] = mount.mount.pid
             self.say("mounted: " + ", ".join(mount.name for mount in mounts))
-            api = Api(broker.data, checker, self._rng("api"), running)
+            api = Api(broker.data, checker, self._rng("api"), running, self.descriptors)
             stack.callback(api.stop)
-            cat = Cat(broker.data, checker, self._rng("cat"), running)
-            watch = Watch(broker.data, lambda: dict(running), findings)
+            cat = Cat(broker.data, checker, self._rng("cat"), running, self.descriptors)
+            watch = Watch(broker.data, lambda: dict(running), findings, self.descriptors)
             findings.started = started = time.time()
             watch.start()
             crowd = Crowd(findings)

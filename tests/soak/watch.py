@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.soak.findings import Findings
-from tests.soak.mounts import DESCRIPTORS
 
 #: Seconds that a deleted file may be kept, and what a look every second and a busy machine add to them.
 _KEPT_SECONDS: Final = 5.0
@@ -34,7 +33,8 @@ _Held = tuple[int, str, str]
 class Watch:
     """Looks once a second at the processes that ``roots`` names, and all that they have started."""
 
-    def __init__(self, data: Path, roots: Callable[[], dict[str, int]], findings: Findings) -> None:
+    def __init__(self, data: Path, roots: Callable[[], dict[str, int]], findings: Findings, limit: int) -> None:
+        self._limit = limit
         self._data = str(data)
         self._roots = roots
         self._findings = findings
@@ -114,7 +114,7 @@ class Watch:
 
     def _judge(self, name: str, samples: list[tuple[float, int, int, int]], seconds: float) -> None:
         most = max(sample[1] for sample in samples)
-        if most > DESCRIPTORS:
+        if most > self._limit:
             self._findings.add("too many descriptors", name, most=most)
         if seconds < _SECONDS_FOR_TRENDS or len(samples) < 30:
             return
