@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ def main() -> int:
     started = time.monotonic()
 
     def say(text: str) -> None:
-        print(f"{time.monotonic() - started:6.0f} s  {text}", flush=True)
+        sys.stdout.write(f"{time.monotonic() - started:6.0f} s  {text}\n")
+        sys.stdout.flush()
 
     with tempfile.TemporaryDirectory(prefix="kfs-soak-") as directory:
         soak = Soak(
@@ -38,8 +40,7 @@ def main() -> int:
         )
         report = soak.run()
     write(report, options.report)
-    _print(report)
-    print(f"details: {options.report}")
+    sys.stdout.writelines(f"{line}\n" for line in (*_summary(report), f"details: {options.report}"))
     return 1 if report["found"] else 0
 
 
@@ -57,29 +58,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--descriptors", type=int, default=DESCRIPTORS, metavar="N", help="each process may have (default: %(default)s)"
     )
-    parser.add_argument("--ease", type=float, default=1.0, metavar="N", help="longer pauses between reads, so many times")
+    parser.add_argument(
+        "--ease", type=float, default=1.0, metavar="N", help="longer pauses between reads, so many times"
+    )
     parser.add_argument(
         "--report", type=Path, default=Path("soak-report.json"), metavar="FILE", help="default: %(default)s"
     )
     return parser
 
 
-def _print(report: dict[str, Any]) -> None:
+def _summary(report: dict[str, Any]) -> Iterator[str]:
     for name in ("events", "reads", "notes"):
-        print(f"{name}:")
-        for what, count in report[name].items():
-            print(f"{count:10} {what}")
+        yield f"{name}:"
+        yield from (f"{count:10} {what}" for what, count in report[name].items())
     for name, process in report["processes"].items():
         for what, numbers in process.items():
-            scale = 2**20 if what == "memory" else 1
+            scale, unit = (2**20, " MiB") if what == "memory" else (1, "")
             thirds = " ".join(f"{each / scale:.0f}" for each in numbers["thirds"])
-            print(f"{name}: {what}: {thirds}, at most {numbers['most'] / scale:.0f}{' MiB' if scale > 1 else ''}")
-    print(f"a deleted file was kept for {report['longest that a deleted file was kept']} s at most")
-    for line in report["errors of the broker"]:
-        print(f"broker: {line[:200]}")
-    for what, count in report["found"].items():
-        print(f"FOUND {count:6} {what}")
-    print(f"{'FAILED' if report['found'] else 'nothing found'}: {report['seconds']:.0f} s, seed {report['seed']}")
+            yield f"{name}: {what}: {thirds}, at most {numbers['most'] / scale:.0f}{unit}"
+    yield f"a deleted file was kept for {report['longest that a deleted file was kept']} s at most"
+    yield from (f"broker: {line[:200]}" for line in report["errors of the broker"])
+    yield from (f"FOUND {count:6} {what}" for what, count in report["found"].items())
+    yield f"{'FAILED' if report['found'] else 'nothing found'}: {report['seconds']:.0f} s, seed {report['seed']}"
 
 
 if __name__ == "__main__":

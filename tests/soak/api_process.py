@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import kfs
+from kfs.api.scannable import Isolation
 from kfs.errors import KfsError
 
 
@@ -26,14 +27,14 @@ def main(data_directory: str) -> None:
             sys.stdout.flush()
 
 
-def _rows(data: kfs.Data, how: str, topic: str, partition: int) -> Iterator[list[Any]]:
+def _rows(data: kfs.Data, how: str, topic: str, partition: int, isolation: Isolation) -> Iterator[list[Any]]:
     log = data[topic][partition]
     if how == "read":
-        for record in log.read():
+        for record in log.read(isolation=isolation):
             yield [record.offset, record.timestamp, _hex(record.key), _hex(record.value)]
         return
     columns = ["offset", "timestamp", "key", "value"]
-    for batch in log.scan(columns=columns):
+    for batch in log.scan(columns=columns, isolation=isolation):
         for row in batch.to_pylist():
             yield [row["offset"], round(row["timestamp"].timestamp() * 1000), _hex(row["key"]), _hex(row["value"])]
 

@@ -82,12 +82,13 @@ class Checker:
         """Check one line of JSON, which is ``expected`` or any later record of the place; return what it is."""
         try:
             record = json.loads(raw)
-            offset, timestamp = record["offset"], record["timestamp"]
+            offset, timestamp = int(record["offset"]), int(record["timestamp"])
+            place = record["topic"], record["partition"]
             key, value = _bytes_of(record, "key"), _bytes_of(record, "value")
         except (ValueError, KeyError, TypeError, binascii.Error) as error:
             self._wrong(sight, "line doesn't parse", raw, error=repr(error))
             return None
-        if (record["topic"], record["partition"]) != (sight.topic, sight.partition):
+        if place != (sight.topic, sight.partition):
             self._wrong(sight, "foreign record", raw)
         if expected is not None and offset != expected:
             self._wrong(sight, "wrong record", raw, expected=expected)
@@ -128,8 +129,9 @@ class Checker:
 
     def key(self, sight: Sight, offset: int, key: bytes) -> None:
         """Check a key that was read alone."""
-        parts = [part for part in self._candidates(sight) if (at := part.sequence_at(offset)) is not None]
-        if parts and not any(part.key_at(part.sequence_at(offset) or 0) == key for part in parts):
+        found = [(part, part.sequence_at(offset)) for part in self._candidates(sight)]
+        keys = [part.key_at(sequence) for part, sequence in found if sequence is not None]
+        if keys and key not in keys:
             self._wrong(sight, "wrong record", key, offset=offset)
 
     def _generation(self, sight: Sight, stamp: Stamp, offset: int) -> None:

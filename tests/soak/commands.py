@@ -9,8 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,29 +18,37 @@ from tests.soak.mounts import limited
 from tests.system.kafka_mount import KFS
 
 _SECONDS: Final = 90
-#: What a new process reads is what is there: only the broker's own file cache is in between.
 _CAT: Final = "kfs cat"
 _API: Final = "kfs.open"
 
 
-class Cat:
-    """Runs ``kfs cat`` of a partition, one after another."""
+class Command:
+    """What reads the log directory without a mount; ``running`` is where it enters its process."""
 
-    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int], descriptors: int) -> None:
+    def __init__(
+        self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int], descriptors: int
+    ) -> None:
         self._data = data
         self._checker = checker
         self._rng = rng
         self._running = running
         self._descriptors = descriptors
 
+
+class Cat(Command):
+    """Runs ``kfs cat`` of a partition, one after another."""
+
     def run(self) -> None:
         """Print the records of a partition, and check them."""
         part = self._checker.journal.pick(self._rng)
-        sight = _sight(_CAT, "kfs cat", part)
+        sight = _sight(_CAT, "kfs cat", part, self._rng.randrange(3) == 0)
         self._checker.findings.read("kfs cat", _CAT)
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            command = [KFS, "cat", "--jobs", str(self._rng.choice((1, 2))), str(self._data), sight.path]
-            with subprocess.Popen(command, stdout=output, stderr=errors, preexec_fn=limited(self._descriptors)) as process:
+            level = "read_committed" if sight.committed else "read_uncommitted"
+            options = ["--jobs", str(self._rng.choice((1, 2))), "--isolation", level]
+            command = [KFS, "cat", *options, str(self._data), sight.path]
+            limit = limited(self._descriptors)
+            with subprocess.Popen(command, stdout=output, stderr=errors, preexec_fn=limit) as process:
                 self._running[_CAT] = process.pid
                 try:
                     process.wait(_SECONDS)
@@ -68,31 +74,31 @@ class Cat:
             self._checker.complete(sight, None, None)
 
 
-class Api:
+class Api(Command):
     """A process with ``kfs.open`` that stays open for the whole run and does what is asked of it."""
 
-    def __init__(self, data: Path, checker: Checker, rng: random.Random, running: dict[str, int], descriptors: int) -> None:
-        self._checker = checker
-        self._rng = rng
+    def start(self) -> None:
+        """Start the process."""
+        root = Path(__file__).parents[2]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.soak.api_process", str(data)],
+            [sys.executable, "-m", "tests.soak.api_process", str(self._data)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            preexec_fn=limited(descriptors),
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            preexec_fn=limited(self._descriptors),
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
         )
-        self._running = running
-        running[_API] = self._process.pid
-        self._watchdog: threading.Timer | None = None
+        self._running[_API] = self._process.pid
 
     def run(self) -> None:
         """Read or scan a partition, and check the records."""
         part = self._checker.journal.pick(self._rng)
         how = self._rng.choice(("read", "read", "scan"))
-        sight = _sight(_API, f"kfs.open {how}", part)
+        sight = _sight(_API, f"kfs.open {how}", part, self._rng.randrange(3) == 0)
         self._checker.findings.read(sight.kind, _API)
-        rows, error = self._ask({"how": how, "topic": part.topic, "partition": part.partition})
+        level = "read_committed" if sight.committed else "read_uncommitted"
+        question = {"how": how, "topic": part.topic, "partition": part.partition, "isolation": level}
+        rows, error = self._ask(question)
         for row in rows:
             self._row(sight, row)
         if error is None:
@@ -107,8 +113,7 @@ class Api:
         if sight.offsets and offset <= sight.offsets[-1]:
             self._checker.findings.add("offsets go back", _API, **sight.place, offset=offset)
         sight.offsets.append(offset)
-        texts = (None if each is None else bytes.fromhex(each) for each in (key, value))
-        self._checker.record(sight, offset, *texts, timestamp)
+        self._checker.record(sight, offset, _bytes(key), _bytes(value), timestamp)
 
     def _ask(self, question: dict[str, Any]) -> tuple[list[list[Any]], str | None]:
         assert self._process.stdin is not None
@@ -140,11 +145,9 @@ class Api:
             self._process.stdout.close()
 
 
-def _sight(where: str, kind: str, part: Part) -> Sight:
-    return Sight(where, kind, f"{part.topic}/{part.partition}", part.topic, part.partition)
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
 
 
-#: What a reader is: a function that reads one thing.
-Reader = Callable[[], None]
-
-__all__ = ["Api", "Cat", "Reader", "time"]
+def _sight(where: str, kind: str, part: Part, committed: bool) -> Sight:
+    return Sight(where, kind, f"{part.topic}/{part.partition}", part.topic, part.partition, committed)

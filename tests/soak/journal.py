@@ -7,7 +7,6 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +36,9 @@ class Part:
     #: The last sequence that was sent for each key.
     last_of_key: dict[int, int] = field(default_factory=dict)
     acked: int = 0
+    #: The log start offset, as far as it is known, and since when it has been that.
+    log_start: int = 0
+    moved_at: float = field(default_factory=time.time)
 
     @property
     def name(self) -> str:
@@ -65,6 +67,11 @@ class Part:
         if is_stable:
             self.stable_at[sequence] = time.time()
         self.acked += 1
+
+    def starts_at(self, log_start: int) -> None:
+        """Note what the broker says the log start offset is."""
+        if log_start != self.log_start:
+            self.log_start, self.moved_at = log_start, time.time()
 
     def committed(self, first: int, last: int) -> None:
         """Note that the transaction with these sequences, ``last`` not included, is committed."""
@@ -171,7 +178,8 @@ class Journal:
                 return rng.choice(rng.choice(chosen))
             time.sleep(0.05)
 
-    def parts(self) -> Iterator[Part]:
-        """Return all partitions of all generations."""
+    def parts(self) -> list[Part]:
+        """Return all partitions of topics that nobody has asked to delete."""
         with self._lock:
-            return iter([part for known in self._generations.values() for each in known for part in each.parts])
+            newest = [known[-1] for known in self._generations.values()]
+        return [part for each in newest if each.deleted_at == float("inf") for part in each.parts]

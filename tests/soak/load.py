@@ -110,7 +110,8 @@ class Load:
         work = [self._produce(topic, made[topic.name]) for topic in plan.plain]
         work += [self._produce(plan.many, many)]
         work += [self._transact(plan.ledger, part) for part in made[plan.ledger.name].parts]
-        work += [self._grow(made["wide"]), self._trim(made["trimmed"]), self._recreate(), self._commit()]
+        work += [self._grow(made["wide"]), self._trim(made["trimmed"]), self._recreate()]
+        work += [self._commit(), self._ask_starts()]
         for topic in plan.plain:
             for part in made[topic.name].parts:
                 await self._burst(topic, part, self._producers[topic.codec], rng)
@@ -196,6 +197,15 @@ class Load:
                 await producer.abort_transaction()
             self._event(f"transactions {fate}")
         await producer.stop()
+
+    async def _ask_starts(self) -> None:
+        """Keep an eye on where logs start, so that readers know whether that has changed."""
+        while await self._sleep(0.5):
+            parts = {TopicPartition(part.topic, part.partition): part for part in self._journal.parts() if part.acked}
+            with suppress(KafkaError, TimeoutError, AssertionError):
+                found = await asyncio.wait_for(self._asking.beginning_offsets(list(parts)), _ANSWER_SECONDS)
+                for where, offset in found.items():
+                    parts[where].starts_at(offset)
 
     async def _grow(self, wide: Generation) -> None:
         while await self._sleep(self._plan.grow_seconds) and len(wide.parts) < self._plan.most_wide:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import random
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final
 
 import crc32c
 
-from tests.soak.checks import Checker, Sight
+from tests.soak.checks import Line, Sight
 from tests.soak.journal import FRESHNESS, Part
-from tests.soak.mounts import SoakMount
+from tests.soak.reading import Ended, Reading
 
-_GONE: Final = (errno.ENOENT, errno.ENOTDIR)
 #: Kafka's header of a batch up to the checksum: base offset, length, leader epoch, magic, CRC.
 _HEADER: Final = struct.Struct(">qiibI")
 _CHECKED_FROM: Final = 21
@@ -27,87 +23,8 @@ _LENGTH_FROM: Final = 12
 _RECORDS: Final = 5
 
 
-class Ended(Exception):
-    """A read came to no end, and what that means has been written down."""
-
-
-class Readers:
-    """What can be read of one mount, as methods that read one thing chosen by ``rng``."""
-
-    def __init__(
-        self, mount: SoakMount, checker: Checker, rng: random.Random, is_over: Callable[[], bool] = lambda: False
-    ) -> None:
-        self.is_over = is_over
-        self.mount = mount
-        self.checker = checker
-        self.findings = checker.findings
-        self.rng = rng
-
-    # -- one read
-
-    def sight(self, kind: str, part: Part, rest: str) -> Sight:
-        """Begin to look at something of a partition."""
-        path = f"{self.mount.root}/{part.topic}/{part.partition}/{rest}"
-        self.findings.read(kind, self.mount.name)
-        return Sight(self.mount.name, kind, path, part.topic, part.partition, self.mount.committed)
-
-    @contextmanager
-    def opened(self, sight: Sight, must_exist: Callable[[], bool], may_change: bool = False) -> Iterator[int]:
-        """Open by path for the length of a block; all that goes wrong is judged here.
-
-        ``must_exist`` says afterwards whether what the path leads to was there all the time; ``may_change`` whether
-        it may have been replaced meanwhile, so that who has it open gets ESTALE.
-        """
-        try:
-            descriptor = os.open(sight.path, os.O_RDONLY)
-        except OSError as error:
-            self._judge(sight, error, "open", must_exist)
-            raise Ended from None
-        try:
-            yield descriptor
-        except OSError as error:
-            if error.errno == errno.ESTALE and (may_change or not must_exist()):
-                self.findings.note(f"ESTALE while open: {sight.kind}", self.mount.name)
-            else:
-                self._judge(sight, error, "read", must_exist)
-            raise Ended from None
-        finally:
-            os.close(descriptor)
-
-    def _judge(self, sight: Sight, error: OSError, call: str, must_exist: Callable[[], bool]) -> None:
-        number = error.errno or 0
-        name = errno.errorcode.get(number, str(number))
-        if number in _GONE and call == "open":
-            if not must_exist():
-                self.findings.note(f"{name} for what is gone: {sight.kind}", self.mount.name)
-                return
-        self.findings.add(f"{name} on {call}", self.mount.name, **sight.place)
-
-    def whole(self, sight: Sight, must_exist: Callable[[], bool], may_change: bool = False) -> bytes:
-        """Return all of a file, read at once."""
-        with self.opened(sight, must_exist, may_change) as descriptor:
-            return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
-
-    def names(self, sight: Sight, must_exist: Callable[[], bool]) -> list[str]:
-        """Return the names in a directory, in its order."""
-        with self.opened(sight, must_exist) as descriptor:
-            return os.listdir(descriptor)
-
-    def is_there(self, sight: Sight) -> Callable[[], bool]:
-        """Return what says whether the partition was there all the time."""
-        return lambda: self.checker.lasting_part(sight) is not None
-
-    def has_records(self, sight: Sight) -> Callable[[], bool]:
-        """Return what says whether there was a record in the partition all the time."""
-        return lambda: bool(self.checker.lasting(sight))
-
-    def has(self, sight: Sight, offset: int) -> Callable[[], bool]:
-        """Return what says whether that record was there all the time."""
-        return lambda: offset in (self.checker.lasting(sight, offset) or ())
-
-    def pick(self, *topics: str) -> Part:
-        """Choose a partition."""
-        return self.checker.journal.pick(self.rng, topics)
+class Readers(Reading):
+    """Each method reads one thing, at once."""
 
     # -- single records
 
@@ -131,14 +48,10 @@ class Readers:
         sight = self.sight("ls offset", part, "offset")
         names = self.names(sight, self.is_there(sight))
         listed = [int(name.removesuffix(".json")) for name in names]
-        if any(after <= before for before, after in zip(listed, listed[1:], strict=False)):
+        if any(after <= before for before, after in pairwise(listed)):
             self.findings.add("listing out of order", self.mount.name, **sight.place, listed=listed[:50])
         self.checker.complete(sight, None, None, listed)
         return listed
-
-    def known_offset(self, part: Part) -> int:
-        """Choose an offset that the partition has, or had lately."""
-        return part.offsets[self.rng.randrange(max(0, part.acked - 400), part.acked)]
 
     def value(self) -> None:
         """Read ``value/<offset>`` of a record that its producer knows."""
@@ -161,20 +74,18 @@ class Readers:
         sight = self.sight("key", part, f"key/{offset}")
         self.checker.key(sight, offset, self.whole(sight, self.has(sight, offset)))
 
-    def ends(self) -> None:
-        """Open ``first.json`` and ``last.json`` by path."""
-        for name in ("last.json", "first.json"):
-            part = self.pick()
-            sight = self.sight(name, part, name)
-            start = self.checker.log_start(sight)
+    def last(self) -> None:
+        """Open ``last.json`` by path."""
+        part = self.pick()
+        sight = self.sight("last.json", part, "last.json")
+        self.checker.line(sight, self.whole(sight, lambda: not part.is_compacted and self.has_records(sight)()))
 
-            def must_exist(name: str = name, part: Part = part, sight: Sight = sight, start: int | None = start) -> bool:
-                if not self.checker.lasting(sight) or part.is_compacted:
-                    return False
-                # What the link says may be deleted before it is followed, which nobody can help.
-                return name == "last.json" or (start is not None and start == self.checker.log_start(sight))
-
-            self.checker.line(sight, self.whole(sight, must_exist))
+    def first(self) -> None:
+        """Open ``first.json`` by path."""
+        part = self.pick()
+        sight = self.sight("first.json", part, "first.json")
+        # That the record is deleted before the link is followed, nobody can help.
+        self.checker.line(sight, self.whole(sight, lambda: self.is_unmoved(sight) and self.has_records(sight)()))
 
     def at(self) -> None:
         """Open ``at/<time>.json`` of a moment not long ago."""
@@ -187,36 +98,32 @@ class Readers:
             offsets = self.checker.lasting(sight) or []
             return [each for each in offsets if part.timestamps[part.sequence_at(each) or 0] >= moment]
 
-        # The record of that time may be deleted before the link is followed.
-        found = self.checker.line(sight, self.whole(sight, lambda: self._stable_start(sight) and bool(lasting())))
+        found = self.checker.line(sight, self.whole(sight, lambda: self.is_unmoved(sight) and bool(lasting())))
         if found is None:
             return
         first = next(iter(lasting()), found.offset)
         if found.timestamp < moment or found.offset > first:
-            self.findings.add("wrong time", self.mount.name, **sight.place, found=str(found), first=first)
-
-    def _stable_start(self, sight: Sight) -> bool:
-        """Whether the partition still begins where it did before ``sight``: only of those that nobody shortens."""
-        return sight.topic in ("many", "lasting") and self.checker.lasting_part(sight) is not None and (
-            (start := self.checker.log_start(sight)) is not None and start == 0
-        )
+            self._wrong_time(sight, found, first=first)
 
     def hours(self) -> None:
         """Go down ``time/<day>/<hour>/``, and follow some of its links."""
         part = self.pick()
         sight = self.sight("time", part, "time")
-        days = self.names(sight, self.is_there(sight))
-        for day in days:
-            below = self.sight("time", part, f"time/{day}")
-            for hour in self.names(below, lambda: False):
-                links = self.sight("time", part, f"time/{day}/{hour}")
-                names = self.names(links, lambda: False)
-                for name in self.rng.sample(names, min(_RECORDS, len(names))):
-                    one = self.sight("time", part, f"time/{day}/{hour}/{name}")
-                    offset = int(name.removesuffix(".json"))
-                    found = self.checker.line(one, self.whole(one, self.has(one, offset)), offset)
-                    if found and not datetime.fromtimestamp(found.timestamp / 1000, UTC).strftime("%Y-%m-%d/%H") == f"{day}/{hour}":
-                        self.findings.add("wrong time", self.mount.name, **one.place, found=str(found))
+        for day in self.names(sight, self.is_there(sight)):
+            for hour in self.names(self.sight("time", part, f"time/{day}"), lambda: False):
+                self._hour(part, f"{day}/{hour}")
+
+    def _hour(self, part: Part, hour: str) -> None:
+        names = self.names(self.sight("time", part, f"time/{hour}"), lambda: False)
+        for name in self.rng.sample(names, min(_RECORDS, len(names))):
+            sight = self.sight("time", part, f"time/{hour}/{name}")
+            offset = int(name.removesuffix(".json"))
+            found = self.checker.line(sight, self.whole(sight, self.has(sight, offset)), offset)
+            if found and datetime.fromtimestamp(found.timestamp / 1000, UTC).strftime("%Y-%m-%d/%H") != hour:
+                self._wrong_time(sight, found)
+
+    def _wrong_time(self, sight: Sight, found: Line, **details: object) -> None:
+        self.findings.add("wrong time", self.mount.name, **sight.place, found=str(found), **details)
 
     # -- many records
 
@@ -233,49 +140,18 @@ class Readers:
 
         def unchanged() -> bool:
             after = self.segments_on_disk(part)
-            return base in before and before[base] == after.get(base) and self._stable_start(sight)
+            return base in before and before[base] == after.get(base) and self.is_unmoved(sight)
 
         self.lines(sight, self.whole(sight, unchanged))
         self.judge_segment(sight, part, base, before)
-
-    def judge_segment(self, sight: Sight, part: Part, base: int, before: dict[int, int]) -> None:
-        """Check that the lines of a segment, which were read to the end, are all that it has."""
-        after = self.segments_on_disk(part)
-        if base not in before or before[base] != after.get(base):
-            self.checker.gapless(sight)
-            return
-        behind = min((each for each in after if each > base), default=None)
-        if behind is not None and sight.offsets and sight.offsets[-1] >= behind:
-            self.findings.add("foreign record", self.mount.name, **sight.place, error=f"segment ends at {behind}")
-        self.checker.complete(sight, base, behind)
-
-    def segments_on_disk(self, part: Part) -> dict[int, int]:
-        """Return the inodes of the ``.log`` files by base offset."""
-        found = {}
-        try:
-            with os.scandir(self.mount.data / part.name) as entries:
-                for entry in entries:
-                    if entry.name.endswith(".log"):
-                        found[int(entry.name.removesuffix(".log"))] = entry.inode()
-        except FileNotFoundError:
-            pass
-        return found
 
     def records(self) -> None:
         """Read ``records.jsonl`` at once."""
         part = self.pick()
         sight = self.sight("records.jsonl", part, "records.jsonl")
-        raw = self.whole(sight, lambda: self._stable_start(sight) and not part.is_compacted)
+        raw = self.whole(sight, lambda: self.is_unmoved(sight))
         self.lines(sight, raw)
         self.checker.complete(sight, None, None)
-
-    def lines(self, sight: Sight, raw: bytes) -> None:
-        """Check lines that were read to the end."""
-        *lines, rest = raw.split(b"\n")
-        for line in lines:
-            self.checker.line(sight, line)
-        if rest:
-            self.findings.add("cut line", self.mount.name, **sight.place, bytes=repr(rest[:300]))
 
     # -- the rest
 
@@ -323,26 +199,26 @@ class Readers:
             position = end
 
     def about(self) -> None:
-        """Read everything in ``.kfs/``."""
+        """Read everything in ``.kfs/`` but records, which have a reader of their own."""
         self._about(f"{self.mount.root}/.kfs")
 
     def _about(self, path: str) -> None:
-        sight = Sight(self.mount.name, ".kfs", path, "", -1)
-        for name in self.names(sight, lambda: path.endswith(".kfs")):
+        is_top = path.endswith(".kfs")
+        for name in self.names(Sight(self.mount.name, ".kfs", path, "", -1), lambda: is_top):
             below = f"{path}/{name}"
-            if below.endswith(".kfs/deleted"):
-                continue  # has records, and a reader of its own
-            file = Sight(self.mount.name, ".kfs", below, "", -1)
-            if not name.endswith((".json", ".jsonl", "README")):
-                self._about(below)
-                continue
-            self.findings.read(".kfs", self.mount.name)
             try:
-                raw = self.whole(file, lambda: False)
+                if name.endswith((".json", ".jsonl", "README")):
+                    self._about_file(Sight(self.mount.name, ".kfs", below, "", -1))
+                elif not is_top or name not in ("deleted", "replicas"):
+                    self._about(below)
             except Ended:
                 continue
-            if name.endswith(("json", "jsonl")):
-                self.documents(file, raw)
+
+    def _about_file(self, sight: Sight) -> None:
+        self.findings.read(".kfs", self.mount.name)
+        raw = self.whole(sight, lambda: False)
+        if not sight.path.endswith("README"):
+            self.documents(sight, raw)
 
     def deleted(self) -> None:
         """Read records of ``.kfs/deleted/``."""
@@ -360,29 +236,28 @@ class Readers:
                 self.lines(sight, raw)
 
     def walk(self) -> None:
-        """``ls`` of all topics and partitions, and of what is in some of them."""
-        journal = self.checker.journal
+        """``ls`` of all topics and of their partitions."""
         since = time.time() - FRESHNESS
         sight = Sight(self.mount.name, "ls", self.mount.root, "", -1)
         self.findings.read("ls", self.mount.name)
         topics = self.names(sight, lambda: True)
-        expected = {part.topic for part in journal.parts() if part.acked and part.acked_at[0] < since}
-        for topic in expected:
-            if topic not in topics and journal.alive(topic, since, time.time()):
-                self.findings.add("not listed", self.mount.name, path=topic, listed=topics)
-        for topic in topics:
-            if topic.startswith((".", "__")):
-                continue
-            below = Sight(self.mount.name, "ls", f"{self.mount.root}/{topic}", topic, -1)
-            names = self.names(below, lambda topic=topic: journal.alive(topic, since, time.time()) is not None)
-            alive = journal.alive(topic, since, time.time())
-            missing = [
-                part.partition
-                for part in (alive.parts if alive else ())
-                if part.acked and part.acked_at[0] < since and str(part.partition) not in names
-            ]
-            if missing:
-                self.findings.add("not listed", self.mount.name, path=topic, missing=missing)
+        parts = [part for part in self.checker.journal.parts() if part.acked and part.acked_at[0] < since]
+        listed = {(topic, name) for topic in topics if topic[0] not in "._" for name in self._partitions(topic, since)}
+        missing = [
+            part.name
+            for part in parts
+            if (part.topic, str(part.partition)) not in listed
+            and self.checker.journal.alive(part.topic, since, time.time())
+        ]
+        if missing:
+            self.findings.add("not listed", self.mount.name, **sight.place, missing=missing[:50])
+
+    def _partitions(self, topic: str, since: float) -> list[str]:
+        sight = Sight(self.mount.name, "ls", f"{self.mount.root}/{topic}", topic, -1)
+        try:
+            return self.names(sight, lambda: self.checker.journal.alive(topic, since, time.time()) is not None)
+        except Ended:
+            return []
 
     def many(self) -> None:
         """``ls -l`` in the topic of many partitions: all have to be complete, one after another."""

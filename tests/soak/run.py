@@ -23,7 +23,7 @@ from tests.soak.journal import Journal
 from tests.soak.load import Load
 from tests.soak.mounts import DESCRIPTORS, SoakMount
 from tests.soak.plan import BROKER, Plan
-from tests.soak.readers import Ended
+from tests.soak.reading import Ended
 from tests.soak.slow import SlowReaders
 from tests.soak.watch import Watch
 
@@ -32,7 +32,8 @@ _READERS: Final = {
     "offset": (1, 0.15),
     "value": (1, 0.1),
     "key": (1, 0.2),
-    "ends": (1, 0.05),
+    "first": (1, 0.1),
+    "last": (1, 0.05),
     "at": (1, 0.15),
     "hours": (1, 0.5),
     "segment": (1, 0.1),
@@ -84,9 +85,7 @@ class Soak:
             finally:
                 load.stop()
 
-    def _soak(
-        self, broker: RealBroker, load: Load, journal: Journal, findings: Findings, log: Path
-    ) -> dict[str, Any]:
+    def _soak(self, broker: RealBroker, load: Load, journal: Journal, findings: Findings, log: Path) -> dict[str, Any]:
         checker = Checker(journal, findings, LogStart(load.log_start))
         environment = {"XDG_CACHE_HOME": str(self.directory / "cache")}
         mounts = [SoakMount.make(self.directory, broker.data, front) for front in self.fronts]
@@ -100,6 +99,7 @@ class Soak:
                 running[mount.name] = mount.mount.pid
             self.say("mounted: " + ", ".join(mount.name for mount in mounts))
             api = Api(broker.data, checker, self._rng("api"), running, self.descriptors)
+            api.start()
             stack.callback(api.stop)
             cat = Cat(broker.data, checker, self._rng("cat"), running, self.descriptors)
             watch = Watch(broker.data, lambda: dict(running), findings, self.descriptors)

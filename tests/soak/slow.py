@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.soak.checks import Sight
 from tests.soak.journal import FRESHNESS, Part
-from tests.soak.readers import Ended, Readers
+from tests.soak.readers import Readers
 
 _STEP_BYTES: Final = (500, 6000)
 #: Longer than a deleted segment is kept.
@@ -136,7 +136,8 @@ class SlowReaders(Readers):
             return
         since = part.stable_at if sight.committed else part.acked_at
         limit = time.time() - _FOLLOWED_WITHIN
-        newest = max((part.offsets[each] for each in range(max(0, part.acked - 500), part.acked) if since[each] < limit), default=-1)
+        late = range(max(0, part.acked - 500), part.acked)
+        newest = max((part.offsets[each] for each in late if since[each] < limit), default=-1)
         if newest > sight.offsets[-1]:
             self.findings.add(
                 "tail -f stands still", self.mount.name, **sight.place, last=sight.offsets[-1], newest=newest
@@ -156,6 +157,3 @@ class SlowReaders(Readers):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.is_over():
             time.sleep(min(left, 0.2))
-
-
-__all__ = ["Ended", "SlowReaders"]
