@@ -40,7 +40,7 @@ def main() -> int:
         )
         report = soak.run()
     write(report, options.report)
-    sys.stdout.writelines(f"{line}\n" for line in (*_summary(report), f"details: {options.report}"))
+    sys.stdout.writelines(f"{line}\n" for line in (*summary(report), f"details: {options.report}"))
     return 1 if report["found"] else 0
 
 
@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _summary(report: dict[str, Any]) -> Iterator[str]:
+def summary(report: dict[str, Any]) -> Iterator[str]:
+    """Return the report in lines that can be read."""
     for name in ("events", "reads", "notes"):
         yield f"{name}:"
         yield from (f"{count:10} {what}" for what, count in report[name].items())

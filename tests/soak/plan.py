@@ -77,3 +77,7 @@ class Plan:
     trim_seconds: float = 3.0
     #: The shortest and longest life of a generation of ``again``.
     again_seconds: tuple[float, float] = (4.0, 14.0)
+
+
+#: Soon filled.
+SHORT: Final = Plan(many=Topic("many", 60, 60_000, 0.3, 5, 3500))
