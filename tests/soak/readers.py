@@ -38,7 +38,7 @@ class Readers(Reading):
     def one_record(self, kind: str, part: Part, offset: int) -> None:
         """Read ``offset/<offset>.json``."""
         sight = self.sight(kind, part, f"offset/{offset}.json")
-        raw = self.whole(sight, self.has(sight, offset))
+        raw = self.whole(sight, self.has(sight, offset), part.is_compacted)
         if raw.count(b"\n") != 1 or not raw.endswith(b"\n"):
             self.findings.add("not one line", self.mount.name, **sight.place, bytes=repr(raw[:300]), length=len(raw))
         self.checker.line(sight, raw, offset)
@@ -59,7 +59,7 @@ class Readers(Reading):
         offset = self.known_offset(part)
         sight = self.sight("value", part, f"value/{offset}")
         tombstone = part.tombstones[part.sequence_at(offset) or 0]
-        raw = self.whole(sight, lambda: not tombstone and self.has(sight, offset)())
+        raw = self.whole(sight, lambda: not tombstone and self.has(sight, offset)(), part.is_compacted)
         if self.checker.value(sight, offset, raw) is None:
             return
         with self.opened(sight, lambda: False) as descriptor:  # once more, in pieces
@@ -72,7 +72,7 @@ class Readers(Reading):
         part = self.pick("compacted", "both")
         offset = self.known_offset(part)
         sight = self.sight("key", part, f"key/{offset}")
-        self.checker.key(sight, offset, self.whole(sight, self.has(sight, offset)))
+        self.checker.key(sight, offset, self.whole(sight, self.has(sight, offset), part.is_compacted))
 
     def last(self) -> None:
         """Open ``last.json`` by path."""
@@ -118,7 +118,8 @@ class Readers(Reading):
         for name in self.rng.sample(names, min(_RECORDS, len(names))):
             sight = self.sight("time", part, f"time/{hour}/{name}")
             offset = int(name.removesuffix(".json"))
-            found = self.checker.line(sight, self.whole(sight, self.has(sight, offset)), offset)
+            raw = self.whole(sight, self.has(sight, offset), part.is_compacted)
+            found = self.checker.line(sight, raw, offset)
             if found and datetime.fromtimestamp(found.timestamp / 1000, UTC).strftime("%Y-%m-%d/%H") != hour:
                 self._wrong_time(sight, found)
 
@@ -140,7 +141,8 @@ class Readers(Reading):
 
         def unchanged() -> bool:
             after = self.segments_on_disk(part)
-            return base in before and before[base] == after.get(base) and self.is_unmoved(sight)
+            is_same = base in before and base in after and before[base].inode == after[base].inode
+            return is_same and self.is_unmoved(sight)
 
         self.lines(sight, self.whole(sight, unchanged))
         self.judge_segment(sight, part, base, before)

@@ -6,8 +6,8 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
 
 from tests.soak.checks import Checker, Sight
 from tests.soak.journal import FRESHNESS, Part
@@ -18,6 +18,13 @@ _GONE: Final = (errno.ENOENT, errno.ENOTDIR)
 
 class Ended(Exception):
     """A read came to no end, and what that means has been written down."""
+
+
+class Found(NamedTuple):
+    """A file of the broker's: which one it is, and when it got its name or was last written to."""
+
+    inode: int
+    changed_at: float
 
 
 class Reading:
@@ -45,7 +52,7 @@ class Reading:
         """Open by path for the length of a block; all that goes wrong is judged here.
 
         ``must_exist`` says afterwards whether what the path leads to was there all the time; ``may_change`` whether
-        it may have been replaced meanwhile, so that who has it open gets ESTALE.
+        it may have been replaced meanwhile, as by compaction, so that who has it open gets ESTALE.
         """
         try:
             descriptor = os.open(sight.path, os.O_RDONLY)
@@ -118,10 +125,12 @@ class Reading:
         if rest:
             self.findings.add("cut line", self.mount.name, **sight.place, bytes=repr(rest[:300]))
 
-    def judge_segment(self, sight: Sight, part: Part, base: int, before: dict[int, int]) -> None:
+    def judge_segment(self, sight: Sight, part: Part, base: int, before: dict[int, Found]) -> None:
         """Check that the lines of a segment, which were read to the end, are all that it has."""
         after = self.segments_on_disk(part)
-        if base not in before or before[base] != after.get(base):
+        found = before.get(base)
+        is_new = found is None or (part.is_compacted and found.changed_at > sight.opened_at - FRESHNESS)
+        if is_new or found is None or base not in after or found.inode != after[base].inode:
             self.checker.gapless(sight)
             return
         behind = min((each for each in after if each > base), default=None)
@@ -129,14 +138,13 @@ class Reading:
             self.findings.add("foreign record", self.mount.name, **sight.place, error=f"segment ends at {behind}")
         self.checker.complete(sight, base, behind)
 
-    def segments_on_disk(self, part: Part) -> dict[int, int]:
-        """Return the inodes of the ``.log`` files by base offset."""
+    def segments_on_disk(self, part: Part) -> dict[int, Found]:
+        """Return the ``.log`` files that the broker has, by base offset."""
         found = {}
-        try:
-            with os.scandir(self.mount.data / part.name) as entries:
-                for entry in entries:
-                    if entry.name.endswith(".log"):
-                        found[int(entry.name.removesuffix(".log"))] = entry.inode()
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), os.scandir(self.mount.data / part.name) as entries:
+            for entry in entries:
+                if entry.name.endswith(".log"):
+                    with suppress(FileNotFoundError):
+                        status = entry.stat()
+                        found[int(entry.name.removesuffix(".log"))] = Found(status.st_ino, status.st_ctime)
         return found
