@@ -174,7 +174,14 @@ class Readers(Reading):
             for text in raw.splitlines() if sight.path.endswith(".jsonl") else [raw]:
                 json.loads(text)
         except ValueError as error:
-            self.findings.add("not JSON", self.mount.name, **sight.place, error=str(error), bytes=repr(raw[:300]))
+            self.findings.add(
+                "not JSON",
+                self.mount.name,
+                **sight.place,
+                error=str(error),
+                bytes=repr(raw[:200]),
+                end=repr(raw[-200:]),
+            )
 
     def raw(self) -> None:
         """Read Kafka's own files."""
