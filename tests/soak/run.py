@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import random
+import re
 import threading
 import time
 import traceback
@@ -49,6 +50,9 @@ _READERS: Final = {
     "follow": (2, 0.1),
     "held_record": (2, 0.1),
 }
+#: An entry of a log is one line, or has a traceback in those that follow.
+_NEW_ENTRY: Final = re.compile(r"^(?=[0-9]{4}-[0-9]{2}-[0-9]{2} )", re.MULTILINE)
+_TROUBLE: Final = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
 #: A read that takes longer hangs.
 _SECONDS_TO_END: Final = 60
 
@@ -196,9 +200,9 @@ class Crowd:
 
 def _judge_log(mount: SoakMount, findings: Findings) -> None:
     """What a mount logs of a healthy log directory is no warning."""
-    for line in mount.mount.log().splitlines():
-        if " WARNING " in line or " ERROR " in line or "Traceback" in line:
-            findings.add("logged", mount.name, line=line[:600])
+    for entry in _NEW_ENTRY.split(mount.mount.log()):
+        if _TROUBLE.search(entry):
+            findings.add("logged", mount.name, entry=entry[:2500])
     if not mount.mount.is_alive():
         findings.add("died", mount.name)
 
