@@ -115,6 +115,7 @@ class SlowReaders(Readers):
         sight = self.sight("tail -f", part, name)
         kept = bytearray()
         done = 0
+        data = b""
         until = time.monotonic() + self.rng.uniform(5, 20)
         with self.opened(sight, lambda: False, may_change=True) as descriptor:
             if self.rng.randrange(2):
@@ -125,8 +126,9 @@ class SlowReaders(Readers):
                 done = self.new_lines(sight, kept, done)
                 if not data:
                     self.wait(0.2)
+            is_at_end = not data
             rolled = is_segment and max(self.segments_on_disk(part), default=base) != base
-            if not rolled and not self.is_over():
+            if is_at_end and not rolled and not self.is_over():
                 self.caught_up(sight, part)
         self.checker.gapless(sight)
 
