@@ -11,6 +11,8 @@ from tests.soak.checks import Sight
 from tests.soak.journal import FRESHNESS, Part
 from tests.soak.readers import Readers
 
+#: Where ``tail`` begins to look for the last lines.
+_LAST_BYTES: Final = 8000
 _STEP_BYTES: Final = (500, 6000)
 #: Longer than a deleted segment is kept.
 _HELD_SECONDS: Final = (2.0, 20.0)
@@ -113,24 +115,31 @@ class SlowReaders(Readers):
         is_segment = self.rng.randrange(2) == 0
         name = f"segment/{base:020}.jsonl" if is_segment else "records.jsonl"
         sight = self.sight("tail -f", part, name)
+        try:
+            with self.opened(sight, lambda: False, may_change=True) as descriptor:
+                is_at_end = self._follow(sight, descriptor, time.monotonic() + self.rng.uniform(5, 20))
+                rolled = is_segment and max(self.segments_on_disk(part), default=base) != base
+                if is_at_end and not rolled and not self.is_over():
+                    self.caught_up(sight, part)
+        finally:
+            self.checker.gapless(sight)
+
+    def _follow(self, sight: Sight, descriptor: int, until: float) -> bool:
+        """Read what is there and what comes, from the beginning or near the end; return whether that was all."""
         kept = bytearray()
         done = 0
         data = b""
-        until = time.monotonic() + self.rng.uniform(5, 20)
-        with self.opened(sight, lambda: False, may_change=True) as descriptor:
-            if self.rng.randrange(2):
-                os.lseek(descriptor, 0, os.SEEK_SET)
-            while time.monotonic() < until and not self.is_over():
-                data = os.read(descriptor, 1 << 16)
-                kept += data
-                done = self.new_lines(sight, kept, done)
-                if not data:
-                    self.wait(0.2)
-            is_at_end = not data
-            rolled = is_segment and max(self.segments_on_disk(part), default=base) != base
-            if is_at_end and not rolled and not self.is_over():
-                self.caught_up(sight, part)
-        self.checker.gapless(sight)
+        if self.rng.randrange(2):
+            os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _LAST_BYTES), os.SEEK_SET)
+            kept += os.read(descriptor, _LAST_BYTES)
+            done = kept.find(b"\n") + 1  # what is before that may be the end of a line
+        while time.monotonic() < until and not self.is_over():
+            data = os.read(descriptor, 1 << 16)
+            kept += data
+            done = self.new_lines(sight, kept, done)
+            if not data:
+                self.wait(0.2)
+        return not data
 
     def caught_up(self, sight: Sight, part: Part) -> None:
         """Check that the last records that were read aren't long out of date."""
