@@ -163,7 +163,7 @@ class Readers(Reading):
         sight = self.sight("ls meta", part, "meta")
         for name in self.names(sight, self.is_there(sight)):
             file = self.sight("meta", part, f"meta/{name}")
-            raw = self.whole(file, self.is_there(file))
+            raw = self.whole(file, self.is_there(file), may_change=True)
             self.documents(file, raw)
             if name == "problems.jsonl" and raw:
                 self.findings.add("problem of a healthy log", self.mount.name, **file.place, bytes=raw[:400].decode())

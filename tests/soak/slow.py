@@ -159,7 +159,7 @@ class SlowReaders(Readers):
         part = self.pick("expiring", "trimmed", "again", "compacted")
         offset = self.known_offset(part)
         sight = self.sight("offset held", part, f"offset/{offset}.json")
-        with self.opened(sight, self.has(sight, offset)) as descriptor:
+        with self.opened(sight, self.has(sight, offset), part.is_compacted) as descriptor:
             self.wait(self.rng.uniform(1, FRESHNESS + 8))
             self.checker.line(sight, os.read(descriptor, 1 << 20), offset)
 
