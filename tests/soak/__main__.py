@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from tests.soak.run import Soak, write
 
 def main() -> int:
     options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the broker ends, and what is mounted goes
     started = time.monotonic()
 
     def say(text: str) -> None:

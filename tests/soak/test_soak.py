@@ -15,7 +15,7 @@ from tests.soak.plan import SHORT, Plan
 from tests.soak.run import Soak, write
 
 #: What a run takes beside its minutes: a broker that starts, topics that are filled, everything that is stopped.
-_AROUND: Final = 300
+_AROUND: Final = 600
 
 
 def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan) -> None:
