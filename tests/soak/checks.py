@@ -123,6 +123,7 @@ class Checker:
             return stamp
         if sight.committed and stamp.fate is Fate.ABORT:
             self._wrong(sight, "aborted record", value, offset=offset)
+        self.findings.read(f"records of {sight.kind}", sight.where)
         self._generation(sight, stamp, offset)
         self._prove(_Unproven(sight, offset, stamp.generation, stamp.sequence))
         return stamp

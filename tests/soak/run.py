@@ -50,6 +50,31 @@ _READERS: Final = {
     "follow": (2, 0.1),
     "held_record": (2, 0.1),
 }
+#: What has to have happened, and where records have to have been read, in every run.
+_EVENTS: Final = (
+    "records",
+    "commits",
+    "DeleteRecords",
+    "partitions added",
+    "topics re-created",
+    "transactions commit",
+    "transactions abort",
+)
+_RECORDS_OF: Final = (
+    "offset",
+    "offset held",
+    "value",
+    "first.json",
+    "last.json",
+    "time",
+    "at",
+    "segment",
+    "segment slowly",
+    "records.jsonl",
+    "records.jsonl slowly",
+    "tail -f",
+    "deleted",
+)
 #: An entry of a log is one line, or has a traceback in those that follow.
 _NEW_ENTRY: Final = re.compile(r"^(?=[0-9]{4}-[0-9]{2}-[0-9]{2} )", re.MULTILINE)
 _TROUBLE: Final = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
@@ -124,6 +149,7 @@ class Soak:
             checker.prove_late()
             for mount in mounts:
                 _judge_log(mount, findings)
+            _judge_effort(load, journal, findings, [mount.name for mount in mounts])
             return self._report(findings, load, watch, time.time() - started, errors_in(log))
 
     def _rng(self, name: str) -> random.Random:
@@ -205,6 +231,20 @@ def _judge_log(mount: SoakMount, findings: Findings) -> None:
             findings.add("logged", mount.name, entry=entry[:2500])
     if not mount.mount.is_alive():
         findings.add("died", mount.name)
+
+
+def _judge_effort(load: Load, journal: Journal, findings: Findings, wheres: list[str]) -> None:
+    """A run in which nothing happened, or nobody read anything, says nothing."""
+    for event in _EVENTS:
+        if not load.events.get(event):
+            findings.add("nothing happened", "load", event=event)
+    if not any(part.log_start for part in journal.parts() if part.topic == "expiring"):
+        findings.add("nothing happened", "load", event="retention")
+    read = [(kind, where) for kind in _RECORDS_OF for where in wheres]
+    read += [("kfs cat", "kfs cat"), ("kfs.open read", "kfs.open"), ("kfs.open scan", "kfs.open")]
+    for kind, where in read:
+        if not findings.reads[f"records of {kind} {where}"]:
+            findings.add("nothing read", where, read=kind)
 
 
 def write(report: dict[str, Any], path: Path) -> None:
