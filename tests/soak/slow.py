@@ -156,7 +156,7 @@ class SlowReaders(Readers):
 
     def held_record(self) -> None:
         """Open a record, and read it when it may be gone."""
-        part = self.pick("expiring", "trimmed", "again", "compacted")
+        part = self.pick("expiring", "trimmed", "again", "compacted", "lasting", "many")
         offset = self.known_offset(part)
         sight = self.sight("offset held", part, f"offset/{offset}.json")
         with self.opened(sight, self.has(sight, offset), part.is_compacted) as descriptor:
