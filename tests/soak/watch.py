@@ -127,19 +127,24 @@ class Watch:
                 self._findings.add("grows", name, what=what, early=early, late=late)
 
     def summary(self) -> dict[str, Any]:
-        """Return the medians of the three thirds, and the most there ever was, of every process."""
+        """Return the medians of the three thirds and of ten parts, and the most there ever was, of every process."""
         found: dict[str, Any] = {}
         for name, samples in sorted(self.samples.items()):
-            third = max(1, len(samples) // 3)
-            parts = (samples[:third], samples[third : 2 * third] or samples[-1:], samples[2 * third :] or samples[-1:])
             found[name] = {
                 what: {
-                    "thirds": [statistics.median(sample[column] for sample in part) for part in parts],
+                    "thirds": _medians(samples, column, 3),
+                    "tenths": _medians(samples, column, 10),
                     "most": max(sample[column] for sample in samples),
                 }
                 for column, what in ((1, "descriptors"), (2, "maps"), (3, "memory"))
             }
         return found
+
+
+def _medians(samples: list[tuple[float, int, int, int]], column: int, parts: int) -> list[float]:
+    length = max(1, -(-len(samples) // parts))
+    slices = (samples[start : start + length] for start in range(0, len(samples), length))
+    return [statistics.median(sample[column] for sample in part) for part in slices]
 
 
 def _parents() -> dict[int, int]:
