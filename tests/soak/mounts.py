@@ -1,0 +1,56 @@
+"""A mount of the broker's log directory that has few descriptors to use."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.system.kafka_mount import KFS, KafkaMount
+
+DESCRIPTORS: Final = 1024
+COMMITTED: Final = "committed"
+
+
+def limited(descriptors: int) -> Callable[[], None]:
+    """Return what gives a process that is about to start so many descriptors, soft and hard."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+
+@dataclass(frozen=True, slots=True)
+class SoakMount:
+    """A mount that readers use; ``name`` is its front, or says that it shows what is committed."""
+
+    name: str
+    mount: KafkaMount
+    data: Path
+    committed: bool = False
+
+    @classmethod
+    def make(cls, directory: Path, data: Path, front: str, committed: bool = False) -> SoakMount:
+        """Return one that isn't mounted yet."""
+        name = COMMITTED if committed else front
+        options = ["--views", *(["--isolation", "read_committed"] if committed else [])]
+        return cls(name, KafkaMount(directory / name, data, front=front, options=options), data, committed)
+
+    @property
+    def root(self) -> str:
+        """Where it is mounted."""
+        return str(self.mount.point)
+
+    def start(self, environment: dict[str, str], descriptors: int) -> None:
+        """Mount; when this returns, the mount answers."""
+        done = subprocess.run(
+            [KFS, "mount", *self.mount.arguments],
+            capture_output=True,
+            preexec_fn=limited(descriptors),
+            timeout=60,
+            check=False,
+            env={**os.environ, **environment},
+        )
+        if done.returncode:
+            raise RuntimeError(f"{self.name}: {done.stderr.decode()}")

@@ -1,0 +1,51 @@
+"""Over a real broker that changes everything, kfs says nothing wrong, and less than there is of nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.mount.conftest import need
+from tests.requirements import need_java
+from tests.soak.__main__ import summary
+from tests.soak.plan import SHORT, Plan
+from tests.soak.run import Soak, write
+
+#: What a run takes beside its minutes: a broker that starts, topics that are filled, everything that is stopped.
+_AROUND: Final = 600
+
+
+def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan) -> None:
+    """Run it; all that is found fails the test, and the report says how to repeat it."""
+    for front in fronts:
+        need(front)
+    report = Soak(directory, minutes * 60, fronts, seed=1, java=need_java(), plan=plan).run()
+    write(report, directory / "soak-report.json")
+    assert not report["found"], "\n".join((*summary(report), json.dumps(report["details"][:20], indent=1, default=str)))
+    assert report["seconds"] >= minutes * 60
+
+
+@pytest.mark.fuse
+@pytest.mark.timeout(60 + _AROUND)
+def test_a_minute(tmp_path: Path) -> None:
+    soak(tmp_path, 1, ("kernel", "mfusepy"), SHORT)
+
+
+@pytest.mark.long
+@pytest.mark.fuse
+@pytest.mark.timeout(600 + _AROUND)
+@pytest.mark.parametrize(
+    "fronts", [("kernel", "mfusepy"), ("mfusepy-fuse2", "mfusepy-plain", "fusepy")], ids="-and-".join
+)
+def test_ten_minutes(fronts: tuple[str, ...], tmp_path: Path) -> None:
+    soak(tmp_path, 10, fronts, Plan())
+
+
+@pytest.mark.long
+@pytest.mark.fuse
+@pytest.mark.timeout(3600 + _AROUND)
+def test_an_hour(tmp_path: Path) -> None:
+    soak(tmp_path, 60, ("kernel",), Plan())
