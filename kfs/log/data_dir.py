@@ -305,7 +305,9 @@ class DataDir:
         for topic, partition in sorted(found.copies):
             found.topics.setdefault(topic, []).append(partition)
         alive = {directory.path for directory in directories} | {directory.path for directory in self._single}
-        self._logs = {key: log for key, log in self._logs.items() if log.directory.path in alive}
+        for key, log in list(self._logs.items()):  # to which others may be added meanwhile
+            if log.directory.path not in alive:
+                self._logs.pop(key, None)
         return found
 
     # -- topics that had the same name, or a longer one

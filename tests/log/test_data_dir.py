@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -468,3 +470,24 @@ def test_every_directory_is_told(tmp_path: Path) -> None:
         str(tmp_path / "t-0"),
         str(tmp_path / f"gone-0.{ID}-delete"),
     }
+
+
+def test_a_log_may_be_asked_for_while_the_directory_is_listed(tmp_path: Path) -> None:
+    for partition in range(3):
+        write_partition(tmp_path / f"t-{partition}", {0: dense(0, 9)})
+    data_dir = DataDir([str(tmp_path)], Storage())
+    log = data_dir.log("t", 0)
+    assert log is not None
+
+    others = iter(range(9))
+
+    class Asked(Log):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "directory":
+                data_dir._logs[f"another {next(others)}"] = log
+            return super().__getattribute__(name)
+
+    data_dir._logs[log.directory.path] = Asked(log.directory, log.storage)
+    shutil.rmtree(tmp_path / "t-2")
+    data_dir._looked = -1.0
+    assert data_dir.partitions("t") == [0, 1]
