@@ -479,12 +479,12 @@ def test_a_log_may_be_asked_for_while_the_directory_is_listed(tmp_path: Path) ->
     log = data_dir.log("t", 0)
     assert log is not None
 
-    others = iter(range(9))
+    others, other = iter(range(9)), log
 
     class Asked(Log):
         def __getattribute__(self, name: str) -> Any:
             if name == "directory":
-                data_dir._logs[f"another {next(others)}"] = log
+                data_dir._logs[f"another {next(others)}"] = other
             return super().__getattribute__(name)
 
     data_dir._logs[log.directory.path] = Asked(log.directory, log.storage)
