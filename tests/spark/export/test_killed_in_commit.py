@@ -23,6 +23,8 @@ from tests.spark.export.running import GROUP, GrowingLog, RunningExport, rows_in
 
 _LOG = logging.getLogger(__name__)
 _SECONDS = 240
+#: After so many misses of a moment between two renames, the one behind the last of them will do.
+_MISSES = 10
 #: Which step was done last when it is killed, and of renames the least share that was; ``done`` never is.
 POINTS = (
     ("begins", 0.0),
@@ -47,10 +49,12 @@ class Where:
     files: int
     renamed: int = 0
 
-    def is_at(self, point: tuple[str, float]) -> bool:
-        """Whether that is the point."""
+    def is_at(self, point: tuple[str, float], *, between: bool = False) -> bool:
+        """Whether that is the point; ``between`` two renames, where it is one of them and not the last."""
         step, share = point
-        return self.step == step and (step != "renamed" or self.renamed >= share * self.files)
+        if self.step != step or (step == "renamed" and self.renamed < share * self.files):
+            return False
+        return not (between and step == "renamed" and share < 1 and self.renamed == self.files)
 
 
 @dataclass(slots=True)
@@ -107,17 +111,18 @@ def held_at(export: RunningExport, commits: Commits, point: tuple[str, float]) -
 
     Where it went on before it stood still, it missed: the next commit is waited for.
     """
-    until = time.monotonic() + _SECONDS
+    until, misses = time.monotonic() + _SECONDS, 0
     while True:
         assert time.monotonic() < until, f"never at {point}: {commits.lines[-40:]}"
         commits.read(1)
-        if commits.where is None or not commits.where.is_at(point):
+        if commits.where is None or not commits.where.is_at(point, between=misses < _MISSES):
             continue
         export.hold()
         while commits.read(0):
             pass
-        if commits.where is not None and commits.where.is_at(point):
+        if commits.where is not None and commits.where.is_at(point, between=misses < _MISSES):
             return commits.where
+        misses += 1
         _LOG.info("missed %s", point)
         export.go_on()
 
