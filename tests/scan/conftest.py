@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from kfs.export import plan
-from kfs.scan import ahead
+from kfs.scan import ahead, pool
 
 
 @pytest.fixture
@@ -26,3 +28,12 @@ def eager_processes(small_pieces: None, monkeypatch: pytest.MonkeyPatch) -> None
         return True
 
     monkeypatch.setattr(ahead._Hand, "becomes_ready", ready)
+
+
+@pytest.fixture
+def own_pool(eager_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Processes of this test alone, which are gone when it is over."""
+    own = pool.Pool()
+    monkeypatch.setattr(pool, "POOL", own)
+    yield
+    own.end()

@@ -10,7 +10,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +25,10 @@ from kfs.scan.request import LogSource
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened, rows_of
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create")
+pytestmark = [
+    pytest.mark.usefixtures("own_pool"),
+    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create"),
+]
 RECORDS = 4000
 
 
@@ -38,15 +40,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = [batch(content[start : start + 100], codec=Codec.LZ4) for start in range(0, RECORDS, 100)]
     write_partition(directory / "t-0", {0: parts[:20], 2000: parts[20:]})
     return directory
-
-
-@pytest.fixture(autouse=True)
-def _own_pool(eager_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Processes of this test alone, which are gone when it is over."""
-    own = pool.Pool()
-    monkeypatch.setattr(pool, "POOL", own)
-    yield
-    own.end()
 
 
 def current() -> pool.Pool:

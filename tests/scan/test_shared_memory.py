@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,7 +26,10 @@ from kfs.scan import Scan, pool
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create")
+pytestmark = [
+    pytest.mark.usefixtures("own_pool"),
+    pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create"),
+]
 #: Each batch of the log is a piece of its own, and sent as one: more for each process than it lends.
 _BATCHES = 48
 _RECORDS_IN_BATCH = 50
@@ -54,15 +57,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     half = len(parts) // 2
     write_partition(directory / "t-0", {0: parts[:half], half * _RECORDS_IN_BATCH: parts[half:]})
     return directory
-
-
-@pytest.fixture(autouse=True)
-def _own_pool(eager_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Processes of this test alone."""
-    own = pool.Pool()
-    monkeypatch.setattr(pool, "POOL", own)
-    yield
-    own.end()
 
 
 def scan_of(root: Path, **options: Any) -> Scan:
@@ -175,13 +169,15 @@ def half_of_it_by_a_reader(root: Path) -> None:
     assert len(held) == _BATCHES // 2
 
 
-def processes_killed(root: Path) -> None:
+def processes_killed(root: Path) -> list[pa.RecordBatch]:
+    """Kill them halfway; return what was had until then."""
     found = iter(scan_of(root))
     held = [next(found) for _ in range(_BATCHES // 2)]
     for member in pool.POOL._busy:
         os.kill(member.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied):
         held.extend(found)
+    return held
 
 
 def processes_killed_in_their_sleep(root: Path) -> None:
@@ -262,16 +258,11 @@ def test_a_slice_keeps_what_it_shows_and_no_more(root: Path) -> None:
 
 def test_a_table_outlives_processes_that_are_killed(root: Path) -> None:
     expected = scan_of(root, jobs=1).to_table()
-    found = iter(scan_of(root))
-    held = [next(found) for _ in range(_BATCHES // 2)]
-    for member in pool.POOL._busy:
-        os.kill(member.pid, signal.SIGKILL)
-    with pytest.raises(WorkerDied):
-        held.extend(found)
+    held = processes_killed(root)
     a_table(root)
     table = pa.Table.from_batches(held)
     assert table == expected.slice(0, table.num_rows)
-    del table, held, found
+    del table, held
     until(at_rest)
 
 

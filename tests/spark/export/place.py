@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kfs.spark.offsets import WritableStore, open_writable_store
@@ -47,6 +47,23 @@ class Place:
         self._glance.close()
         if self.server is not None:
             self.server.stop()
+
+    def outlive(self, kills: Iterable[object]) -> None:
+        """Have a log grow while ``kills``, one after another, start an export and kill it; in the end all is there."""
+        seen: Counter[tuple[int, int, bytes]] = Counter()
+        with GrowingLog(self.directory / "data", self.dataset) as log:
+            for number, _ in enumerate(kills):
+                there = rows_in(self.dataset)
+                assert seen <= there  # nothing that could be read was taken back
+                assert max(there.values(), default=1) == 1
+                seen = there
+                if number == 1:
+                    log.add(2)
+            log.stop()
+        export = self.start()
+        export.until_exported(len(log.expected))
+        assert export.finish()[0] == 0
+        self.check(log)
 
     def check(self, log: GrowingLog) -> None:
         """Every record is there once, nothing is left over, and the positions say so."""

@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from tests.spark.export.place import STORES, Place
-from tests.spark.export.running import GROUP, GrowingLog, RunningExport, rows_in
+from tests.spark.export.running import GROUP, RunningExport
 
 _LOG = logging.getLogger(__name__)
 _SECONDS = 240
@@ -165,21 +165,13 @@ def test_an_export_killed_in_its_commits_has_every_record_once(
     place: Place, kills: int, request: pytest.FixtureRequest
 ) -> None:
     chance = random.Random(request.node.name)
-    seen: Counter[tuple[int, int, bytes]] = Counter()
     killed: Counter[str] = Counter()
-    with GrowingLog(place.directory / "data", place.dataset) as log:
-        for number, point in enumerate(chance.sample(POINTS, kills)):
+
+    def kill_them() -> Iterator[None]:
+        for point in chance.sample(POINTS, kills):
             killed[kill_in_commit(place, point, only_driver=chance.random() < 0.5).step] += 1
-            there = rows_in(place.dataset)
-            assert seen <= there  # nothing that could be read was taken back
-            assert max(there.values(), default=1) == 1
-            seen = there
-            if number == 1:
-                log.add(2)
-        log.stop()
+            yield
+
+    place.outlive(kill_them())
     if kills == len(POINTS):
         assert killed == Counter(step for step, _ in POINTS)
-    export = place.start()
-    export.until_exported(len(log.expected))
-    assert export.finish()[0] == 0
-    place.check(log)
