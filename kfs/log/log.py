@@ -218,6 +218,12 @@ class Log:
     def _replace(self, segments: list[Segment]) -> None:
         kept = set(map(id, segments))
         gone = [segment for segment in self._listing.segments if id(segment) not in kept]
+        last_gone = max((segment.base_offset for segment in gone), default=-1)
+        # In this order: what is found of a listing counts only if nothing of it has changed afterwards.
+        for segment in gone:
+            segment.is_listed = False
+        for segment in segments:
+            segment.changes_behind += segment.base_offset < last_gone
         self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
         if gone:
             self.incarnation += 1
@@ -375,14 +381,14 @@ class Log:
 
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        return self._located(offset, keep)[1]
+        return self._located(offset, keep, None)[1]
 
     def locate(
         self,
         offset: int,
         visible: OffsetRange,
         *,
-        hides: Callable[[BatchHeader], bool] | None = None,
+        hides: Callable[[Segment, BatchHeader], bool] | None = None,
         keep: bool = True,
     ) -> tuple[Segment, LoadedBlock, int] | None:
         """Return the segment, the decoded block and the index in it of the record at ``offset``.
@@ -397,10 +403,8 @@ class Log:
             self.find(offset)  # raises if damage at the log's end claims to hold it
         if offset not in visible:
             return None
-        segment, loaded = self._located(offset, keep)
+        segment, loaded = self._located(offset, keep, hides)
         if segment is None or loaded is None or loaded.header.is_control:
-            return None
-        if hides is not None and hides(loaded.header):
             return None
         columns = loaded.columns
         index = bisect_left(columns.offsets, offset)
@@ -410,12 +414,19 @@ class Log:
             raise columns.faults[index].located(loaded.file, loaded.header.position)
         return segment, loaded, index
 
-    def _located(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
+    def _located(
+        self, offset: int, keep: bool, hides: Callable[[Segment, BatchHeader], bool] | None
+    ) -> tuple[Segment | None, LoadedBlock | None]:
+        """Return a segment and the block in it, if it is not hidden.
+
+        What was found in one incarnation is never taken for the next one's.
+        """
         for looks in count(1):
             segment = self.segment_for(offset)
             try:
                 loaded = segment.find(offset, keep=keep) if segment is not None else None
+                if hides is not None and segment is not None and loaded is not None and hides(segment, loaded.header):
+                    loaded = None
             except FileChanged:
                 if looks >= _MOST_LOOKS:
                     raise
