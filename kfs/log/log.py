@@ -22,6 +22,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
+from kfs.log.directory_incarnation import DirectoryIncarnation
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -98,6 +99,7 @@ class Log:
         self.incarnation = 0
         self._looked = -1.0
         self._listed_mtime = (-1, False)
+        self._incarnation = DirectoryIncarnation()
         self._refreshing = threading.Lock()
         self._tier = tier
         #: By the first base offset and the checkpoint.
@@ -127,7 +129,7 @@ class Log:
 
     def _refresh(self) -> None:
         try:
-            mtime_ns = os.stat(self.directory.path).st_mtime_ns
+            status = os.stat(self.directory.path)
         except (FileNotFoundError, NotADirectoryError):
             self.directory.check_source()
             self._replace([])
@@ -137,11 +139,13 @@ class Log:
             self._lose(error)
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
-        if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
+        mtime_ns, is_same = status.st_mtime_ns, self._incarnation.has_number_of(status)
+        is_stale = any(segment.is_stale for segment in self._listing.segments)
+        if is_same and self._listed_mtime == (mtime_ns, True) and not is_stale:
             return
         self._listed_mtime = (-1, False)
         is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
-        self._list(is_settled)
+        self._list(is_settled, status)
         self._listed_mtime = (mtime_ns, is_settled)
 
     @property
@@ -163,8 +167,8 @@ class Log:
         with suppress(CorruptData):
             segment.file()
 
-    def _list(self, is_settled: bool) -> None:
-        """List the directory."""
+    def _list(self, is_settled: bool, status: os.stat_result) -> None:
+        """List the directory, of which ``status`` was seen."""
         try:
             self.files = self._found(is_settled)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
@@ -179,6 +183,11 @@ class Log:
         for listed in self._listing.segments:
             listed.notice_change()
         before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
+        if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
+            for files in self.files.segments:
+                if (same_number := before.get((files.base_offset, files.log.inode))) is not None:
+                    same_number.end("another file has its path and number")
+            before = {}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
         for files in self.files.segments:

@@ -83,15 +83,21 @@ class Segment:
         """Return the ``.log``, open.
 
         Raises:
-            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to.
+            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to. What its log
+                doesn't list any more is read only as long as it is open: another file may have its path and number.
         """
+        log = self.files.log
         try:
-            file = self.storage.files.open(self.files.log.path, self.files.log.inode)
+            file = self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed)
         except FileChanged:
             self._on_change()
             raise
         self._verify(file)
         return file
+
+    def end(self, reason: str) -> None:
+        """Take it for something else from now on, whatever its file looks like."""
+        self._incarnation.end(reason)
 
     def check_is_listed(self) -> None:
         """Raise :class:`FileGone` if it isn't among the segments of its log any more: that speaks of others now."""
