@@ -19,6 +19,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import Problem, faulty_records
+from kfs.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class PieceReader:
             seen = max(seen, last)
             if first >= offsets.end:
                 break
-            chosen = self._chosen_of(item, offsets)
+            chosen = self._chosen_of(segment, item, offsets)
             if chosen is not None:
                 yield chosen
         self.left = Left(work, position, seen)
@@ -143,22 +144,22 @@ class PieceReader:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
             self._aborted = AbortedTransactions(log)
 
-    def _chosen_of(self, item: Records | Undecodable, offsets: WantedOffsets) -> Chosen | None:
+    def _chosen_of(self, segment: Segment, item: Records | Undecodable, offsets: WantedOffsets) -> Chosen | None:
         if isinstance(item, Undecodable):
             first, last = _offsets_of(item)
-            if last < offsets.start or first >= offsets.end or self._is_aborted(item.block.header):
+            if last < offsets.start or first >= offsets.end or self._is_aborted(segment, item.block.header):
                 return None
             size = item.end - item.position
             return Chosen(problems=(Problem(item.block.file, item.position, size, item.error.reason),))
-        return None if item.is_control else self._of_records(item, offsets)
+        return None if item.is_control else self._of_records(segment, item, offsets)
 
-    def _of_records(self, item: Records, offsets: WantedOffsets) -> Chosen | None:
+    def _of_records(self, segment: Segment, item: Records, offsets: WantedOffsets) -> Chosen | None:
         columns = item.columns
         first = bisect_left(columns.offsets, offsets.start)
         stop = bisect_left(columns.offsets, offsets.end, first)
         ranges = [range(first, stop)]
         if self._aborted is not None and first < stop:
-            ranges = self._aborted.kept_ranges(item, first, stop)
+            ranges = self._aborted.kept_ranges(segment, item, first, stop)
         indexes: Sequence[int] = ranges[0] if len(ranges) == 1 else [index for some in ranges for index in some]
         if self.selection.looks_inside:
             indexes = self.selection.indexes(columns, indexes)
@@ -169,10 +170,10 @@ class PieceReader:
                 problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
         return Chosen(item, indexes, problems) if indexes or problems else None
 
-    def _is_aborted(self, header: BatchHeader) -> bool:
+    def _is_aborted(self, segment: Segment, header: BatchHeader) -> bool:
         if self._aborted is None or not header.is_transactional:
             return False
-        return self._aborted.is_aborted(header.producer_id, header.base_offset, header.last_offset)
+        return self._aborted.is_aborted(segment, header.producer_id, header.base_offset, header.last_offset)
 
 
 def chosen_in(

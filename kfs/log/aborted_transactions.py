@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cachetools import LRUCache, cachedmethod
 
@@ -17,13 +17,19 @@ from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
 from kfs.log.bulk import Records
 from kfs.log.log import Log
+from kfs.log.open_files import FileChanged
 from kfs.log.transaction_replay import EndedTransaction, TransactionReplay
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
 
 #: Bytes of log that are searched for the end of a transaction before its index is asked.
 _FAR_BYTES: Final = 4 * 1024 * 1024
 #: Transactions whose end is remembered: more than a reader has between him and the end of what he reads.
 #: Each takes some 400 bytes.
 _MOST_REMEMBERED: Final = 4096
+#: How often a question is asked again because the log has changed meanwhile.
+_MOST_LOOKS: Final = 8
 
 
 class Fate(NamedTuple):
@@ -117,22 +123,31 @@ class _Index:
 class AbortedTransactions:
     """Tells which batches of a log are of aborted transactions; best asked in the order of the log, it reads ahead.
 
+    It tells of the log as it is, of all its segments at one moment, and so only of batches in one of those: what is
+    still read of a segment that is gone has its markers in others that may be gone as well, or compacted.
+
     Memory grows with the transactions that are open, not with the log: but for 16 bytes for each that its indexes
     name, once they have to be asked. Not for several threads.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self._replay: TransactionReplay | None = None
+        self._incarnation = log.incarnation
         self._fates = _Fates(_MOST_REMEMBERED)
+        self._markers: LRUCache[_Entry, bool | None] = LRUCache(_MOST_REMEMBERED)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._replay: TransactionReplay | None = None
         self._damaged_from = -1
         self._index: _Index | None = None
-        self._markers: LRUCache[_Entry, bool | None] = LRUCache(_MOST_REMEMBERED)
+        self._fates.clear()
+        self._markers.clear()
 
-    def kept_ranges(self, records: Records, first: int, stop: int) -> list[range]:
+    def kept_ranges(self, segment: Segment, records: Records, first: int, stop: int) -> list[range]:
         """Return which of the records ``first`` to ``stop`` of decoded batches are of no aborted transaction.
 
-        There is at least one. Raises as :meth:`is_aborted`.
+        The batches are of ``segment``. There is at least one. Raises as :meth:`is_aborted`.
         """
         table, offsets = records.table, records.columns.offsets
         kept: list[range] = []
@@ -142,7 +157,7 @@ class AbortedTransactions:
             base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
             if last_offset < offsets[first] or base_offset > offsets[stop - 1]:
                 continue
-            if self.is_aborted(table.producer_ids[row], base_offset, last_offset):
+            if self.is_aborted(segment, table.producer_ids[row], base_offset, last_offset):
                 left_out = bisect_left(offsets, base_offset, first, stop)
                 kept.append(range(first, left_out))
                 first = bisect_left(offsets, last_offset + 1, left_out, stop)
@@ -151,20 +166,40 @@ class AbortedTransactions:
         kept.append(range(first, stop))
         return [some for some in kept if some]
 
-    def is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        """Whether a transactional batch of messages, of these offsets, is of an aborted transaction.
+    def is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        """Whether a transactional batch of messages, of these offsets in ``segment``, is of an aborted transaction.
 
         Raises:
-            CorruptData: a segment vanished, or was cut.
+            FileChanged: the log doesn't have that segment any more, or changes faster than it can be read.
+            CorruptData: a segment can't be read.
         """
-        return self.fate(producer_id, base_offset, last_offset).is_aborted
+        return self.fate(segment, producer_id, base_offset, last_offset).is_aborted
 
-    def fate(self, producer_id: int, base_offset: int, last_offset: int) -> Fate:
-        """Return what became of a transactional batch of messages, of these offsets; errors as :meth:`is_aborted`."""
+    def fate(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> Fate:
+        """Return what became of a transactional batch of messages; see :meth:`is_aborted`, errors too."""
+        change: FileChanged | None = None
+        for _ in range(_MOST_LOOKS):
+            incarnation = self.log.incarnation
+            if incarnation != self._incarnation:
+                self._forget()
+                self._incarnation = incarnation
+            segment.check_is_listed()
+            try:
+                fate = self._fate(max(segment.base_offset, base_offset), producer_id, base_offset, last_offset)
+            except FileChanged as error:
+                change = error
+                self._forget()
+                self.log.look_again()
+                continue
+            if self.log.incarnation == incarnation:
+                return fate
+        raise change or FileChanged("the log changes faster than it can be read", 0, segment.files.log.path)
+
+    def _fate(self, needed_from: int, producer_id: int, base_offset: int, last_offset: int) -> Fate:
         known = self._known(producer_id, base_offset, last_offset)
         if known is not None:
             return known
-        replay = self._replay_at(producer_id, base_offset)
+        replay = self._replay_at(needed_from, producer_id, base_offset)
         while replay.read_up_to <= last_offset and self._step(replay):
             pass
         while (first := replay.open_from(producer_id)) is not None and first <= last_offset:
@@ -196,7 +231,7 @@ class AbortedTransactions:
         self._fates.add(producer_id, fate)
         return fate
 
-    def _replay_at(self, producer_id: int, offset: int) -> TransactionReplay:
+    def _replay_at(self, needed_from: int, producer_id: int, offset: int) -> TransactionReplay:
         """Return a replay that has a batch of a producer in an open transaction, or reads it next."""
         replay = self._replay
         if replay is not None and replay.start <= offset <= replay.read_up_to:
@@ -204,7 +239,7 @@ class AbortedTransactions:
             if offset == replay.read_up_to or (first is not None and first <= offset):
                 return replay
         self._damaged_from = -1
-        replay = self._replay = TransactionReplay(self.log, offset)
+        replay = self._replay = TransactionReplay(self.log, offset, needed_from=needed_from)
         return replay
 
     def _step(self, replay: TransactionReplay) -> bool:
@@ -250,6 +285,8 @@ class AbortedTransactions:
     def _entries_from(self, producer_id: int, offset: int) -> Iterator[_Entry]:
         if self._index is None:
             self._index = _Index(self.log)
+            self.log.look_again()  # what goes meanwhile is left out: then this isn't the log that is asked about
+            _ = self.log.segments
         return self._index.entries_from(producer_id, offset)
 
     def _entry_over(self, producer_id: int, first: int, last: int) -> _Entry | None:
@@ -266,6 +303,8 @@ class AbortedTransactions:
         """Whether the ABORT of an entry is where it says; None where that is damaged."""
         try:
             return self.marker_at(entry.producer_id, entry.last) is True
+        except FileChanged:
+            raise
         except CorruptData:
             return None
 

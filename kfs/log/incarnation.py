@@ -83,6 +83,11 @@ class LogIncarnation:
                 return f"file was cut below {self._log_end} bytes and written anew"
         return ""
 
+    def end(self, reason: str) -> None:
+        """Have it be something else, for a reason that the file doesn't show."""
+        with self._looking:
+            self.end_reason = self.end_reason or reason
+
     def note_end(self, log_end: int, last: Block | None, *, is_closed: bool) -> None:
         """Note where the log ends in the file, and the last batch before that, if another one than was noted."""
         with self._looking:

@@ -18,7 +18,7 @@ from kfs.log.open_files import FileChanged, FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
 
 _COPIED_BYTES: Final = 8 * 1024 * 1024
-_Key = tuple[str, int]
+_Key = tuple[str, int, int]
 #: LogConfig.segment.index.bytes has no upper bound of its own, int32 positions in a segment do.
 _LARGEST_INDEX: Final = 2**31 - 1
 
@@ -41,7 +41,7 @@ class IndexBytes:
     data: mmap.mmap | bytes
     entries: int
     file_size: int
-    identity: tuple[int, int, int]
+    identity: tuple[int, ...]
 
     def copied(self, layout: EntryLayout) -> IndexBytes:
         """Return the same with the entries copied, for whoever needs them longer than a moment."""
@@ -57,15 +57,19 @@ class IndexPool:
         self._copied_bytes = 0
         self._lock = threading.Lock()
 
-    def bytes_of(self, found: FoundFile, layout: EntryLayout, *, closed: bool) -> IndexBytes:
+    def bytes_of(
+        self, found: FoundFile, layout: EntryLayout, *, closed: bool, owner: int = 0, anew: bool = True
+    ) -> IndexBytes:
         """Return the content of an index; the caller uses it at once and does not keep it.
+
+        ``owner`` and ``anew`` are those of :meth:`FilePool.open`.
 
         Raises:
             CorruptData: the file is gone, replaced, or larger than an index can be.
             Shortage: there is no descriptor or map for it.
         """
-        key = (found.path, found.inode)
-        file = self._files.open(found.path, found.inode)
+        key = (found.path, found.inode, owner)
+        file = self._files.open(*key, anew=anew)
         identity = _identity(file)
         known = file.kept if closed else self._copies.get(key)
         if isinstance(known, IndexBytes) and known.identity == identity:
@@ -96,7 +100,7 @@ def _weight(content: IndexBytes) -> int:
     return len(content.data) + 200
 
 
-def _load(file: OpenFile, identity: tuple[int, int, int], layout: EntryLayout, *, closed: bool) -> IndexBytes:
+def _load(file: OpenFile, identity: tuple[int, ...], layout: EntryLayout, *, closed: bool) -> IndexBytes:
     size = identity[1]
     if size > _LARGEST_INDEX:
         raise CorruptData(f"index of {size} bytes", 0, file.path)
@@ -132,6 +136,6 @@ def _entry_count(file: OpenFile, size: int, layout: EntryLayout) -> int:
     return low
 
 
-def _identity(file: OpenFile) -> tuple[int, int, int]:
+def _identity(file: OpenFile) -> tuple[int, ...]:
     status = file.status()
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

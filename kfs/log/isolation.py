@@ -23,6 +23,7 @@ from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.log import Log, OffsetRange
 from kfs.log.producer_state import ProducerState
+from kfs.log.segment import Segment
 from kfs.log.transaction_replay import TransactionReplay
 
 Answer = TypeVar("Answer")
@@ -68,15 +69,20 @@ def replay_of_open(log: Log, end: int, coordinator_epochs: dict[int, int] | None
     """
     state = ProducerState()
     start = 0
+    needed_from = None
+    segments = log.segments
+    first = segments[0].base_offset if segments else 0
     for offset, entries in log.producer_snapshots(newest_first=True):
         transactions = [entry for entry in entries if entry.current_txn_first_offset is not None]
-        if offset <= end and all(_begins_in(log, entry) for entry in transactions):
+        # Of one below the log's start a broker knows nothing: what it says may be over since.
+        if first <= offset <= end and all(_begins_in(log, entry) for entry in transactions):
             state.load(transactions, offset, now=0)  # open transactions don't expire
             start = offset
+            needed_from = offset if segments else None
             if coordinator_epochs is not None:
                 coordinator_epochs.update((entry.producer_id, entry.coordinator_epoch) for entry in entries)
             break
-    replay = TransactionReplay(log, start, end, state)
+    replay = TransactionReplay(log, start, end, state, needed_from=needed_from)
     replay.coordinator_epochs = coordinator_epochs
     replay.go_on_to(end)
     return replay
@@ -120,16 +126,19 @@ class CommittedReader:
         end = self.log.visible().end
         return self._ask(lambda: first_undecided(self._followed(end), end))
 
-    def hides(self, header: BatchHeader) -> bool:
-        """Whether a batch of messages that lies below the last stable offset is of an aborted transaction.
+    def hides(self, segment: Segment, header: BatchHeader) -> bool:
+        """Whether a batch of messages in a segment, below the last stable offset, is of an aborted transaction.
 
         Errors are those of :meth:`is_aborted`.
         """
-        return header.is_transactional and self.is_aborted(header.producer_id, header.base_offset, header.last_offset)
+        if not header.is_transactional:
+            return False
+        return self.is_aborted(segment, header.producer_id, header.base_offset, header.last_offset)
 
-    def is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+    def is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
         """Return :meth:`AbortedTransactions.is_aborted`, errors too."""
-        return self._ask(lambda: self._filter().is_aborted(producer_id, base_offset, last_offset))
+        with self._lock:
+            return self._filter().is_aborted(segment, producer_id, base_offset, last_offset)
 
     def has_marker(self, marker: tuple[int, int, bool]) -> bool:
         """Whether a producer's marker is at an offset, and aborts or doesn't abort."""
@@ -143,11 +152,11 @@ class CommittedReader:
         with self._lock:
             if self.log.incarnation != self._incarnation:  # what was read may be of another log
                 self._incarnation = self.log.incarnation
-                self._open = self._aborted = None
+                self._open = None
             try:
                 return question()
             except CorruptData:  # a segment is gone, or was cut
-                self._open = self._aborted = None
+                self._open = None
                 self.log.look_again()
                 return question()
 

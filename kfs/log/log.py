@@ -22,6 +22,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
+from kfs.log.directory_incarnation import DirectoryIncarnation
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -98,6 +99,7 @@ class Log:
         self.incarnation = 0
         self._looked = -1.0
         self._listed_mtime = (-1, False)
+        self._incarnation = DirectoryIncarnation()
         self._refreshing = threading.Lock()
         self._tier = tier
         #: By the first base offset and the checkpoint.
@@ -127,7 +129,7 @@ class Log:
 
     def _refresh(self) -> None:
         try:
-            mtime_ns = os.stat(self.directory.path).st_mtime_ns
+            status = os.stat(self.directory.path)
         except (FileNotFoundError, NotADirectoryError):
             self.directory.check_source()
             self._replace([])
@@ -137,11 +139,13 @@ class Log:
             self._lose(error)
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
-        if self._listed_mtime == (mtime_ns, True) and not any(segment.is_stale for segment in self._listing.segments):
+        mtime_ns, is_same = status.st_mtime_ns, self._incarnation.has_number_of(status)
+        is_stale = any(segment.is_stale for segment in self._listing.segments)
+        if is_same and self._listed_mtime == (mtime_ns, True) and not is_stale:
             return
         self._listed_mtime = (-1, False)
         is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
-        self._list(is_settled)
+        self._list(is_settled, status)
         self._listed_mtime = (mtime_ns, is_settled)
 
     @property
@@ -163,8 +167,8 @@ class Log:
         with suppress(CorruptData):
             segment.file()
 
-    def _list(self, is_settled: bool) -> None:
-        """List the directory."""
+    def _list(self, is_settled: bool, status: os.stat_result) -> None:
+        """List the directory, of which ``status`` was seen."""
         try:
             self.files = self._found(is_settled)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
@@ -179,6 +183,11 @@ class Log:
         for listed in self._listing.segments:
             listed.notice_change()
         before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
+        if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
+            for files in self.files.segments:
+                if (same_number := before.get((files.base_offset, files.log.inode))) is not None:
+                    same_number.end("another file has its path and number")
+            before = {}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
         for files in self.files.segments:
@@ -218,6 +227,12 @@ class Log:
     def _replace(self, segments: list[Segment]) -> None:
         kept = set(map(id, segments))
         gone = [segment for segment in self._listing.segments if id(segment) not in kept]
+        last_gone = max((segment.base_offset for segment in gone), default=-1)
+        # In this order: what is found of a listing counts only if nothing of it has changed afterwards.
+        for segment in gone:
+            segment.is_listed = False
+        for segment in segments:
+            segment.changes_behind += segment.base_offset < last_gone
         self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
         if gone:
             self.incarnation += 1
@@ -375,14 +390,14 @@ class Log:
 
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        return self._located(offset, keep)[1]
+        return self._located(offset, keep, None)[1]
 
     def locate(
         self,
         offset: int,
         visible: OffsetRange,
         *,
-        hides: Callable[[BatchHeader], bool] | None = None,
+        hides: Callable[[Segment, BatchHeader], bool] | None = None,
         keep: bool = True,
     ) -> tuple[Segment, LoadedBlock, int] | None:
         """Return the segment, the decoded block and the index in it of the record at ``offset``.
@@ -397,10 +412,8 @@ class Log:
             self.find(offset)  # raises if damage at the log's end claims to hold it
         if offset not in visible:
             return None
-        segment, loaded = self._located(offset, keep)
+        segment, loaded = self._located(offset, keep, hides)
         if segment is None or loaded is None or loaded.header.is_control:
-            return None
-        if hides is not None and hides(loaded.header):
             return None
         columns = loaded.columns
         index = bisect_left(columns.offsets, offset)
@@ -410,12 +423,19 @@ class Log:
             raise columns.faults[index].located(loaded.file, loaded.header.position)
         return segment, loaded, index
 
-    def _located(self, offset: int, keep: bool) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it: what was found in one incarnation is never taken for the next one's."""
+    def _located(
+        self, offset: int, keep: bool, hides: Callable[[Segment, BatchHeader], bool] | None
+    ) -> tuple[Segment | None, LoadedBlock | None]:
+        """Return a segment and the block in it, if it is not hidden.
+
+        What was found in one incarnation is never taken for the next one's.
+        """
         for looks in count(1):
             segment = self.segment_for(offset)
             try:
                 loaded = segment.find(offset, keep=keep) if segment is not None else None
+                if hides is not None and segment is not None and loaded is not None and hides(segment, loaded.header):
+                    loaded = None
             except FileChanged:
                 if looks >= _MOST_LOOKS:
                     raise

@@ -7,13 +7,16 @@ import operator
 import os
 import stat
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData, Shortage
+from kfs.format.layout import BATCH_OVERHEAD
 from kfs.log.descriptors import BUDGET, Descriptor
 from kfs.log.positioned import read_at
 
 _PAGE: Final = 4096
+#: How much of the beginning of a file is remembered, in bytes: the header of its first batch, with the CRC of it all.
+_HEAD: Final = BATCH_OVERHEAD
 # O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
 _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
 #: What opening a file says that was there, and is gone.
@@ -33,17 +36,43 @@ class FileGone(FileChanged):
     errno = errno.ESTALE
 
 
+_Key = tuple[str, int, int]
+
+
+class _Left(NamedTuple):
+    """What is remembered of a file that isn't open: its size, and how it begins."""
+
+    size: int
+    head: bytes
+
+    @classmethod
+    def of(cls, descriptor: Descriptor) -> _Left:
+        try:
+            return cls(os.fstat(descriptor.number).st_size, read_at(descriptor.number, _HEAD, 0))
+        except OSError:  # a disk that fails
+            return cls(0, b"")
+
+    def may_be(self, descriptor: Descriptor, status: os.stat_result) -> bool:
+        try:
+            return status.st_size >= self.size and read_at(descriptor.number, len(self.head), 0) == self.head
+        except OSError:
+            return False
+
+
 class OpenFile:
     """A regular file, open to be read; the descriptor is closed when the last reference goes.
 
     It counts in the budget of descriptors and may have been let go: it is then opened again, if the path still leads
-    to the same file. ``kept`` is what a reader keeps with the file for as long as it is open.
+    to the same file. That has the same number, which another may have been given meanwhile; so it also begins as that
+    did, and isn't shorter. ``kept`` is what a reader keeps with the file for as long as it is open.
     """
 
     __slots__ = (
         "__weakref__",
         "_descriptor",
         "_device",
+        "_left",
+        "_owner",
         "_pool",
         "gone_since",
         "inode",
@@ -53,8 +82,8 @@ class OpenFile:
         "was_used",
     )
 
-    def __init__(self, path: str, pool: dict[tuple[str, int], OpenFile] | None = None) -> None:
-        """Open the file; one that is in a ``pool`` leaves it when it is let go.
+    def __init__(self, path: str, pool: dict[_Key, OpenFile] | None = None, owner: int = 0) -> None:
+        """Open the file; one that is in a ``pool``, for an ``owner``, leaves it when it is let go.
 
         Raises:
             FileChanged: it can't be opened, or is no regular file; :class:`FileGone`: there is none of that path.
@@ -66,6 +95,8 @@ class OpenFile:
         self.gone_since = 0.0
         self.kept: object = None
         self._pool = pool
+        self._owner = owner
+        self._left = _Left(0, b"")
         self._device = self.inode = -1
         self._descriptor: Descriptor | None = None
         self.descriptor()
@@ -95,7 +126,7 @@ class OpenFile:
             raise FileChanged("not a regular file", 0, self.path)
         if self.inode < 0:
             self._device, self.inode = status.st_dev, status.st_ino
-        elif (self._device, self.inode) != (status.st_dev, status.st_ino):
+        elif (self._device, self.inode) != (status.st_dev, status.st_ino) or not self._left.may_be(descriptor, status):
             raise FileGone("replaced by another file", 0, self.path)
         self._descriptor = descriptor
         return descriptor
@@ -113,12 +144,15 @@ class OpenFile:
     def forget(self) -> None:
         """See :class:`~kfs.log.descriptors.Holder`."""
         if self._pool is not None:
-            self._pool.pop((self.path, self.inode), None)
+            self._pool.pop((self.path, self.inode, self._owner), None)
 
     def let_go(self) -> None:
         """See :class:`~kfs.log.descriptors.Holder`."""
         self.forget()
         self.kept = None
+        descriptor = self._descriptor
+        if descriptor is not None:
+            self._left = _Left.of(descriptor)
         self._descriptor = None
 
     def status(self) -> os.stat_result:
@@ -178,24 +212,29 @@ class FilePool:
     """Gives the same open file to all who want it. How many are open is for the budget to say."""
 
     def __init__(self) -> None:
-        self._files: dict[tuple[str, int], OpenFile] = {}
+        self._files: dict[_Key, OpenFile] = {}
 
-    def open(self, path: str, inode: int) -> OpenFile:
+    def open(self, path: str, inode: int, owner: int = 0, *, anew: bool = True) -> OpenFile:
         """Return the file at ``path``, which a listing saw as ``inode``.
+
+        Each ``owner`` has a file of its own: the number may have been given to another file since somebody else opened
+        his. What isn't open is opened only if ``anew`` says so.
 
         Raises:
             FileGone: it is gone, or another file has its name.
             FileChanged: it can't be opened.
             Shortage: there is no descriptor for it.
         """
-        file = self._files.get((path, inode))
+        file = self._files.get((path, inode, owner))
         if file is not None:
             file.was_used = True
             return file
-        file = OpenFile(path, self._files)
+        if not anew:
+            raise FileGone("file is gone", 0, path)
+        file = OpenFile(path, self._files, owner)
         if file.inode != inode:
             raise FileGone("replaced by another file", 0, path)
-        self._files[path, inode] = file
+        self._files[path, inode, owner] = file
         BUDGET.watch()
         return file
 

@@ -16,7 +16,7 @@ from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.incarnation import LogIncarnation
-from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.open_files import FileChanged, FileGone, OpenFile
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
@@ -48,6 +48,10 @@ class Segment:
         self.files = files
         self.base_offset = files.base_offset
         self.next_base_offset: int | None = None
+        #: Whether its log has it; what is read of it may be there although it hasn't.
+        self.is_listed = True
+        #: How often a segment behind it went from the log, or became another file.
+        self.changes_behind = 0
         self.slot = storage.new_slot()
         self.storage = storage
         self.problems = problems
@@ -79,15 +83,26 @@ class Segment:
         """Return the ``.log``, open.
 
         Raises:
-            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to.
+            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to. What its log
+                doesn't list any more is read only as long as it is open: another file may have its path and number.
         """
+        log = self.files.log
         try:
-            file = self.storage.files.open(self.files.log.path, self.files.log.inode)
+            file = self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed)
         except FileChanged:
             self._on_change()
             raise
         self._verify(file)
         return file
+
+    def end(self, reason: str) -> None:
+        """Take it for something else from now on, whatever its file looks like."""
+        self._incarnation.end(reason)
+
+    def check_is_listed(self) -> None:
+        """Raise :class:`FileGone` if it isn't among the segments of its log any more: that speaks of others now."""
+        if not self.is_listed:
+            raise FileGone("its log goes on without it", 0, self.files.log.path)
 
     def notice_change(self) -> None:
         """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""

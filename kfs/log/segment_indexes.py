@@ -52,7 +52,7 @@ class _State:
 
     suffix: str
     layout: EntryLayout
-    identity: tuple[int, int, int] | None = None
+    identity: tuple[int, ...] | None = None
     usable: bool = False
 
 
@@ -132,7 +132,8 @@ class SegmentIndexes:
             return None
         closed = not self._segment.is_last
         try:
-            content = self._segment.storage.indexes.bytes_of(found, state.layout, closed=closed)
+            indexes, slot, anew = self._segment.storage.indexes, self._segment.slot, self._segment.is_listed
+            content = indexes.bytes_of(found, state.layout, closed=closed, owner=slot, anew=anew)
             if state.identity != content.identity:
                 self._verified.clear()
                 state.usable = self._is_sound(content, found, check)

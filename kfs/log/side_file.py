@@ -41,14 +41,14 @@ def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None
         raise error.located(path) from None
 
 
-class Watched(list[tuple[int, int, int]]):
+class Watched(list[tuple[int, int, int, int]]):
     """Remembers what a path looked like, to tell whether it must be read again."""
 
     def changed(self, path: str) -> bool:
         """Whether the file or directory at ``path`` is another than at the last call, or its clock can't tell."""
         try:
             status = os.stat(path)
-            now = [(status.st_ino, status.st_mtime_ns, status.st_size)]
+            now = [(status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)]
         except OSError:
             now = []
         same = list(self) == now
@@ -58,4 +58,4 @@ class Watched(list[tuple[int, int, int]]):
     def look_again(self) -> None:
         """Have the next call say that it changed: it couldn't be read."""
         self.clear()
-        self.append((-1, -1, -1))
+        self.append((-1, -1, -1, -1))

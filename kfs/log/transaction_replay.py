@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,9 @@ from kfs.format.record import Record
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.log import Log
+from kfs.log.open_files import FileGone
 from kfs.log.producer_state import CompletedTransaction, ProducerState
+from kfs.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,25 @@ class TransactionReplay:
     where it was.
     """
 
-    def __init__(self, log: Log, start: int, end: int = MAX_INT64, state: ProducerState | None = None) -> None:
-        """Begin at ``start``; no batch counts that begins below it, or at ``end`` or above."""
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        end: int = MAX_INT64,
+        state: ProducerState | None = None,
+        *,
+        needed_from: int | None = None,
+    ) -> None:
+        """Begin at ``start``; no batch counts that begins below it, or at ``end`` or above.
+
+        ``needed_from`` is where the log has to begin at the latest; without it, it may begin anywhere.
+        """
         self.state = state or ProducerState()
         self.start = start
         #: What lies below (and not below the start) has been read.
         self.read_up_to = start
         self.bytes_read = 0
+        self._needed_from = needed_from
         self._end = end
         self._log = log
         self._opened: dict[int, _Opened] = {}  # by producer
@@ -70,7 +84,8 @@ class TransactionReplay:
         """Read on; return the transactions that ended, or what is damaged; None at the end of the log.
 
         Raises:
-            CorruptData: a segment vanished, or was cut.
+            FileChanged: what comes next isn't there any more: a marker in it would be missed.
+            CorruptData: a segment can't be read.
         """
         done = next(self._steps, None)
         if done is None and self._has_grown():
@@ -118,10 +133,13 @@ class TransactionReplay:
 
     def _read(self) -> Iterator[list[EndedTransaction] | Damage]:
         start = self.read_up_to
-        for segment in self._log.segments:
+        segments = self._log.segments
+        self._check_hole(segments)
+        for segment in segments:
             if segment.base_offset >= self._end:
                 return
-            if segment.next_base_offset is not None and segment.next_base_offset <= start:
+            following = segment.next_base_offset  # first: what is closed then, is complete
+            if following is not None and following <= start:
                 continue
             reader = segment.bulk_reader(report=lambda problem: None)
             position, seen = segment.position_before(max(start, segment.base_offset))
@@ -132,11 +150,20 @@ class TransactionReplay:
                     continue
                 blocks, last_offset, size = self._blocks_of(reader, piece)
                 ended = [done for block in blocks if (done := self._append(block, start)) is not None]
-                self.read_up_to = max(self.read_up_to, min(last_offset + 1, self._end))
+                self._note_read(last_offset + 1)
                 self.bytes_read += size
                 yield ended
                 if self.read_up_to >= self._end:
                     return
+            if following is not None:
+                self._note_read(following)
+
+    def _check_hole(self, segments: Sequence[Segment]) -> None:
+        if self._needed_from is not None and (not segments or segments[0].base_offset > self._needed_from):
+            raise FileGone(f"offset {self._needed_from} is gone", 0, self._log.directory.path)
+
+    def _note_read(self, end: int) -> None:
+        self._needed_from = self.read_up_to = max(self.read_up_to, min(end, self._end))
 
     def _blocks_of(self, reader: BulkReader, piece: Ordinary | Block) -> tuple[Iterator[Block], int, int]:
         """Return the batches that begin or end a transaction, the last offset of all, and their size in bytes."""

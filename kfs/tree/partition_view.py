@@ -9,12 +9,14 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeGuard
+from weakref import WeakKeyDictionary
 
 from kfs.errors import CorruptData, NotFound, Stale
 from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
 from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
+from kfs.log.open_files import FileChanged
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
 from kfs.log.transactions import TransactionHistory
@@ -32,6 +34,8 @@ from kfs.tree.work_ahead import Job
 _RANGE_SECONDS: Final = 0.1
 #: How far back from a segment's end the last record is looked for: markers and holes may follow it.
 _LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
+#: How often blocks are looked for again in what has become of their log.
+_MOST_LOOKS: Final = 8
 
 
 class PartitionView:
@@ -65,8 +69,8 @@ class PartitionView:
         self._owners: dict[int, tuple[Owner, int]] = {}
         #: What the attributes of the records of closed segments have in common, by slot and view.
         self.stamps: dict[tuple[int, View], Stamp] = {}
-        #: Slots by those of the segments, for one state of what decides what is shown of them.
-        self._cache_slots: tuple[tuple[int, int], dict[int, int]] = ((-1, -1), {})
+        #: The state of what decides what is shown of segments, and the slot for that.
+        self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] = WeakKeyDictionary()
         self._falls = 0  # how often the end of what is shown has moved back, although the log may not have
         self._choosing = threading.Lock()
 
@@ -106,22 +110,24 @@ class PartitionView:
         What is committed in it may be for a later segment to say: where one of those became another file, what was
         shown may not hold any more. Nor may it where the end of what is shown has moved back.
         """
-        incarnation = (self.log.incarnation if self.committed is not None else 0, self._falls)
-        if incarnation == (0, 0):
+        changes = (segment.changes_behind if self.committed is not None else 0, self._falls)
+        if changes == (0, 0):
             return segment.slot
         with self.context.lock:
-            if self._cache_slots[0] != incarnation:
-                self._cache_slots = incarnation, {}
-            slots = self._cache_slots[1]
-            if segment.slot not in slots:
-                slots[segment.slot] = segment.storage.new_slot()
-            return slots[segment.slot]
+            known = self._cache_slots.get(segment)
+            if known is None or known[0] != changes:
+                known = self._cache_slots[segment] = changes, segment.storage.new_slot()
+            return known[1]
 
-    def is_shown(self, item: Block | Damage) -> TypeGuard[Block]:
-        """Whether the records of a block below the end of what is shown are shown: it is no marker, nor aborted."""
+    def is_shown(self, item: Block | Damage, segment: Segment) -> TypeGuard[Block]:
+        """Whether the records of a block below the end of what is shown are shown: it is no marker, nor aborted.
+
+        Raises:
+            FileChanged: the log doesn't have its segment any more.
+        """
         if not isinstance(item, Block) or item.header.is_control:
             return False
-        return self.committed is None or not self.committed.hides(item.header)
+        return self.committed is None or not self.committed.hides(segment, item.header)
 
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
@@ -226,17 +232,28 @@ class PartitionView:
     def _render(self, segment: Segment, loaded: LoadedBlock) -> RenderedLines:
         lines = self.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
         slot = self.cache_slot(segment)
-        # Asked once more: what was found may be of a time before that of the slot.
-        if self.committed is None or not self.committed.hides(loaded.header):
-            self.context.rendered.put(slot, lines)
+        with suppress(FileChanged):
+            # Asked once more: what was found may be of a time before that of the slot.
+            if self.committed is None or not self.committed.hides(segment, loaded.header):
+                self.context.rendered.put(slot, lines)
         return lines
 
     def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
         """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over."""
         offsets = self.offsets
-        for segment, item in self.log.walk(OffsetRange(max(start, offsets.start), offsets.end)):
-            if self.is_shown(item):
-                yield segment, item
+        reached, looks = max(start, offsets.start), 0
+        while True:
+            try:
+                for segment, item in self.log.walk(OffsetRange(reached, offsets.end)):
+                    if self.is_shown(item, segment):
+                        yield segment, item
+                    if isinstance(item, Block):
+                        reached, looks = max(reached, item.header.last_offset + 1), 0
+                return
+            except FileChanged:  # the log has another segment there by now, or none
+                looks += 1
+                if looks == _MOST_LOOKS:
+                    raise
 
     def records(self, start: int) -> Iterator[tuple[Segment, LoadedBlock, range]]:
         """Yield decoded blocks, each with the indexes of the records that are shown, from offset ``start`` on."""
@@ -256,7 +273,7 @@ class PartitionView:
         for item in segment.walk(position, seen):
             if item.position >= end:
                 return
-            if self.is_shown(item):
+            if self.is_shown(item, segment):
                 with suppress(CorruptData):
                     loaded = segment.load(item)
                     first = bisect_left(loaded.columns.offsets, offsets.start)

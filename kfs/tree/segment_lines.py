@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -107,7 +108,7 @@ class SegmentLines:
                 items = reader.batches(position, seen, ends[-1])
             else:
                 decoded = reader.items(position, seen, ends[-1])
-                committed = self._committed_of(decoded, self._is_aborted, MAX_INT64)
+                committed = self._committed_of(decoded, partial(self._is_aborted, segment), MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))
             for chunk in _cut(items, ends):
                 yield Piece.join([self._piece_of(item, reader) for item in chunk])
@@ -131,7 +132,7 @@ class SegmentLines:
         transactions = AbortedTransactions(self._committed.log)  # no one else moves it about
 
         def is_aborted(producer_id: int, base_offset: int, last_offset: int) -> bool:
-            fate = transactions.fate(producer_id, base_offset, last_offset)
+            fate = transactions.fate(segment, producer_id, base_offset, last_offset)
             if not fate.has_marker:
                 self._grounds[producer_id] = None
             elif fate.last >= (segment.next_base_offset or MAX_INT64):
@@ -140,8 +141,9 @@ class SegmentLines:
 
         return self._committed_of(items, is_aborted, self._stable_end)
 
-    def _is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        return self._committed is not None and self._committed.is_aborted(producer_id, base_offset, last_offset)
+    def _is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        committed = self._committed
+        return committed is not None and committed.is_aborted(segment, producer_id, base_offset, last_offset)
 
     def _committed_of(
         self, items: Iterator[Records | Undecodable | Damage], is_aborted: Callable[[int, int, int], bool], end: int

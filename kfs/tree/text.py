@@ -23,6 +23,7 @@ from cachetools import LRUCache
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
+from kfs.log.open_files import FileChanged
 from kfs.tree.node import Part
 from kfs.tree.node_ids import Parts
 from kfs.tree.table_store import TableStore
@@ -484,7 +485,8 @@ class LogText:
     """The texts of the segments of a log, one after another; it goes on at its end as the log does.
 
     What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
-    gets what it had or :class:`~kfs.log.open_files.FileChanged`.
+    gets what it had or :class:`~kfs.log.open_files.FileChanged`. So does who waits at its end, once the log doesn't
+    go on there any more.
     """
 
     def __init__(
@@ -503,33 +505,47 @@ class LogText:
         texts = [part.text for part in self._parts]
         return Parts(texts[0].start if texts else -1, tuple(text.slot for text in texts))
 
-    def _followed(self) -> list[_Part]:
-        """Return the parts, with those that have come at the end."""
+    def _followed(self) -> tuple[list[_Part], bool]:
+        """Return the parts, with those that have come at the end, and whether more may come there."""
         parts = self._parts
-        segments = self._segments() if parts else ()
-        last = parts[-1].text if parts else None
+        segments = self._segments()
+        if not parts:  # what has come is another text: this one has no beginning
+            return parts, not segments
+        last = parts[-1].text
         at = len(segments) - 1
-        while last is not None and at >= 0 and segments[at] is not last.segment:
+        while at >= 0 and segments[at] is not last.segment:
             at -= 1
-        if last is None or at < 0:
-            return parts
+        if at < 0:
+            return parts, False
         text = self._text_of(last.segment, last.start)
-        if text.slot != last.slot or (text.key == last.key and at == len(segments) - 1):
-            return parts
+        if text.slot != last.slot:
+            return parts, False
+        if text.key == last.key and at == len(segments) - 1:
+            return parts, True
         following = [_Part(self._text_of(segment, segment.base_offset)) for segment in segments[at + 1 :]]
         self._parts = parts = [*parts[:-1], _Part(text), *following]
-        return parts
+        return parts, True
+
+    def _ended(self) -> FileChanged:
+        path = self._parts[-1].text.segment.files.log.path if self._parts else "<nothing>"
+        return FileChanged("the log doesn't go on behind what there was of it", 0, path)
 
     @property
     def size(self) -> int:
-        """The exact length in bytes."""
-        parts = self._followed()
+        """The exact length in bytes.
+
+        Raises:
+            FileChanged: it has an end, and the log doesn't: who waits for more would wait for ever.
+        """
+        parts, goes_on = self._followed()
+        if not goes_on:
+            raise self._ended()
         return sum(part.size for part in parts[:-1]) + sum(part.text.size for part in parts[-1:])
 
     def parts(self, offset: int, size: int) -> list[Part]:
-        """Return ``size`` bytes from ``offset``; as :meth:`SegmentText.parts`."""
+        """Return ``size`` bytes from ``offset``; as :meth:`SegmentText.parts`, at the end as :attr:`size`."""
         found: list[Part] = []
-        parts = self._followed()
+        parts, goes_on = self._followed()
         for part in parts:
             if size <= 0:
                 break
@@ -541,4 +557,6 @@ class LogText:
                 offset = 0
             else:
                 offset -= length
+        if not found and size > 0 and not goes_on:
+            raise self._ended()
         return found

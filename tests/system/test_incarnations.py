@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from kfs.format.record import Record
+from kfs.log.isolation import IsolationLevel
 from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
@@ -45,11 +46,11 @@ def made(offset: int, generation: str) -> Record:
 class Held:
     """A mounted partition of several segments, and a file of it that is held open halfway."""
 
-    def __init__(self, root: Path, mount_kafka: MountKafka, front: str) -> None:
+    def __init__(self, root: Path, mount_kafka: MountKafka, front: str, *options: str) -> None:
         self.root = root
         self.log = ToyPartition(root, "held")
         self.fill(self.log, "old", range(SEGMENTS))
-        self.mounted: KafkaMount = mount_kafka(root, front=front)
+        self.mounted: KafkaMount = mount_kafka(root, front=front, options=options)
 
     def fill(self, log: ToyPartition, generation: str, segments: range) -> None:
         """Write whole segments, each but the last rolled."""
@@ -165,6 +166,32 @@ def read_on(descriptor: int, position: int) -> tuple[bytes, int]:
             return b"".join(pieces), 0
         pieces.append(piece)
         position += len(piece)
+
+
+@pytest.mark.parametrize("front", EACH_FRONT)
+@pytest.mark.parametrize("level", list(IsolationLevel))
+@pytest.mark.parametrize("change", [retention, delete_records, compaction, truncation, topic_made_again])
+def test_who_waits_at_the_end_gets_more_or_an_error(
+    tmp_path: Path, mount_kafka: MountKafka, front: str, level: IsolationLevel, change: Change
+) -> None:
+    held = Held(tmp_path / "log-root", mount_kafka, front, "--isolation", level.value)
+    path = held.path("records.jsonl")
+    end = len(path.read_bytes())
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        change(held)
+        held.append(held.log, "later", range(held.log.next_offset, held.log.next_offset + 5))
+        assert eventually(lambda: is_told(descriptor, end), PROMISE)
+    finally:
+        os.close(descriptor)
+
+
+def is_told(descriptor: int, end: int) -> bool:
+    """Whether there is more at the end, or an error, as ``tail -f`` looks: at the size first."""
+    try:
+        return os.fstat(descriptor).st_size != end and os.pread(descriptor, PIECE, end) != b""
+    except OSError as error:
+        return error.errno == errno.ESTALE
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from kfs.errors import KfsError, Stale
 from kfs.log.isolation import IsolationLevel
+from kfs.log.open_files import FileChanged
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
@@ -137,8 +139,12 @@ def test_records_grow_at_their_end_over_rolls(directory: Path) -> None:
     assert opened.attributes().size == len(whole)
 
 
-def test_what_was_opened_before_a_retention_goes_on_behind_it(directory: Path) -> None:
-    tree = tree_of(directory)
+LEVELS = pytest.mark.parametrize("level", list(IsolationLevel))
+
+
+@LEVELS
+def test_what_was_opened_before_a_retention_goes_on_behind_it(directory: Path, level: IsolationLevel) -> None:
+    tree = open_tree(directory.parent, options=TreeOptions(isolation=level))
     content = content_of(tree, RECORDS)
     opened = file_at(tree, RECORDS)
     assert opened.attributes().size == len(content)
@@ -149,6 +155,54 @@ def test_what_was_opened_before_a_retention_goes_on_behind_it(directory: Path) -
     more = opened.read(len(content), 1 << 20)
     assert more == wanted[wanted.index(b'{"topic":"t","partition":0,"offset":30,') :]
     assert opened.attributes().size == len(content) + len(more)
+
+
+def removal(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def roll_and_compaction(directory: Path) -> None:
+    write_segment(directory, 30, dense(30, 39))
+    rename(directory, 20)
+    write_segment(directory, 20, [batch([record(29, b"new")])])
+
+
+def start_behind_the_last_segment(directory: Path) -> None:
+    write_segment(directory, 30, dense(30, 39))
+    set_log_start(directory.parent, "t", 0, 32)
+
+
+@LEVELS
+@pytest.mark.parametrize(
+    "change",
+    [truncation, topic_made_again, removal, roll_and_compaction, start_behind_the_last_segment],
+    ids=lambda change: change.__name__,
+)
+def test_who_waits_at_an_end_that_stays_is_told(
+    directory: Path, change: Callable[[Path], None], level: IsolationLevel
+) -> None:
+    tree = open_tree(directory.parent, options=TreeOptions(isolation=level))
+    opened = file_at(tree, RECORDS)
+    size = opened.attributes().size
+    assert opened.read(size, 1000) == b""
+    change(directory)
+    with pytest.raises(FileChanged):
+        opened.attributes()
+    with pytest.raises(FileChanged):
+        opened.read(size, 1000)
+    assert read_or_stale(opened, size) == b"ESTALE"
+
+
+@LEVELS
+def test_who_waits_for_a_first_segment_is_told(tmp_path: Path, level: IsolationLevel) -> None:
+    directory = tmp_path / "data" / "t-0"
+    directory.mkdir(parents=True)
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    tree = open_tree(directory.parent, options=TreeOptions(isolation=level))
+    opened = file_at(tree, RECORDS)
+    assert opened.attributes().size == 0
+    write_partition(directory, {0: dense(0, 9)})
+    assert read_or_stale(opened, 0) == b"ESTALE"
 
 
 def test_an_active_segment_that_is_closed_while_somebody_reads_it_is_shown_to_its_end(directory: Path) -> None:
