@@ -24,6 +24,7 @@ from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import View
 from kfs.tree.segment_lines import SegmentLines
+from kfs.tree.slot_table import SlotTable
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
@@ -62,11 +63,11 @@ class PartitionView:
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
-        self._owners: dict[int, tuple[Owner, int]] = {}
+        self._owners: SlotTable[tuple[Owner, int]] = SlotTable()
         #: What the attributes of the records of closed segments have in common, by slot and view.
-        self.stamps: dict[tuple[int, View], Stamp] = {}
+        self.stamps: SlotTable[dict[View, Stamp]] = SlotTable()
         #: Slots by those of the segments, for one state of what decides what is shown of them.
-        self._cache_slots: tuple[tuple[int, int], dict[int, int]] = ((-1, -1), {})
+        self._cache_slots: tuple[tuple[int, int], SlotTable[int]] = ((-1, -1), SlotTable())
         self._falls = 0  # how often the end of what is shown has moved back, although the log may not have
         self._choosing = threading.Lock()
 
@@ -111,11 +112,10 @@ class PartitionView:
             return segment.slot
         with self.context.lock:
             if self._cache_slots[0] != incarnation:
-                self._cache_slots = incarnation, {}
+                self._cache_slots = incarnation, SlotTable()
             slots = self._cache_slots[1]
-            if segment.slot not in slots:
-                slots[segment.slot] = segment.storage.new_slot()
-            return slots[segment.slot]
+            slot = slots.get(segment.slot)
+            return slots.put(segment.slot, segment, segment.storage.new_slot()) if slot is None else slot
 
     def is_shown(self, item: Block | Damage) -> TypeGuard[Block]:
         """Whether the records of a block below the end of what is shown are shown: it is no marker, nor aborted."""
@@ -133,7 +133,7 @@ class PartitionView:
                 return NOBODY, 0
             known = Owner.of(status), status.st_mtime_ns
             if not segment.is_last:
-                self._owners[segment.slot] = known
+                self._owners.put(segment.slot, segment, known)
         return known
 
     @property
