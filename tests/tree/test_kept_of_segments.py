@@ -25,8 +25,8 @@ DIRECTORIES = ("offset", "value", "key", "segment")
 def look_at(tree: KafkaTree, path: str) -> None:
     """Have ids and attributes of whatever is below a partition."""
     for name in DIRECTORIES:
-        for entry in directory_at(tree, f"{path}/{name}").entries():
-            tree.resolve(f"{path}/{name}/{entry.name}").attributes()
+        first = names(directory_at(tree, f"{path}/{name}"))[0]
+        tree.resolve(f"{path}/{name}/{first}").attributes()
     names(directory_at(tree, f"{path}/time"))
     content_of(tree, f"{path}/records.jsonl")
 
