@@ -15,7 +15,7 @@ from kfs.tree.partition_view import PartitionView
 from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment
 from tests.logs import batch, content_of, directory_at, log_name, names, open_tree, record, write_segment
 
-pytestmark = pytest.mark.usefixtures("eager", "quiet")
+pytestmark = pytest.mark.usefixtures("quiet")
 
 ROLLS = 1000
 AT_ONCE = 20
@@ -23,7 +23,10 @@ DIRECTORIES = ("offset", "value", "key", "segment")
 
 
 def look_at(tree: KafkaTree, path: str) -> None:
-    """Have ids and attributes of whatever is below a partition."""
+    """Have ids and attributes of whatever is below a partition, as it is now."""
+    for view in tree.context.seen_views():
+        view.log.look_again()
+        view._range_until = -1.0
     for name in DIRECTORIES:
         first = names(directory_at(tree, f"{path}/{name}"))[0]
         tree.resolve(f"{path}/{name}/{first}").attributes()
@@ -75,6 +78,7 @@ def test_what_is_kept_of_segments_goes_with_them(isolation: IsolationLevel, tmp_
     assert {name: count for name, count in late.items() if count > early[name] + 2 * AT_ONCE} == {}
 
 
+@pytest.mark.usefixtures("eager")
 def test_what_is_kept_of_a_topic_goes_when_it_is_made_anew(tmp_path: Path) -> None:
     tree = open_tree_of(tmp_path)
     after: dict[int, dict[str, int]] = {}
