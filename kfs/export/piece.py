@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.export.output import OutputFormat, Writer
@@ -17,9 +20,12 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.data_dir import DataDir
 from kfs.log.isolation import IsolationLevel
-from kfs.log.log import Log
+from kfs.log.log import MOST_LOOKS, Log, OffsetRange
+from kfs.log.open_files import FileChanged, FileGone
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
+
+_LOG: Final = logging.getLogger("kfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +107,24 @@ class Worker:
 
 
 @dataclass(slots=True)
+class _Place:
+    """How far a segment was read: the batch boundary, and the highest offset before it."""
+
+    position: int
+    seen: int
+
+
+@dataclass(slots=True)
 class PieceReader:
     """Reads pieces of work; ``left`` is where the last one ended, None if that was not reached."""
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    #: Whether offsets that go while they are read are a problem, though nobody asked for them by number.
+    misses_all: bool = False
     left: Left | None = None
     _aborted: AbortedTransactions | None = None
+    _place: _Place = field(default_factory=lambda: _Place(0, -1))
 
     def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
@@ -115,30 +132,90 @@ class PieceReader:
         Damage is among them where it may hide offsets that were asked for (:meth:`~kfs.log.block.Damage.may_hide`).
         ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
 
+        Where the segment's file is no more what it was when the piece was planned, the offsets of the piece are read
+        from what is there now, each once. Those that are gone are no problem if nobody asked for them by number.
+
         Raises:
-            CorruptData: the segment is gone, or was cut under our hands.
+            FileChanged: the segment is gone, or was cut under our hands, and what the piece then is isn't known; or
+                that goes on and on.
+            CorruptData: a device fails.
         """
         self.left = None
-        segment = log.segment_for(work.base_offset) if log is not None else None
-        if log is None or segment is None or segment.base_offset != work.base_offset:
-            raise CorruptData(f"segment {work.base_offset} of {work.topic}-{work.partition} is gone", work.position)
-        self._isolate(log)
-        position = work.position
-        seen = work.base_offset - 1 if work.seen is None else work.seen
-        for item in segment.bulk(position, work.seen, work.end):
-            position = item.end
+        self._place = _Place(work.position, work.base_offset - 1 if work.seen is None else work.seen)
+        try:
+            if log is None:
+                raise FileGone("is gone", 0, f"{work.topic}-{work.partition}")
+            segment = log.segment_for(work.base_offset)
+            if segment is None or not _is_planned(work, segment):
+                raise FileGone("is gone, or another file", work.position, _path_of(work, log))
+            self._isolate(log)
+            yield from self._chosen_in(segment, work, offsets)
+        except FileChanged:
+            if log is None or work.version is None:
+                raise
+            yield from self._choose_elsewhere(log, work, offsets)
+        else:
+            self.left = Left(work, self._place.position, self._place.seen)
+
+    def _chosen_in(self, segment: Segment, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
+        """Yield what is wanted of batches of a segment, and keep in mind up to where."""
+        place = self._place
+        for item in segment.bulk(work.position, work.seen, work.end):
             if isinstance(item, Damage):
                 if item.may_hide(offsets.start, offsets.asked_end):
                     yield Chosen(problems=(item.problem,))
+                place.position = item.end
                 continue
             first, last = _offsets_of(item)
-            seen = max(seen, last)
-            if first >= offsets.end:
-                break
-            chosen = self._chosen_of(segment, item, offsets)
+            chosen = self._chosen_of(segment, item, offsets) if first < offsets.end else None
             if chosen is not None:
                 yield chosen
-        self.left = Left(work, position, seen)
+            place.position, place.seen = item.end, max(place.seen, last)
+            if first >= offsets.end:
+                return
+
+    def _choose_elsewhere(self, log: Log, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
+        """Yield what is wanted of a piece, behind what was given out of it, from the segments that there are now."""
+        end = offsets.end if work.stop is None else min(offsets.end, work.stop)
+        asked_end = offsets.asked_end if end == offsets.end else end
+        start, looks = max(offsets.start, self._place.seen + 1), 0
+        while start < end:
+            log.look_again()
+            segment = log.first_from(start)
+            if segment is None or not _is_of_topic(log, work):
+                yield self._lost(work, log, OffsetRange(start, end), "the log is gone")
+                return
+            here = min(max(start, segment.base_offset), end)
+            if start < here:
+                yield self._lost(work, log, OffsetRange(start, here), f"the log start moved to {segment.base_offset}")
+                start = here
+                continue
+            stop = segment.next_base_offset
+            self._place = _Place(0, start - 1)
+            self._aborted = None  # it may have read what is gone
+            try:
+                self._isolate(log)
+                position, seen = segment.position_before(start)
+                where = Work(work.topic, work.partition, segment.base_offset, position, None, seen)
+                yield from self._chosen_in(segment, where, WantedOffsets(start, end, asked_end))
+            except FileChanged:
+                looks += 1
+                if looks >= MOST_LOOKS:
+                    raise
+                start = self._place.seen + 1
+            else:
+                looks = 0
+                start = end if stop is None else stop
+
+    def _lost(self, work: Work, log: Log, lost: OffsetRange, why: str) -> Chosen:
+        """Return what is to be said of offsets that are gone since the piece was planned."""
+        told = f"offsets {lost.start} to {lost.end - 1} are gone: {why} while it was read"
+        if log.segments and _is_of_topic(log, work) and not (self.misses_all or self.selection.start):
+            _LOG.info("%s: %s", log.directory.path, told)
+            return Chosen()
+        problem = Problem(_path_of(work, log), 0, 0, told)
+        log.problems.add(problem)
+        return Chosen(problems=(problem,))
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
@@ -174,6 +251,24 @@ class PieceReader:
         if self._aborted is None or not header.is_transactional:
             return False
         return self._aborted.is_aborted(segment, header.producer_id, header.base_offset, header.last_offset)
+
+
+def _path_of(work: Work, log: Log) -> str:
+    """Return where the segment was that a piece of work was planned for."""
+    return os.path.join(log.directory.path, f"{work.base_offset:020d}.log")
+
+
+def _is_planned(work: Work, segment: Segment) -> bool:
+    """Whether a piece of work was planned for this very file."""
+    return segment.base_offset == work.base_offset and (work.version is None or work.version.is_of(segment))
+
+
+def _is_of_topic(log: Log, work: Work) -> bool:
+    """Whether the topic wasn't deleted and made anew since; that is asked when its segments are known."""
+    if work.topic_id is None:
+        return True
+    metadata = log.partition_metadata()
+    return metadata is not None and metadata.topic_id == work.topic_id
 
 
 def chosen_in(

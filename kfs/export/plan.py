@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
 from kfs.export.selection import Selection
+from kfs.format.uuid import Uuid
+from kfs.log.file_version import FileVersion
 from kfs.log.isolation import IsolationLevel, visible_at
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import MOST_LOOKS, Log, OffsetRange
+from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
 
 if TYPE_CHECKING:
@@ -23,7 +27,10 @@ PIECE_BYTES: Final = 4 * 1024 * 1024
 class Work:
     """Batches of one segment from ``position`` to ``end`` (None: the log's end), both batch boundaries.
 
-    ``seen`` is the highest offset before them, where it is known.
+    ``seen`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
+    is this ``version`` of it. Where it isn't, what is wanted are the offsets from those seen up to, not including,
+    ``stop`` (None: the end of all that is wanted), wherever they lie then in the log of the topic of ``topic_id``.
+    Without a version it is for whoever made the piece to know all that.
     """
 
     topic: str
@@ -32,6 +39,9 @@ class Work:
     position: int
     end: int | None
     seen: int | None
+    stop: int | None = None
+    version: FileVersion | None = None
+    topic_id: Uuid | None = None
 
     def continues(self, other: Work) -> bool:
         """Whether this is work on the same segment."""
@@ -52,7 +62,18 @@ def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) ->
     """Return the offsets of a log that can be wanted; a lower bound of time begins where the log first reaches it.
 
     It begins an offset before: where that can't be read, it may be of that time as well.
+
+    Raises:
+        FileChanged: segments go each time that they are looked at.
     """
+    for _ in range(MOST_LOOKS - 1):
+        with suppress(FileChanged):
+            return _wanted_now(log, selection, isolation)
+        log.look_again()
+    return _wanted_now(log, selection, isolation)
+
+
+def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
     asked_end = selection.end
     if log.until_high_watermark and log.high_watermark is not None:
         asked_end = min(asked_end, log.high_watermark)
@@ -80,22 +101,28 @@ def pieces_of(log: Log, offsets: OffsetRange) -> Iterator[Work]:
     of no use is a single piece. An active segment that begins where the offsets end is a piece, too: the log may
     end there because of damage.
     """
+    metadata = log.partition_metadata()  # before the segments: those of another topic are no part of this one
+    topic_id = None if metadata is None else metadata.topic_id
     for segment in log.segments:
         if segment.base_offset > offsets.end or (segment.base_offset == offsets.end and not segment.is_last):
             return
         if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
             continue
-        yield from _pieces_of_segment(log, segment, offsets)
+        whole = Work(
+            *(log.topic, log.partition, segment.base_offset, 0, None, None),
+            *(segment.next_base_offset, FileVersion.of(segment), topic_id),
+        )
+        yield from _pieces_of_segment(whole, segment, offsets)
 
 
-def _pieces_of_segment(log: Log, segment: Segment, offsets: OffsetRange) -> Iterator[Work]:
-    position, seen = segment.position_before(max(offsets.start, segment.base_offset))
-    try:
+def _pieces_of_segment(whole: Work, segment: Segment, offsets: OffsetRange) -> Iterator[Work]:
+    rest = whole
+    with suppress(CorruptData):  # the index, or the segment, vanished meanwhile: what is left is one piece
+        position, seen = segment.position_before(max(offsets.start, segment.base_offset))
+        rest = replace(whole, position=position, seen=seen)
         for boundary, before in segment.boundaries(position + PIECE_BYTES, PIECE_BYTES):
-            yield Work(log.topic, log.partition, segment.base_offset, position, boundary, seen)
-            position, seen = boundary, before
+            yield replace(rest, end=boundary, stop=before + 1)
+            rest = replace(whole, position=boundary, seen=before)
             if before + 1 >= offsets.end:
                 return
-    except CorruptData:  # the index vanished meanwhile: what is left is one piece
-        pass
-    yield Work(log.topic, log.partition, segment.base_offset, position, None, seen)
+    yield rest

@@ -168,7 +168,8 @@ class DataDir:
         files = log.files.deleted_logs
         if not files:
             return None
-        return self._log_of(PartitionDirectory(log.directory.path, log.directory.name, None, files))
+        directory = PartitionDirectory(log.directory.path, log.directory.name, None, files)
+        return self._log_of(directory, f"{log.directory.path}.deleted")  # one, whichever files are the first
 
     def deleted_topics(self) -> set[str]:
         """The topics of :meth:`deleted`."""
@@ -193,8 +194,9 @@ class DataDir:
         self.problems.add(Problem(best.directory.path, 0, 0, reason))
         return best.directory
 
-    def _log_of(self, directory: PartitionDirectory) -> Log:
-        key = directory.path if not directory.loose else directory.loose[0]
+    def _log_of(self, directory: PartitionDirectory, key: str | None = None) -> Log:
+        if key is None:
+            key = directory.path if not directory.loose else directory.loose[0]
         log = self._logs.get(key)
         if log is None or (log.directory.loose, log.directory.name) != (directory.loose, directory.name):
             self._logs.pop(key, None)

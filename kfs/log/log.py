@@ -45,7 +45,7 @@ LOOK_AGAIN_SECONDS: Final = 0.25
 #: A directory changed this recently, in seconds, may change again within one tick of its clock.
 _CLOCK_TICK_SECONDS: Final = 1.0
 #: How often something is looked for again that went away while it was looked at.
-_MOST_LOOKS: Final = 8
+MOST_LOOKS: Final = 8
 _LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
 #: Of the offsets in remote storage, nothing is known yet.
@@ -217,7 +217,7 @@ class Log:
         That may happen to one look at a directory, and hardly to two in the same way.
         """
         found = self.directory.list(self._next_offset_of)
-        for _ in range(0 if is_settled else _MOST_LOOKS):
+        for _ in range(0 if is_settled else MOST_LOOKS):
             again = self.directory.list(self._next_offset_of)
             if again == found:
                 break
@@ -310,7 +310,7 @@ class Log:
             try:
                 return segments[-1].tail()[1]
             except CorruptData as error:
-                if not isinstance(error, FileChanged) or looks >= _MOST_LOOKS:
+                if not isinstance(error, FileChanged) or looks >= MOST_LOOKS:
                     self.problems.add_error(error)
                     break
             segments = self.segments  # what it is now
@@ -437,7 +437,7 @@ class Log:
                 if hides is not None and segment is not None and loaded is not None and hides(segment, loaded.header):
                     loaded = None
             except FileChanged:
-                if looks >= _MOST_LOOKS:
+                if looks >= MOST_LOOKS:
                     raise
                 continue
             if self.segment_for(offset) is segment:
@@ -450,7 +450,7 @@ class Log:
         Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
         """
         reached, looks = offsets.start, 0
-        while (segment := self._first_from(reached)) is not None and segment.base_offset < offsets.end:
+        while (segment := self.first_from(reached)) is not None and segment.base_offset < offsets.end:
             try:
                 for item in segment.walk_from(reached):
                     if isinstance(item, Block):
@@ -465,7 +465,7 @@ class Log:
                         yield segment, item
             except CorruptData as error:
                 looks += 1
-                if isinstance(error, FileChanged) and looks < _MOST_LOOKS:
+                if isinstance(error, FileChanged) and looks < MOST_LOOKS:
                     continue
                 self.problems.add_error(error)
             looks = 0
@@ -473,8 +473,8 @@ class Log:
                 return
             reached = max(reached, segment.next_base_offset)
 
-    def _first_from(self, offset: int) -> Segment | None:
-        """Return the segment in whose range ``offset`` lies, or the first one if that is above it."""
+    def first_from(self, offset: int) -> Segment | None:
+        """Return the segment in whose range ``offset`` lies, or the first one if that is above it; None without any."""
         listing = self._current()
         at = max(bisect_right(listing.bases, offset) - 1, 0)
         return listing.segments[at] if listing.segments else None

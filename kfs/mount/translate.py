@@ -18,9 +18,10 @@ _QUIET_SECONDS: Final = 60.0
 class Translator:
     """Turns exceptions into errnos and writes down those that somebody should look at.
 
-    A KfsError knows its errno; only those that mean EIO are logged, unless that was done where the
-    damage was found: one line each, and once where the kernel asks again at once (it repeats a failed
-    read-ahead page by page). What is wrong with the machine, whoever asks for what, is one line a minute.
+    A KfsError knows its errno; where a directory was found, and is gone when it is listed, that is ESTALE. Only those
+    that mean EIO are logged, unless that was done where the damage was found: one line each, and once where the kernel
+    asks again at once (it repeats a failed read-ahead page by page). What is wrong with the machine, whoever asks for
+    what, is one line a minute.
     Anything else is a mistake of ours: EIO, and a traceback in the log.
     """
 
@@ -46,6 +47,8 @@ class Translator:
             if line != self._last:
                 self._last = line
                 logger.warning("%s", line)
+        if error.errno == errno.ENOENT and operation == "readdir":
+            return errno.ESTALE
         return error.errno
 
 

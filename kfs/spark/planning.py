@@ -16,6 +16,7 @@ from kfs.errors import CorruptData
 from kfs.export.plan import WantedOffsets, Work
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
+from kfs.log.file_version import FileVersion
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
 from kfs.scan.request import LogSource
@@ -31,35 +32,6 @@ _MOST_TASKS: Final = 10_000
 _OPEN_COST_BYTES: Final = 512 * 1024
 #: What part of a task is neither here nor there.
 _LEEWAY: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """How a segment's file can be known again; of one that may grow only the inode and the size, which it then exceeds.
-
-    An inode alone is given to another file as soon as it is free.
-    """
-
-    inode: int
-    size: int
-    mtime_ns: int | None
-
-    @classmethod
-    def of(cls, segment: Segment) -> FileVersion:
-        """Return what a segment's file is now."""
-        inode = segment.files.log.inode
-        try:
-            status = segment.file().status()
-        except CorruptData:  # it vanished: nothing is this version
-            return cls(inode, -1, -1)
-        return cls(inode, status.st_size, None if segment.is_last else status.st_mtime_ns)
-
-    def is_of(self, segment: Segment) -> bool:
-        """Whether a segment's file still is what it was, or has only grown."""
-        now = FileVersion.of(segment)
-        if self.mtime_ns is None:
-            return now.inode == self.inode and now.size >= self.size >= 0
-        return now == self or (now.inode, now.size, now.mtime_ns) == (self.inode, self.size, None)
 
 
 @dataclass(frozen=True, slots=True)

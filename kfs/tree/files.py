@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import stat
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from kfs.errors import NotFound, Stale
 from kfs.tree.context import Generated, Owner, TreeContext, status_of
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlink
+from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlink, settled
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class FixedDirectory(Directory):
         return make()
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        yield from list_nodes(self._listed.items(), cookie, with_attributes=with_attributes)
+        yield from list_nodes(self._listed, cookie, with_attributes=with_attributes)
 
 
 class CostlyFile(File):
@@ -138,12 +139,17 @@ class CostlyGeneratedFile(GeneratedFile, CostlyFile):
         return node_id, stat.S_IFREG | (self.owner.permissions & 0o444)
 
 
-def list_nodes(names: Iterable[tuple[str, Maker]], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:
+def list_nodes(names: Mapping[str, Maker], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:
     """Yield entries of a few names, in their order, from a cookie that counts them; what isn't there is left out."""
-    for number, (name, make) in enumerate(names, 1):
-        if number > cookie:
+    for number, name in enumerate(names, 1):
+        make = names.get(name) if number > cookie else None
+        if make is not None:
             with suppress(NotFound):
-                yield entry_of(name, number, make(), with_attributes=with_attributes)
+                yield settled(partial(_made_entry, name, number, make, with_attributes))
+
+
+def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> Entry:
+    return entry_of(name, cookie, make(), with_attributes=with_attributes)
 
 
 def entry_of(name: str, cookie: int, node: Node, *, with_attributes: bool) -> Entry:

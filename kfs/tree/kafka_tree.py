@@ -101,10 +101,9 @@ class KafkaTree(Tree):
 
     def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
         """See :meth:`kfs.tree.node.Tree.following`."""
-        if self.context.ids.path_of(node_id) is not None:
-            return iter(())
-        view, partition, _, offset = self.context.ids.record_of(node_id)
-        return contents_from(partition, view, offset + 1)
+        if self.context.ids.path_of(node_id) is None:
+            view, partition, _, offset = self.context.ids.record_of(node_id)
+            yield from contents_from(partition, view, offset + 1)
 
     def totals(self) -> tuple[int, int]:
         """See :meth:`kfs.tree.node.Tree.totals`."""
@@ -170,7 +169,7 @@ class _RootDirectory(Directory):
         names: dict[str, Maker] = {tree_name(topic): partial(self._topic, topic) for topic in self._topics()}
         if self.context.options.views:
             names[ABOUT] = partial(about_directory, self.context)
-        yield from list_nodes(names.items(), cookie, with_attributes=with_attributes)
+        yield from list_nodes(names, cookie, with_attributes=with_attributes)
 
     def _topics(self) -> list[str]:
         return self.context.data_dir.topics()

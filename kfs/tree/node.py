@@ -252,7 +252,8 @@ class Tree(ABC):
     def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
         """Yield id and content of the files that one who reads a directory in order reads after this one.
 
-        Lazily, and only of those that keep what they have :data:`FOREVER`. None if the node is no such file.
+        Lazily, and only of those that keep what they have :data:`FOREVER`. None if the node is no such file. Who asks
+        for the first one gets :class:`~kfs.errors.NotFound` if the node is gone by then.
         """
         return iter(())
 

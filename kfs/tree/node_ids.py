@@ -17,6 +17,7 @@ from weakref import ref
 
 from kfs.errors import Stale
 from kfs.log.storage import SLOT_BITS
+from kfs.tree.slot_table import SlotTable
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -111,8 +112,9 @@ class NodeIds:
         self._by_path: dict[str, tuple[int, Hashable]] = {"": (ROOT_ID, None)}
         self._paths: dict[int, str] = {ROOT_ID: ""}
         self._last = ROOT_ID
-        self._slots: dict[int, tuple[ref[Segment], PartitionView]] = {}
-        self._second_slots: dict[tuple[int, str], int] = {}
+        #: Where a segment is shown; that is kept no longer than it is.
+        self._slots: SlotTable[ref[PartitionView]] = SlotTable()
+        self._second_slots: SlotTable[dict[str, int]] = SlotTable()
         self._issuing = Lock()
 
     def of_path(self, path: str, found: Incarnation = PLACE) -> int:
@@ -147,19 +149,24 @@ class NodeIds:
         What is shown may change without the segment: then it is by another ``slot``.
         """
         slot = segment.slot if slot is None else slot
-        _, first_shown_in = self._slots.setdefault(slot, (ref(segment), partition))
-        if first_shown_in is not partition:
+        first_shown_in = self._slots.get(slot) or self._slots.put(slot, segment, ref(partition))
+        if first_shown_in() is not partition:
             slot = self._second_slot(slot, segment, partition)
         return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
 
     def _second_slot(self, first: int, segment: Segment, partition: PartitionView) -> int:
         """A segment that two views share, above and below the log start offset, has a slot for each."""
-        key = (first, partition.path)
         with self._issuing:
-            if key not in self._second_slots:
-                self._second_slots[key] = segment.storage.new_slot()
-            slot = self._second_slots[key]
-        self._slots[slot] = ref(segment), partition
+            slots = self._second_slots.get(first)
+            if slots is None:
+                slots = self._second_slots.put(first, segment, {})
+            slot = slots.get(partition.path)
+            if slot is None:
+                slot = slots[partition.path] = segment.storage.new_slot()
+            shown_in = self._slots.get(slot)
+            if shown_in is None or shown_in() is not partition:
+                self._slots.forget(slot)
+                self._slots.put(slot, segment, ref(partition))
         return slot
 
     def path_of(self, node_id: int) -> str | None:
@@ -182,9 +189,9 @@ class NodeIds:
             Stale: the segment's incarnation is gone, or the id was never issued.
         """
         slot = node_id >> _RELATIVE_BITS & _SLOT_MASK
-        reference, partition = self._slots.get(slot, (None, None))
-        segment = reference() if reference is not None else None
+        segment, shown_in = self._slots.segment(slot), self._slots.get(slot)
+        partition = None if shown_in is None else shown_in()
         if segment is None or partition is None or segment.is_stale:
-            self._slots.pop(slot, None)
+            self._slots.forget(slot)
             raise Stale(f"no node {node_id}: its segment is gone")
         return View(node_id >> _VIEW_SHIFT), partition, segment, segment.base_offset + (node_id & _RELATIVE_MASK)

@@ -26,6 +26,7 @@ from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import View
 from kfs.tree.segment_lines import SegmentLines
+from kfs.tree.slot_table import SlotTable
 from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
@@ -66,9 +67,9 @@ class PartitionView:
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
-        self._owners: dict[int, tuple[Owner, int]] = {}
+        self._owners: SlotTable[tuple[Owner, int]] = SlotTable()
         #: What the attributes of the records of closed segments have in common, by slot and view.
-        self.stamps: dict[tuple[int, View], Stamp] = {}
+        self.stamps: SlotTable[dict[View, Stamp]] = SlotTable()
         #: The state of what decides what is shown of segments, and the slot for that.
         self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] = WeakKeyDictionary()
         self._falls = 0  # how often the end of what is shown has moved back, although the log may not have
@@ -139,7 +140,7 @@ class PartitionView:
                 return NOBODY, 0
             known = Owner.of(status), status.st_mtime_ns
             if not segment.is_last:
-                self._owners[segment.slot] = known
+                self._owners.put(segment.slot, segment, known)
         return known
 
     @property

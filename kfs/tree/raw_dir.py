@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from kfs.errors import CorruptData, NotFound, SourceLost
@@ -13,7 +14,7 @@ from kfs.log.descriptors import BUDGET
 from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.segment import Segment
 from kfs.tree.context import Owner, status_of
-from kfs.tree.files import entry_of
+from kfs.tree.files import Maker, list_nodes
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import Exactly
 from kfs.tree.partition_view import PartitionView
@@ -141,9 +142,5 @@ class RawDirectory(Directory):
         return self._file(name)
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        for number, name in enumerate(self._names(), 1):
-            if number > cookie:
-                try:
-                    yield entry_of(name, number, self._file(name), with_attributes=with_attributes)
-                except NotFound:
-                    continue
+        files: dict[str, Maker] = {name: partial(self._file, name) for name in self._names()}
+        yield from list_nodes(files, cookie, with_attributes=with_attributes)

@@ -82,14 +82,15 @@ class FieldFile(File):
 
 def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
     """Return the stamp of a segment's records: for a closed one, which keeps it, the same each time."""
-    stamp = None if segment.is_last else partition.stamps.get((segment.slot, view))
+    stamps = None if segment.is_last else partition.stamps.get(segment.slot)
+    stamp = None if stamps is None else stamps.get(view)
     if stamp is None:
         owner, mtime_ns = partition.owner(segment)
         id_of_zero = partition.context.ids.first_of(view, segment, partition) - segment.base_offset
         mode = stat.S_IFREG | (owner.permissions & 0o444)
         stamp = Stamp(id_of_zero, mode, mtime_ns, owner.uid, owner.gid, partition.lifetime(segment))
         if not segment.is_last:
-            partition.stamps[segment.slot, view] = stamp
+            partition.stamps.put(segment.slot, segment, {})[view] = stamp
     return stamp
 
 

@@ -11,7 +11,7 @@ from kfs.errors import NotFound
 from kfs.log.segment import Segment
 from kfs.render.timestamps import HOUR, has_time, iso_time, parse_time
 from kfs.tree.files import FixedDirectory, Link, Maker, list_nodes
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node, clock_ns
+from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node, clock_ns, settled
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
@@ -60,7 +60,7 @@ class TimeDirectory(Directory):
         return FixedDirectory(self.partition.context, path, self.partition.log.directory.path, listed)
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        yield from list_nodes(self._names().items(), cookie, with_attributes=with_attributes)
+        yield from list_nodes(self._names(), cookie, with_attributes=with_attributes)
 
 
 def _day_name(day: int) -> str:
@@ -73,7 +73,14 @@ def hour_of(timestamp: int) -> int | None:
 
 
 def hours_of(partition: PartitionView) -> frozenset[int | None]:
-    """Return the hours in which the partition has records; the first time this is a pass over each segment."""
+    """Return the hours in which the partition has records; the first time this is a pass over each segment.
+
+    Where one of these goes meanwhile, its records may be in another one by now: those that are there then are asked.
+    """
+    return settled(partial(_hours_now, partition))
+
+
+def _hours_now(partition: PartitionView) -> frozenset[int | None]:
     hours: set[int | None] = set()
     for segment in partition.shown_segments():
         hours |= _segment_hours(partition, segment)

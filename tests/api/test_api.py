@@ -293,21 +293,23 @@ def test_a_broken_record_in_an_intact_batch_costs_itself_only(magic: int, tmp_pa
 
 
 @pytest.mark.parametrize("on_damage", ["fail", "skip"])
-def test_a_segment_that_vanishes_is_damage(
+def test_a_segment_that_vanishes_is_no_damage_but_for_who_asked_for_its_offsets(
     on_damage: Literal["fail", "skip"], root: Path, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "PIECE_BYTES", 1)
     with kfs.open(root, on_damage=on_damage) as data:
         log = data["t"][0]
-        reading = log.read()
-        assert next(reading).offset == 10
+        reading, asked = log.read(), log.read(10)
+        assert next(reading).offset == next(asked).offset == 10
         (root / "t-0" / log_name(10)).unlink()  # as retention does
         data.source.storage.files.close()
+        assert offsets(reading)[-15:] == list(range(25, 40))
+        assert not log.problems
         if on_damage == "fail":
-            with pytest.raises(kfs.CorruptData):
-                list(reading)
+            with pytest.raises(kfs.CorruptData, match="are gone"):
+                list(asked)
         else:
-            assert offsets(reading)[-15:] == list(range(25, 40))
+            assert offsets(asked)[-15:] == list(range(25, 40))
             assert log.problems
 
 

@@ -25,6 +25,10 @@ def test_what_the_user_got_wrong_is_not_logged(error: KfsError, number: int, cap
     assert not caplog.records
 
 
+def test_a_directory_that_goes_while_it_is_open_is_stale_and_not_missing() -> None:
+    assert Translator().errno_of(NotFound("x"), "readdir", b"/x") == errno.ESTALE
+
+
 def test_damage_is_logged_on_one_line_and_once(caplog: pytest.LogCaptureFixture) -> None:
     translator = Translator()
     for error in (
