@@ -16,6 +16,12 @@ from tests.requirements import REQUIRE_FUSE, unmet
 #: Every front by the name that means it and no other.
 EACH_FRONT = tuple(name for name in FRONTS if name not in ("auto", "libfuse"))
 
+#: One of each way to serve a tree: our own, and libfuse's, by path. The others differ in bindings; they take their
+#: turn in the long matrix, where a test is slow.
+ONE_OF_EACH_KIND = tuple(
+    name if name in ("kernel", "mfusepy") else pytest.param(name, marks=pytest.mark.long) for name in EACH_FRONT
+)
+
 
 def need(front: str) -> None:
     """Skip the test where that front can't work; fail it where KFS_REQUIRE_FUSE says that it must."""

@@ -17,7 +17,7 @@ import pytest
 
 from kfs.format.record import Record
 from kfs.log.isolation import IsolationLevel
-from tests.mount.conftest import EACH_FRONT
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount, content
@@ -149,7 +149,7 @@ FILES: Final = (
 )
 
 
-@pytest.fixture(params=EACH_FRONT)
+@pytest.fixture(params=ONE_OF_EACH_KIND)
 def held(request: pytest.FixtureRequest, tmp_path: Path, mount_kafka: MountKafka) -> Held:
     return Held(tmp_path / "log-root", mount_kafka, request.param)
 
@@ -168,7 +168,7 @@ def read_on(descriptor: int, position: int) -> tuple[bytes, int]:
         position += len(piece)
 
 
-@pytest.mark.parametrize("front", EACH_FRONT)
+@pytest.mark.parametrize("front", ONE_OF_EACH_KIND)
 @pytest.mark.parametrize("level", list(IsolationLevel))
 @pytest.mark.parametrize("change", [retention, delete_records, compaction, truncation, topic_made_again])
 def test_who_waits_at_the_end_gets_more_or_an_error(

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from kfs.format.record import Record
-from tests.mount.conftest import EACH_FRONT
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount
 from tests.system.toy_broker import ToyPartition, message
@@ -117,7 +117,7 @@ class Readers:
         return self.path / "segment" / names[number % len(names)]
 
 
-@pytest.mark.parametrize("front", EACH_FRONT)
+@pytest.mark.parametrize("front", ONE_OF_EACH_KIND)
 def test_readers_while_a_broker_works(front: str, tmp_path: Path, mount_kafka: MountKafka) -> None:
     broker = Broker(tmp_path / "log-root")
     mounted = mount_kafka(tmp_path / "log-root", front=front)

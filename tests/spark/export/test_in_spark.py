@@ -165,10 +165,10 @@ def test_a_table_that_is_ahead_of_the_positions_is_not_written_to_again(
     )
     commit = StagedOutput.commit
 
-    def killed_at_second_batch(output: StagedOutput, ranges: Sequence[ConsumedRange], files: Sequence[Any]) -> None:
+    def killed_at_second_batch(output: StagedOutput, ranges: Sequence[ConsumedRange], *rest: Any) -> None:
         if any(each.from_offset for each in ranges):
             raise _Killed
-        commit(output, ranges, files)
+        commit(output, ranges, *rest)
 
     def export_to_table() -> Totals:
         with opened_export(options, TableSink(spark, options), 2) as exporting:
