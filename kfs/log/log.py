@@ -460,7 +460,7 @@ class Log:
                         if header.last_offset < reached and header.last_offset:
                             continue
                         yield segment, item
-                        reached = max(reached, header.last_offset + 1)
+                        reached = max(reached, min(header.last_offset + 1, item.before))
                     elif item.before > reached or item.after >= reached - 1:
                         yield segment, item
             except CorruptData as error:

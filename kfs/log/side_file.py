@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
-from kfs.log.open_files import FileChanged, OpenFile
+from kfs.log.open_files import FileGone, OpenFile
 
 _LARGEST: Final = 64 * 1024 * 1024
 Parsed = TypeVar("Parsed")
@@ -28,7 +28,7 @@ def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None
         raise CorruptData(error.strerror or str(error), 0, path) from None
     try:
         file = OpenFile(path)
-    except FileChanged:
+    except FileGone:
         if os.path.islink(path):
             raise
         return None  # gone meanwhile
