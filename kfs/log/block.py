@@ -92,7 +92,7 @@ class Damage:
     the next intact batch behind them, the next segment's base offset, or :data:`MAX_INT64` where the log ends in damage
     and nothing bounds it. No header that fails its CRC is believed. ``loses_records`` is False for what only repeats
     records that stand earlier in the log. ``claimed_last`` is the last offset that the broken header claims, where that
-    is possible at all, else ``after``: a hint for messages, which decides nothing.
+    is possible at all, else ``after``: a hint for verify and recover; no view decides by it.
     """
 
     problem: Problem

@@ -31,9 +31,7 @@ class FileChanged(CorruptData):
 
 
 class FileGone(FileChanged):
-    """The path names no file any more, or another one: who has the old one open can't read on (ESTALE)."""
-
-    errno = errno.ESTALE
+    """The path names no file any more, or another one: a reader of the old one can't read on (ESTALE)."""
 
 
 _Key = tuple[str, int, int]
