@@ -130,7 +130,7 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
     assert "0: 100 to 200, 1: 100 to 200, 2: 100 to 200\n" in output
     assert "killed: exit code 137\n" in output
     assert re.search(
-        r"^paid-orders\torders\t2\t200\t0\t445\t245\t1\tprocess \d+ on .*, which has ended\t-$", output, re.M
+        r"^paid-orders\torders\t2\t200\t0\t445\t245\t-\t-\t1\tprocess \d+ on .*, which has ended\t-$", output, re.M
     )
     assert "$ ls paid\norders-0-00000000000000000000-00000000000000000100.jsonl\n" in output
     assert "-name '*.jsonl' | wc -l\n3\n" in output
@@ -141,9 +141,9 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
         [("200", "300"), ("300", "400"), ("400", "477")],
         [("477", "577"), ("577", "677"), ("677", "700")],
     ]
-    assert "paid-orders\torders\t0\t700\t0\t700\t0\t3\t-\t-\n" in output
+    assert "paid-orders\torders\t0\t700\t0\t700\t0\t-\t-\t3\t-\t-\n" in output
     assert "$ cmp found expected && wc -l <found\n525\n" in output
-    assert "paid-orders\torders\t0\t700\t596\t-\n" in output
+    assert "paid-orders\torders\t0\t700\t596\tq_u86jCSxfmhCmzvxJCVOQ\t2\t-\n" in output
 
 
 @pytest.fixture
