@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from weakref import finalize
 
 from kfs.render.arrow_gather import open_room
 
@@ -36,7 +37,7 @@ Part = tuple[int, memoryview]
 
 
 class Region:
-    """Memory with a number, which its worker writes to; let go of when it is closed and nobody looks at it any more.
+    """Memory with a number, which its worker writes to; let go of when it is closed or dropped, and nobody looks at it.
 
     Raises:
         OSError: there is no memory for it.
@@ -47,6 +48,7 @@ class Region:
         self.capacity = capacity
         self.is_known = False  # to the parent, which has it mapped
         self.descriptor = os.memfd_create("kfs-scan", os.MFD_CLOEXEC)
+        self._close = finalize(self, os.close, self.descriptor)
         self._mapping: Mapping | None = None
         try:
             os.ftruncate(self.descriptor, capacity)
@@ -71,7 +73,7 @@ class Region:
 
     def close(self) -> None:
         """Have nothing to do with it any more."""
-        os.close(self.descriptor)
+        self._close()
         self._mapping = None
 
 
