@@ -74,6 +74,7 @@ class Generated(NamedTuple):
     node_id: int
     content: bytes
     mtime_ns: int
+    owner: Owner
 
 
 class TreeContext:
@@ -107,7 +108,7 @@ class TreeContext:
         with self.lock:
             return list(self.views.values())
 
-    def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int) -> Generated:
+    def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
         """Return what ``produce`` made for ``path``, kept a moment so that a size and the bytes belong together.
 
         The time is ``mtime_ns`` until the content is seen to change, then that moment: tools that go by
@@ -124,7 +125,7 @@ class TreeContext:
             if digest != hash(content):
                 changed_ns = max(mtime_ns, time.time_ns())
             self._changed[path] = hash(content), changed_ns
-            made = self._latest[path] = Generated(node_id, content, changed_ns)
+            made = self._latest[path] = Generated(node_id, content, changed_ns, owner)
             if self._generated.getsizeof(made) <= self._generated.maxsize:
                 self._generated[node_id] = made
         return made

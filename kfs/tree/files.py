@@ -30,10 +30,7 @@ class GeneratedFile(File):
     node_id: int = 0
 
     def attributes(self) -> Attributes:
-        made = self._made()
-        mode = stat.S_IFREG | (self.owner.permissions & 0o444)
-        owner = self.owner
-        return Attributes(made.node_id, mode, len(made.content), made.mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+        return _attributes(self._made())
 
     @property
     def is_exchanged(self) -> bool:
@@ -48,7 +45,7 @@ class GeneratedFile(File):
     def _made(self) -> Generated:
         kept = self.context.generated_as(self.node_id)
         try:
-            made = self.context.generated(self.path, self.produce, self.mtime_ns)
+            made = self.context.generated(self.path, self.produce, self.mtime_ns, self.owner)
         except NotFound:
             if kept is None:
                 raise
@@ -60,6 +57,25 @@ class GeneratedFile(File):
         if kept is None:
             raise Stale(f"{self.path}: was made anew")
         return kept
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile(File):
+    """What was made of a generated file, for who has it though another was made since."""
+
+    made: Generated
+
+    def attributes(self) -> Attributes:
+        return _attributes(self.made)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.made.content[offset : offset + size]
+
+
+def _attributes(made: Generated) -> Attributes:
+    mode = stat.S_IFREG | (made.owner.permissions & 0o444)
+    size, owner = len(made.content), made.owner
+    return Attributes(made.node_id, mode, size, made.mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
 
 
 @dataclass(frozen=True, slots=True)

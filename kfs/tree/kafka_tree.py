@@ -11,7 +11,7 @@ from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, TreeOptions, source_of, status_of
-from kfs.tree.files import FixedDirectory, Maker, list_nodes
+from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Outdated, Tree
 from kfs.tree.node_ids import ROOT_ID, View
@@ -57,6 +57,15 @@ class KafkaTree(Tree):
 
     def node(self, node_id: int) -> Node:
         """See :meth:`kfs.tree.node.Tree.node`."""
+        try:
+            return self._found(node_id)
+        except Stale:
+            kept = self.context.generated_as(node_id)
+            if kept is None:
+                raise
+            return KeptFile(kept)
+
+    def _found(self, node_id: int) -> Node:
         path = self.context.ids.path_of(node_id)
         if path is not None:
             return self._same(self.resolve(path), node_id)

@@ -232,6 +232,23 @@ def test_records_up_to_a_high_watermark_that_falls_are_another_file(directory: P
             tree.node(node_id)
 
 
+def test_a_generated_file_is_read_by_its_id_when_another_was_made(directory: Path) -> None:
+    """The kernel may have the id for a moment longer, and reads it without looking the name up."""
+    tree = tree_of(directory)
+    path = ".kfs/stats.json"
+    before, content = id_of(tree, path), content_of(tree, path)
+    content_of(tree, "t/0/offset/20.json")  # which fills a cache that the file tells of
+    tree.context._latest.clear()
+    kept = tree.node(before)
+    assert isinstance(kept, File)
+    assert kept.read(0, 1 << 20) == content
+    assert kept.attributes().size == len(content)
+    assert id_of(tree, path) != before
+    kept = tree.node(before)
+    assert isinstance(kept, File)
+    assert kept.read(5, 10) == content[5:15]
+
+
 def test_committed_lines_are_another_file_when_a_segment_behind_them_is_replaced(directory: Path) -> None:
     """It may have had the marker that decided about them."""
     tree = open_tree(directory.parent, options=TreeOptions(isolation=IsolationLevel.READ_COMMITTED))
