@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kfs.api.transactions import Transaction, TransactionalIds
     from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost, UnusableSource
     from kfs.format.record import TimestampType
-    from kfs.log.isolation import IsolationLevel
     from kfs.log.problem import Problem
+    from kfs.read.isolation import IsolationLevel
 
     __version__: str
 
@@ -56,7 +56,7 @@ _MODULES: Final = {
     "Group": "kfs.api.groups",
     "GroupOffset": "kfs.api.groups",
     "Groups": "kfs.api.groups",
-    "IsolationLevel": "kfs.log.isolation",
+    "IsolationLevel": "kfs.read.isolation",
     "KfsError": "kfs.errors",
     "NotFound": "kfs.errors",
     "OnDamage": "kfs.api",

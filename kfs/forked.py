@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kfs.errors import WorkerDied
 from kfs.kept_log import KeptLog, Logged, log_again
-from kfs.log.descriptors import BUDGET
+from kfs.storage.descriptors import BUDGET
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -27,8 +27,8 @@ from fsspec.utils import glob_translate, stringify_path, tokenize
 from kfs.errors import CorruptData, IsADirectory, KfsError, Shortage, SourceLost
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
-from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.read.isolation import IsolationLevel
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from kfs.log import descriptors
-from kfs.log.descriptors import BUDGET
+from kfs.storage import descriptors
+from kfs.storage.descriptors import BUDGET
 
 #: What a system says that has none.
 REFUSALS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

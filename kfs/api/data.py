@@ -15,11 +15,11 @@ from kfs.broker_state import BrokerState
 from kfs.errors import NotFound
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS
+from kfs.read.isolation import IsolationLevel
+from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS
 from kfs.render.timestamps import Moment
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from kfs.api.record import Record, records_of
 from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
-from kfs.export.piece import Chosen, PieceReader, chosen_in, last_in
-from kfs.export.plan import WantedOffsets, wanted_offsets
-from kfs.export.selection import Selection
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import OnDamage, Problem
+from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
+from kfs.read.plan import WantedOffsets, wanted_offsets
+from kfs.read.selection import Selection
 from kfs.render.timestamps import Moment, milliseconds_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
+from kfs.read.isolation import IsolationLevel
 from kfs.render.timestamps import Moment
 
 if TYPE_CHECKING:

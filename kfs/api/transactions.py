@@ -13,8 +13,8 @@ from kfs.internal.hanging import Judge, Judged
 from kfs.internal.transaction_state import TransactionalId
 from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
 from kfs.log.log import Log
-from kfs.log.transaction_replay import EndedTransaction
-from kfs.log.transactions import ended_transactions, open_transactions
+from kfs.read.transaction_replay import EndedTransaction
+from kfs.read.transactions import ended_transactions, open_transactions
 
 TransactionState = Literal["open", "hanging", "unknown", "committed", "aborted"]
 

@@ -21,14 +21,14 @@ from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export, logs_of
-from kfs.export.selection import Selection
 from kfs.export.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.format.layout import MAX_INT64
 from kfs.log.atomic_file import replacing
-from kfs.log.isolation import IsolationLevel
 from kfs.log.output_directory import check_apart
 from kfs.log.problem import OnDamage
 from kfs.memory import keep_freed_memory
+from kfs.read.isolation import IsolationLevel
+from kfs.read.selection import Selection
 from kfs.render.timestamps import parse_time
 from kfs.scan import Scan
 from kfs.tree.kafka_tree import KafkaTree

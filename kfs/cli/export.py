@@ -19,7 +19,7 @@ from kfs.cli.progress import progress_bar
 from kfs.cli.tables import print_table
 from kfs.errors import KfsError, UnusableSession
 from kfs.export.table_file import need_pyarrow
-from kfs.log.isolation import IsolationLevel
+from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting.export import Export, Totals, check_logs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.session import DEFAULT_MASTER, started_session

@@ -25,10 +25,10 @@ from kfs.imports.lines import Line, lines_of
 from kfs.imports.log_directory import ExportedLines
 from kfs.imports.records import Import, Imported
 from kfs.imports.table_rows import TableInput, rows_of
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import SEGMENT_BYTES
 from kfs.log.output_directory import check_apart, locked, log_directory
 from kfs.log.problem import Problem
+from kfs.read.isolation import IsolationLevel
 
 _EXIT_SKIPPED: Final = 1
 _STANDARD_INPUT: Final = "-"

@@ -16,7 +16,7 @@ import click
 
 from kfs.cli.messages import messages
 from kfs.errors import KfsError
-from kfs.log.descriptors import raise_limit
+from kfs.storage.descriptors import raise_limit
 
 EXIT_FAILED: Final = 1
 #: Of commands that, like diff(1), answer with 1 what was asked.

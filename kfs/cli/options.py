@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
+from kfs.read.isolation import IsolationLevel
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)

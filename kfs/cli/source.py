@@ -14,8 +14,8 @@ from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
-from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.read.isolation import IsolationLevel
 from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.segment_lines import OnDamage

@@ -24,7 +24,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
 from kfs.log.storage import Storage
-from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS, ended_transactions, open_transactions
+from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS, ended_transactions, open_transactions
 from kfs.render.timestamps import age_text
 
 _EXIT_INCOMPLETE: Final = 1

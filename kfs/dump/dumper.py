@@ -25,11 +25,11 @@ from kfs.format.properties import parse_properties
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
-from kfs.log.open_files import OpenFile
 from kfs.log.problem import Problem
-from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.storage.open_files import OpenFile
+from kfs.storage.side_file import read_side_file
 
 Parsed = TypeVar("Parsed")
 #: Entries that are written at a time.

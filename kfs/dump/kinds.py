@@ -11,9 +11,9 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.descriptors import BUDGET
 from kfs.log.log_dir import CHECKPOINTS, META_PROPERTIES
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
+from kfs.storage.descriptors import BUDGET
 
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kfs.export.selection import gathered
 from kfs.format.columns import RecordColumns
+from kfs.read.selection import gathered
 from kfs.render.renderers import line_renderer
 
 _LENGTH: Final = struct.Struct(">i")

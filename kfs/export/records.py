@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from kfs.errors import CorruptData, NotFound
 from kfs.export.output import OutputFormat
-from kfs.export.piece import Chosen, PieceReader, Worker, chosen_in, last_in
-from kfs.export.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
-from kfs.export.selection import Selection
+from kfs.export.worker import Worker
 from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import Problem
+from kfs.read.isolation import IsolationLevel
+from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
+from kfs.read.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
+from kfs.read.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def some_of(
     """Yield the ``first`` records that are wanted, or the ``last``, one of which is given.
 
     No more of the log is read than it takes. ``gone``, and what is raised, is as in
-    :func:`~kfs.export.piece.chosen_in`.
+    :func:`~kfs.read.piece.chosen_in`.
     """
     if first is None:
         yield from last_in(reader, log, offsets, last or 0, gone)

@@ -20,11 +20,12 @@ from multiprocessing.context import ForkProcess
 from typing import Final, NoReturn
 
 from kfs.errors import CorruptData, WorkerDied
-from kfs.export.piece import Done, Left, Worker
-from kfs.export.plan import WantedOffsets, Work
+from kfs.export.worker import Done, Worker
 from kfs.kept_log import KeptLog, Logged, log_again
-from kfs.log.descriptors import BUDGET
 from kfs.log.problem import Problem
+from kfs.read.piece import Left
+from kfs.read.plan import WantedOffsets, Work
+from kfs.storage.descriptors import BUDGET
 
 #: What is written at once, in bytes or so.
 _PORTION_BYTES: Final = 1024 * 1024

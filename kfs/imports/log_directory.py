@@ -10,11 +10,11 @@ from typing import BinaryIO
 from kfs.errors import KfsError
 from kfs.export.output import OutputFormat
 from kfs.export.records import Export
-from kfs.export.selection import Selection
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
+from kfs.read.isolation import IsolationLevel
+from kfs.read.selection import Selection
 
 
 class ExportedLines:

@@ -11,7 +11,7 @@ from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import DirectoryKind, parse_directory_name
 from kfs.log.partition_directory import PARTITION_METADATA
-from kfs.log.side_file import read_side_file
+from kfs.storage.side_file import read_side_file
 
 
 class TopicIds:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.internal.transaction_state import TransactionalId, TransactionalIds, duration_ms
-from kfs.log.transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
+from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
 
 
 class Standing(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
-from kfs.log.open_files import FileChanged
+from kfs.storage.open_files import FileChanged
 
 
 class TopicReader:

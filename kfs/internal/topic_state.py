@@ -17,8 +17,8 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records
 from kfs.log.data_dir import DataDir
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
-from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
+from kfs.storage.open_files import FileChanged
 
 #: How often a log is begun anew that is compacted, or cut, while it is read.
 _MOST_ATTEMPTS: Final = 5

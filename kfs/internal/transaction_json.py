@@ -9,8 +9,8 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.internal.hanging import Judge, Judged, Standing, abort_commands
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_state import TransactionalId, duration_ms
-from kfs.log.transaction_replay import EndedTransaction
-from kfs.log.transactions import History
+from kfs.read.transaction_replay import EndedTransaction
+from kfs.read.transactions import History
 from kfs.render.timestamps import iso_time
 
 

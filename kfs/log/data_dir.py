@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
-from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
-from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
 from kfs.log.topic_ids import TopicIds
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.side_file import read_side_file
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
 

@@ -12,7 +12,7 @@ from typing import Final
 from kfs.errors import CorruptData, Shortage
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
-from kfs.log.side_file import Watched, read_side_file
+from kfs.storage.side_file import Watched, read_side_file
 
 _NO_NUMBER: Final = (-1, -1)
 

@@ -31,10 +31,10 @@ from kfs.format.layout import (
 )
 from kfs.format.record import Record
 from kfs.format.wrapper import first_inner_offset
-from kfs.log.open_files import OpenFile
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.log.time_index import TimestampOffset
 from kfs.log.window import Window
+from kfs.storage.open_files import OpenFile
 
 _LEGACY_V1_HEADER_SIZE = LEGACY_TIMESTAMP_OFFSET + 8
 

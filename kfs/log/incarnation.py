@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kfs.format.layout import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
 from kfs.log.block import Block
-from kfs.log.open_files import FileChanged, OpenFile
+from kfs.storage.open_files import FileChanged, OpenFile
 
 
 class _Seen(NamedTuple):

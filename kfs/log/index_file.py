@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.log.descriptors import BUDGET
-from kfs.log.open_files import FileChanged, FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.open_files import FileChanged, FilePool, OpenFile
 
 _COPIED_BYTES: Final = 8 * 1024 * 1024
 _Key = tuple[str, int, int]

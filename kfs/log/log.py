@@ -30,15 +30,15 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.open_files import FileChanged
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import NEVER_TIERED, RemoteOffsets, Tier
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
-from kfs.log.side_file import read_side_file
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.time_lookup import first_offset_at_or_after
+from kfs.storage.open_files import FileChanged
+from kfs.storage.side_file import read_side_file
 
 #: How old, in seconds, what is known of a live directory may be.
 LOOK_AGAIN_SECONDS: Final = 0.25

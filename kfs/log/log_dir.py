@@ -11,10 +11,10 @@ from typing import Final
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.properties import MetaProperties, parse_meta_properties
-from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.problem import Problems
-from kfs.log.side_file import Watched, read_side_file
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.side_file import Watched, read_side_file
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"

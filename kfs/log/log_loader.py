@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 
 from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused, Shortage
 from kfs.format.layout import MAX_INT64
-from kfs.log.descriptors import BUDGET
 from kfs.log.leader_epochs import LeaderEpochs
 from kfs.log.log_config import Clock, LogConfig
 from kfs.log.log_segment import LogSegment, Recovery
 from kfs.log.log_segments import LogSegments, rebuild_producer_state
 from kfs.log.producer_state_manager import ProducerStateManager
 from kfs.log.transaction_index import UnknownVersion
+from kfs.storage.descriptors import BUDGET
 
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"

@@ -22,8 +22,8 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.side_file import read_side_file
 
 _CHECKPOINTS_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 

@@ -20,9 +20,9 @@ from kfs.log.file_records import FileRecords, LogOffsetPosition
 from kfs.log.index_builder import IndexBuilder
 from kfs.log.leader_epochs import LeaderEpochs
 from kfs.log.log_config import Clock, LogConfig, wall_clock
-from kfs.log.open_files import OpenFile
 from kfs.log.producer_state import CompletedTransaction, ProducerState
 from kfs.log.transaction_index import TransactionIndex
+from kfs.storage.open_files import OpenFile
 
 _DEFAULTS: Final = LogConfig()
 

@@ -12,8 +12,8 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import LogDir
-from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
+from kfs.storage.open_files import FileChanged, OpenFile
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -13,7 +13,7 @@ from kfs.format.producer_snapshot import encode_producer_snapshot, parse_produce
 from kfs.log.log_config import Clock, LogConfig
 from kfs.log.log_segment import segment_path
 from kfs.log.producer_state import ProducerState
-from kfs.log.side_file import read_side_file
+from kfs.storage.side_file import read_side_file
 
 _NAME: Final = re.compile(r"([0-9]{20})\.snapshot\Z")
 

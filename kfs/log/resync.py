@@ -16,9 +16,9 @@ from kfs.format.layout import (
     MAGIC_V2,
     MAX_INT32,
 )
-from kfs.log.holes import next_data
-from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.window import Window
+from kfs.storage.holes import next_data
+from kfs.storage.open_files import FileChanged, OpenFile
 
 if TYPE_CHECKING:
     from kfs.log.walk import SegmentBounds

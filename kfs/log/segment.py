@@ -16,13 +16,13 @@ from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.incarnation import LogIncarnation
-from kfs.log.open_files import FileChanged, FileGone, OpenFile
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
 from kfs.log.window import Window
+from kfs.storage.open_files import FileChanged, FileGone, OpenFile
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024

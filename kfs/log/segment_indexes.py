@@ -22,11 +22,11 @@ from kfs.log.block import Block
 from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
-from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
 from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
 from kfs.log.time_index import TimeIndex, check_time_index
+from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment

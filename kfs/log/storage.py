@@ -18,8 +18,8 @@ from kfs.format.layout import MAX_INT32
 from kfs.log.block import Block
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
-from kfs.log.open_files import FilePool
 from kfs.log.problem import Problem, faulty_records
+from kfs.storage.open_files import FilePool
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 32 * 1024 * 1024

@@ -26,7 +26,7 @@ from kfs.log.log_segment import LogSegment, RollParams, batch_headers
 from kfs.log.log_segments import LogSegments, rebuild_producer_state
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.producer_state_manager import ProducerStateManager
-from kfs.log.side_file import read_side_file
+from kfs.storage.side_file import read_side_file
 
 _DEFAULTS: Final = LogConfig()
 _NOTHING_KNOWN: Final = LoadParameters()

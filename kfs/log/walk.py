@@ -29,10 +29,10 @@ from kfs.format.layout import (
     MAX_INT64,
 )
 from kfs.log.block import Block, Cause, Damage
-from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.problem import Problem
 from kfs.log.resync import find_batch, find_bytes, is_plausible, is_zero_to_end
 from kfs.log.window import WINDOW_BYTES, Window
+from kfs.storage.open_files import FileChanged, OpenFile
 
 #: Consecutive uncompressed messages share a block up to this many bytes.
 RUN_BYTES: Final = 256 * 1024

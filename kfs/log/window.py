@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kfs.log.open_files import FileChanged, OpenFile
+from kfs.storage.open_files import FileChanged, OpenFile
 
 if TYPE_CHECKING:
     from kfs.log.walk import SegmentBounds

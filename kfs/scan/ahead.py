@@ -12,10 +12,10 @@ from itertools import chain, islice
 from typing import Final
 
 from kfs.errors import KfsError
-from kfs.export.piece import Left
-from kfs.export.plan import Work
 from kfs.log.log import Log
 from kfs.log.problem import Problem
+from kfs.read.piece import Left
+from kfs.read.plan import Work
 from kfs.render.arrow_gather import Gathered
 from kfs.scan import pool
 from kfs.scan.channel import Portion, rows_of

@@ -8,13 +8,13 @@ from operator import itemgetter
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.export.piece import Chosen, Left, PieceReader
-from kfs.export.plan import WantedOffsets, Work
 from kfs.export.records import some_of
 from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.log.problem import Problem
+from kfs.read.piece import Chosen, Left, PieceReader
+from kfs.read.plan import WantedOffsets, Work
 from kfs.render.arrow_columns import BatchFields, needs_batches
 from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, Room, arrow_gather
 from kfs.scan.batches import by_batch
@@ -39,7 +39,7 @@ class Gatherer:
 
     @property
     def left(self) -> Left | None:
-        """See :attr:`~kfs.export.piece.PieceReader.left`."""
+        """See :attr:`~kfs.read.piece.PieceReader.left`."""
         return self._reader.left
 
     def gather(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:

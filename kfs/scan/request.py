@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfs.export.plan import WantedOffsets, Work
-from kfs.export.selection import Selection
 from kfs.log.directory_name import DirectoryName
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.storage import Storage
+from kfs.read.isolation import IsolationLevel
+from kfs.read.plan import WantedOffsets, Work
+from kfs.read.selection import Selection
 from kfs.render.arrow_columns import SPARK_COLUMNS, Column
 
 DEFAULT_BATCH_ROWS: Final = 16 * 1024

@@ -8,13 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cores import cores
-from kfs.export.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
 from kfs.export.records import lacks_some
-from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
+from kfs.read.isolation import IsolationLevel
+from kfs.read.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
+from kfs.read.selection import Selection
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
 from kfs.render.timestamps import Moment, milliseconds_of

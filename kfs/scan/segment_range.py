@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kfs.export.plan import WantedOffsets, Work
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
+from kfs.read.plan import WantedOffsets, Work
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import Request

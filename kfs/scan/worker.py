@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.cores import cores
-from kfs.export.piece import Left
-from kfs.log.descriptors import BUDGET, raise_limit
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.memory import keep_freed_memory
+from kfs.read.piece import Left
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.channel import Channel, send_portion
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import LogSource, Request, Task
 from kfs.scan.shared import Lender
+from kfs.storage.descriptors import BUDGET, raise_limit
 
 #: What is sent at once, in bytes or so: with less, two processes lose a fifth to waking each other.
 _PORTION_BYTES: Final = 8 * 1024 * 1024

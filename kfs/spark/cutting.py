@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kfs.export.plan import WantedOffsets
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.segment import Segment
+from kfs.read.plan import WantedOffsets
 
 
 @dataclass(frozen=True, slots=True)

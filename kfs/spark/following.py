@@ -9,9 +9,9 @@ from kfs.broker_state import BrokerState
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import UNKNOWN, Identity, identity_at, other_log, topic_id_of
-from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
 from kfs.log.storage import Storage
+from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
 from kfs.spark.paths import expand_paths

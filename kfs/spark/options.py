@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from kfs.errors import InvalidOption
-from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
+from kfs.read.isolation import IsolationLevel
 from kfs.spark.offset_limits import (
     ENDING,
     STARTING,

@@ -13,12 +13,12 @@ from typing import Final
 
 from kfs.cores import cores
 from kfs.errors import CorruptData
-from kfs.export.plan import WantedOffsets, Work
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
+from kfs.read.plan import WantedOffsets, Work
 from kfs.scan.request import LogSource
 from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
 from kfs.spark.options import SplitOptions

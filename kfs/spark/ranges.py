@@ -13,9 +13,9 @@ from kfs.format.uuid import Uuid
 from kfs.log.block import Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import other_log, topic_id_of
-from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import Log, OffsetRange
 from kfs.log.remote_offsets import RemoteOffsets
+from kfs.read.isolation import IsolationLevel, visible_at
 from kfs.spark.offset_limits import (
     EARLIEST,
     LATEST,

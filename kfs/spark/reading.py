@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kfs.errors import UnusableSource
-from kfs.export.plan import Work
 from kfs.log.identity import Identity, other_log
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
+from kfs.read.plan import Work
 from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer

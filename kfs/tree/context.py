@@ -14,8 +14,8 @@ from cachetools import LRUCache, TTLCache
 
 from kfs.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel
 from kfs.log.offset_cache import OffsetCache
+from kfs.read.isolation import IsolationLevel
 from kfs.render.record_json import RenderedLines
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds

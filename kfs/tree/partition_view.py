@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 from kfs.errors import CorruptData, NotFound, Stale
 from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
-from kfs.log.isolation import CommittedReader, IsolationLevel
 from kfs.log.log import Log, OffsetRange
-from kfs.log.open_files import FileChanged
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
-from kfs.log.transactions import TransactionHistory
+from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.transactions import TransactionHistory
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
+from kfs.storage.open_files import FileChanged
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import View

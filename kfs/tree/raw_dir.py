@@ -10,9 +10,9 @@ from functools import partial
 from typing import NamedTuple
 
 from kfs.errors import CorruptData, NotFound, SourceLost
-from kfs.log.descriptors import BUDGET
-from kfs.log.open_files import FileChanged, OpenFile
 from kfs.log.segment import Segment
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.open_files import FileChanged, OpenFile
 from kfs.tree.context import Owner, status_of
 from kfs.tree.files import Maker, list_nodes
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node

@@ -15,11 +15,11 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64, TRANSACTIONAL_MASK
-from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Ordinary, Records, Undecodable
-from kfs.log.isolation import CommittedReader
 from kfs.log.log import OffsetRange
+from kfs.read.aborted_transactions import AbortedTransactions
+from kfs.read.isolation import CommittedReader
 from kfs.tree.text import CHUNK_BYTES, Extent, Piece
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker
 

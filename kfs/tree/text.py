@@ -23,7 +23,7 @@ from cachetools import LRUCache
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.open_files import FileChanged
+from kfs.storage.open_files import FileChanged
 from kfs.tree.node import Part
 from kfs.tree.node_ids import Parts
 from kfs.tree.table_store import TableStore
@@ -485,7 +485,7 @@ class LogText:
     """The texts of the segments of a log, one after another; it goes on at its end as the log does.
 
     What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
-    gets what it had or :class:`~kfs.log.open_files.FileChanged`. So does who waits at its end, once the log doesn't
+    gets what it had or :class:`~kfs.storage.open_files.FileChanged`. So does who waits at its end, once the log doesn't
     go on there any more.
     """
 

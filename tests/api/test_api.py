@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kfs
-from kfs.export import plan
 from kfs.format.record import TimestampType
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.read import plan
 from tests.corpus import corpus_names
 from tests.log.some_logs import some_segments
 from tests.logs import (

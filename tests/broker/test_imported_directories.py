@@ -10,7 +10,7 @@ from pathlib import Path
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.imports.layout import BatchLayout
-from kfs.log.isolation import IsolationLevel
+from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
 from tests.export.exporting import exported

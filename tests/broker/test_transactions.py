@@ -12,7 +12,7 @@ from kfs.internal.hanging import Judge, Standing
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalIds
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-from kfs.log.transactions import open_transactions
+from kfs.read.transactions import open_transactions
 from tests.broker.real_broker import RealBroker
 from tests.internal.some_states import write_open
 from tests.requirements import need_java

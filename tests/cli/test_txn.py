@@ -26,8 +26,8 @@ from tests.internal.some_states import (
     write_state,
     write_states,
 )
-from tests.log.some_transactions import Data, abort, commit, write_transactions
 from tests.logs import set_high_watermark, set_log_start
+from tests.read.some_transactions import Data, abort, commit, write_transactions
 from tests.system.kafka_mount import kfs
 
 Corpus = Callable[[str], Path]

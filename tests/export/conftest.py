@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfs.export import plan
+from kfs.read import plan
 
 
 @pytest.fixture

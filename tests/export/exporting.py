@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kfs.export.output import OutputFormat
 from kfs.export.records import Export
-from kfs.export.selection import Selection
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
+from kfs.read.isolation import IsolationLevel
+from kfs.read.selection import Selection
 
 EVERYTHING = Selection()
 LINES = OutputFormat()

@@ -16,15 +16,16 @@ import pytest
 from kfs.errors import NotFound, WorkerDied
 from kfs.export import workers
 from kfs.export.output import Field, OutputFormat
-from kfs.export.piece import Chosen, Done, Worker
-from kfs.export.plan import Work
 from kfs.export.records import Export
-from kfs.export.selection import Selection
+from kfs.export.worker import Done, Worker
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.storage import Storage
+from kfs.read.piece import Chosen
+from kfs.read.plan import Work
+from kfs.read.selection import Selection
 from kfs.tree.context import TreeOptions
 from kfs.tree.segment_lines import OnDamage
 from tests.corpus import corpus_names

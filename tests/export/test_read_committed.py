@@ -14,27 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfs.export import plan
-from kfs.export.selection import Selection
 from kfs.format.aborted_transaction import ABORTED_TRANSACTION_SIZE, AbortedTransaction, encode_aborted_transactions
 from kfs.format.batch_header import computed_crc, read_header
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot
 from kfs.format.writer import encode_batch
-from kfs.log import aborted_transactions
-from kfs.log.isolation import IsolationLevel, last_stable_offset, visible_at
+from kfs.read import aborted_transactions, plan
+from kfs.read.isolation import IsolationLevel, last_stable_offset, visible_at
+from kfs.read.selection import Selection
 from tests.export.exporting import exported, offsets_in
-from tests.log.some_transactions import (
-    Data,
-    Event,
-    Placed,
-    abort,
-    commit,
-    committed_offsets,
-    encoded,
-    some_transactions,
-    stable_end,
-    write_transactions,
-)
 from tests.logs import (
     START,
     bytes_read,
@@ -45,6 +32,18 @@ from tests.logs import (
     set_log_start,
     watch_reads,
     write_log,
+)
+from tests.read.some_transactions import (
+    Data,
+    Event,
+    Placed,
+    abort,
+    commit,
+    committed_offsets,
+    encoded,
+    some_transactions,
+    stable_end,
+    write_transactions,
 )
 
 CorpusPath = Callable[[str], Path]

@@ -10,12 +10,13 @@ import pytest
 
 import kfs
 from kfs.errors import CorruptData
-from kfs.export import piece, plan, records
-from kfs.export.plan import Work
-from kfs.export.selection import Selection
+from kfs.export import records
 from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
+from kfs.read import piece, plan
+from kfs.read.plan import Work
+from kfs.read.selection import Selection
 from kfs.scan import Scan, scan
 from tests.export.exporting import exported, offsets_in
 from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment

@@ -28,13 +28,13 @@ from kfs.imports.lines import Line, lines_of
 from kfs.imports.records import Import, Imported
 from kfs.log.data_dir import DataDir
 from kfs.log.file_records import FileRecords
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from kfs.log.open_files import OpenFile
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
+from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
+from kfs.storage.open_files import OpenFile
 from tests.corpus import corpus_names
 from tests.export.exporting import exported
 from tests.imports.some_lines import some_lines

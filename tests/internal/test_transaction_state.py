@@ -17,9 +17,9 @@ from kfs.format.java_text import java_hash
 from kfs.internal.hanging import Judge, Standing, abort_commands
 from kfs.internal.transaction_state import STATES, TransactionalIds
 from kfs.log.data_dir import DataDir
-from kfs.log.isolation import last_stable_offset
 from kfs.log.storage import Storage
-from kfs.log.transactions import OpenTransaction, TransactionHistory, ended_transactions, open_transactions
+from kfs.read.isolation import last_stable_offset
+from kfs.read.transactions import OpenTransaction, TransactionHistory, ended_transactions, open_transactions
 from tests.internal.some_states import (
     STATE_TOPIC,
     in_partitions,
@@ -29,8 +29,8 @@ from tests.internal.some_states import (
     write_state,
     write_states,
 )
-from tests.log.some_transactions import Data, Event, abort, commit, committed_offsets, write_transactions
 from tests.logs import START, open_log, set_high_watermark, set_log_start
+from tests.read.some_transactions import Data, Event, abort, commit, committed_offsets, write_transactions
 
 CorpusPath = Callable[[str], Path]
 HOUR = 3_600_000
@@ -283,7 +283,7 @@ def test_a_history_goes_on_where_the_log_grows_and_names_the_latest(
 ) -> None:
     from tests.tree.test_read_committed import LiveLog
 
-    monkeypatch.setattr("kfs.log.transactions.MOST_NAMED", 2)
+    monkeypatch.setattr("kfs.read.transactions.MOST_NAMED", 2)
     live = LiveLog(tmp_path, segment_bytes=400)
     live.append(Data(1))
     log = open_log(live.directory)

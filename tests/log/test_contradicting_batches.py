@@ -12,11 +12,11 @@ from typing import TypeVar
 import pytest
 
 from kfs.errors import CorruptData
-from kfs.export.selection import Selection
 from kfs.format.codecs import Codec
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
+from kfs.read.selection import Selection
 from kfs.scan import Scan
 from kfs.scan.request import Request
 from kfs.scan.segment_range import read_range

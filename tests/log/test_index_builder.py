@@ -12,8 +12,8 @@ from kfs.format.layout import MAX_INT32, NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_
 from kfs.log.file_records import FileRecords
 from kfs.log.index_builder import IndexBuilder
 from kfs.log.offset_index import OffsetPosition
-from kfs.log.open_files import OpenFile
 from kfs.log.time_index import TimestampOffset
+from kfs.storage.open_files import OpenFile
 
 CorpusPath = Callable[[str], Path]
 Added = tuple[int, int, int]  # last offset, timestamp, size

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.log.index_file import IndexBytes, IndexPool
 from kfs.log.offset_index import LAYOUT, OffsetIndex, OffsetPosition, check_offset_index
-from kfs.log.open_files import FilePool
 from kfs.log.segment_files import FoundFile
+from kfs.storage.open_files import FilePool
 
 PREALLOCATED = 10 * 1024 * 1024
 

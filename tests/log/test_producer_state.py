@@ -22,8 +22,8 @@ from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snap
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch, encode_empty_batch
 from kfs.log.file_records import FileRecords
-from kfs.log.open_files import OpenFile
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction, ProducerState
+from kfs.storage.open_files import OpenFile
 from tests.logs import START, records
 
 CorpusPath = Callable[[str], Path]

@@ -14,13 +14,13 @@ import pytest
 
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kfs.format.uuid import Uuid
-from kfs.log.descriptors import BUDGET
 from kfs.log.index_file import IndexPool
 from kfs.log.log import Log
 from kfs.log.offset_index import LAYOUT
-from kfs.log.open_files import FileChanged, FileGone, FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
-from kfs.log.side_file import Watched
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.open_files import FileChanged, FileGone, FilePool, OpenFile
+from kfs.storage.side_file import Watched
 from tests.logs import Batch, batch, joined, log_name, open_log, record, records_in, write_log
 
 pytestmark = pytest.mark.usefixtures("eager")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
 from kfs.log.index_file import IndexBytes, IndexPool
-from kfs.log.open_files import FilePool
 from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT, TimeIndex, TimestampOffset, check_time_index
+from kfs.storage.open_files import FilePool
 
 steps = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 1000)), max_size=60)
 

@@ -17,7 +17,7 @@ import pytest
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.log.log import Log, OffsetRange
-from kfs.log.open_files import FileChanged, OpenFile
+from kfs.storage.open_files import FileChanged, OpenFile
 from tests.logs import (
     batch,
     dense,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kfs.export import plan
+from kfs.read import plan
 from kfs.scan import ahead, pool
 
 

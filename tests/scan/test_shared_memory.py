@@ -271,7 +271,7 @@ def test_a_table_outlives_processes_that_are_killed(root: Path) -> None:
 SCRIPT = """
 import os, sys
 from kfs.scan import Scan, ahead
-from kfs.export import plan
+from kfs.read import plan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 ahead._WORTH_PROCESSES = plan.PIECE_BYTES = 1

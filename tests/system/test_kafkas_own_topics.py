@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.internal.group_logs import InternalPartition, commit
-from tests.log.some_transactions import Data, abort
-from tests.log.some_transactions import commit as commit_marker
+from tests.read.some_transactions import Data, abort
+from tests.read.some_transactions import commit as commit_marker
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount
 from tests.system.test_following import soon, through_every_front

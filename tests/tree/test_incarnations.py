@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import KfsError, Stale
-from kfs.log.isolation import IsolationLevel
-from kfs.log.open_files import FileChanged
+from kfs.read.isolation import IsolationLevel
+from kfs.storage.open_files import FileChanged
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File

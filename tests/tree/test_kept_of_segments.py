@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.isolation import IsolationLevel
+from kfs.read.isolation import IsolationLevel
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.partition_view import PartitionView

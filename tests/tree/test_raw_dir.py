@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import CorruptData, NotFound
-from kfs.log.open_files import FileChanged
+from kfs.storage.open_files import FileChanged
 from kfs.tree.raw_dir import RawDirectory, RawFile
 from tests.corpus import corpus_names
 from tests.logs import content_of, dense, directory_at, file_at, joined, log_name, names, open_tree, write_partition

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from kfs.errors import NotFound
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
-from kfs.log import aborted_transactions
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
+from kfs.read import aborted_transactions
+from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree import partition_view, text
@@ -33,7 +33,17 @@ from kfs.tree.table_store import TableStore
 from tests.corpus import corpus_names
 from tests.expected import expected_by_partition
 from tests.export.test_read_committed import INDEXES, copied, split
-from tests.log.some_transactions import (
+from tests.logs import (
+    START,
+    content_of,
+    directory_at,
+    look_every_time,
+    names,
+    open_tree,
+    set_log_start,
+    target_of,
+)
+from tests.read.some_transactions import (
     Data,
     Event,
     Placed,
@@ -45,16 +55,6 @@ from tests.log.some_transactions import (
     some_transactions,
     stable_end,
     write_transactions,
-)
-from tests.logs import (
-    START,
-    content_of,
-    directory_at,
-    look_every_time,
-    names,
-    open_tree,
-    set_log_start,
-    target_of,
 )
 
 CorpusPath = Callable[[str], Path]
@@ -325,7 +325,7 @@ def test_of_many_partitions_those_read_lately_are_remembered(tmp_path: Path, mon
             super().__init__(log)
             made.add(self)
 
-    monkeypatch.setattr("kfs.log.isolation.AbortedTransactions", Counted)
+    monkeypatch.setattr("kfs.read.isolation.AbortedTransactions", Counted)
     events: list[Event] = [Data(1, 2), Data(2), abort(1), commit(2)]
     count = 40
     for number in range(count):

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import KfsError, Shortage
-from kfs.log.isolation import IsolationLevel
+from kfs.read.isolation import IsolationLevel
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
-from tests.log.some_transactions import Data, abort, commit, write_transactions
 from tests.logs import batch, look_every_time, open_tree, record, set_high_watermark, set_log_start, write_partition
+from tests.read.some_transactions import Data, abort, commit, write_transactions
 from tests.shortages import REFUSALS, Shortages, runs
 
 #: What changes from one moment to the next.

@@ -21,13 +21,13 @@ from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
-from kfs.log.open_files import FileChanged
 from kfs.log.partition_directory import QUORUM_STATE, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.log.segment_files import FoundFile, SegmentFiles
-from kfs.log.side_file import read_side_file
 from kfs.log.storage import Storage
+from kfs.storage.open_files import FileChanged
+from kfs.storage.side_file import read_side_file
 
 #: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint(\.deleted|\.part)?\Z")

@@ -46,7 +46,7 @@ from kfs.internal.cluster.replay import MOST_SKIPPED, Replay
 from kfs.internal.message_json import Json
 from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
-from kfs.log.side_file import read_side_file
+from kfs.storage.side_file import read_side_file
 
 FROM_METADATA: Final = "metadata log"
 FROM_BOOTSTRAP: Final = "bootstrap.checkpoint and directories"

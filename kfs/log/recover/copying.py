@@ -8,8 +8,8 @@ import os
 import shutil
 from typing import Final
 
-from kfs.log.holes import data_extents
-from kfs.log.open_files import OpenFile
+from kfs.storage.holes import data_extents
+from kfs.storage.open_files import OpenFile
 
 _FICLONE: Final = 0x40049409  # linux/fs.h
 _CHUNK_BYTES: Final = 4 * 1024 * 1024

@@ -33,8 +33,8 @@ from kfs.log.output_directory import check_apart, check_not_in_use, make_empty_d
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
-from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.side_file import read_side_file
 
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.

@@ -19,7 +19,6 @@ from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.log.log import Log
 from kfs.log.log_loader import LoadParameters
 from kfs.log.log_segment import segment_path
-from kfs.log.open_files import OpenFile
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.producer_state import ProducerState
 from kfs.log.recover.copying import copy_file, copy_range
@@ -29,8 +28,9 @@ from kfs.log.recover.report import Change, Loss, PartitionReport, SegmentAccount
 from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
 from kfs.log.segment import Segment
 from kfs.log.segment_files import FoundFile
-from kfs.log.side_file import read_side_file
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.open_files import OpenFile
+from kfs.storage.side_file import read_side_file
 
 #: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
 EXTRA: Final = "extra"

@@ -12,12 +12,12 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.log_loader import LoadObserver
 from kfs.log.log_segment import LogSegment, Recovery
-from kfs.log.open_files import OpenFile
 from kfs.log.recover.report import Change, Loss, PartitionReport
 from kfs.log.resync import is_zero_to_end
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.log.unified_log import UnifiedLog
 from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.storage.open_files import OpenFile
 
 _CUT_OFF = "a batch that isn't complete"
 

@@ -12,10 +12,10 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.log.holes import next_data
-from kfs.log.open_files import OpenFile
 from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
+from kfs.storage.holes import next_data
+from kfs.storage.open_files import OpenFile
 
 _CHUNK: Final = 1024 * 1024
 #: More entries than a segment of int32 positions gives at the default interval, 25 times over.

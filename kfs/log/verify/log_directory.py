@@ -9,7 +9,6 @@ from typing import Final
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.clean_shutdown import parse_clean_shutdown
 from kfs.format.properties import MetaProperties, parse_meta_properties
-from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_dir import (
     BOOTSTRAP_CHECKPOINT,
@@ -26,6 +25,7 @@ from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.partition import PartitionResult
 from kfs.log.verify.side_files import parse_file
+from kfs.storage.descriptors import BUDGET
 
 _KNOWN_FILES: Final = frozenset({*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN, LOCK})
 #: Of tiered storage (``RemoteIndexCache.DIR_NAME``); the only directory beside partitions that a broker passes over.

@@ -13,7 +13,6 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V0, MAGIC_V2
 from kfs.log.block import Block
 from kfs.log.bulk import BulkReader, Ordinary
-from kfs.log.open_files import OpenFile
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
 from kfs.log.segment_files import FoundFile
@@ -32,6 +31,7 @@ from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
 from kfs.log.verify.time_index import TimeIndexAudit
 from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.storage.open_files import OpenFile
 
 
 @dataclass(frozen=True, slots=True)

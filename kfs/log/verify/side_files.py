@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kfs.errors import CorruptData
-from kfs.log.open_files import FileChanged
-from kfs.log.side_file import read_side_file
 from kfs.log.verify.finding import Findings, Kind
+from kfs.storage.open_files import FileChanged
+from kfs.storage.side_file import read_side_file
 
 Parsed = TypeVar("Parsed")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kfs.log.isolation import IsolationLevel
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
+from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting.export import Export, Totals, opened_export
 from kfs.spark.exporting.frames import FileSink, TableSink
 from kfs.spark.exporting.jobs import SparkJobs

@@ -20,11 +20,11 @@ from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.log.file_records import FileRecords
 from kfs.log.log_config import LogConfig
-from kfs.log.open_files import OpenFile
 from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
 from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import Loss, RecoveryReport
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.open_files import OpenFile
 from tests.corpus import compare, corpus_names, take_manifest
 from tests.expected import expected_batches
 from tests.log.damages import Damage, damaged, disorder, joined_parts, local_damage

@@ -17,8 +17,8 @@ from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
 from kfs.log.bulk import Records
 from kfs.log.log import Log
-from kfs.log.open_files import FileChanged
-from kfs.log.transaction_replay import EndedTransaction, TransactionReplay
+from kfs.read.transaction_replay import EndedTransaction, TransactionReplay
+from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import KfsError
-from kfs.export.piece import PieceReader, chosen_in
-from kfs.export.plan import WantedOffsets
-from kfs.export.selection import Selection
 from kfs.format.layout import MAX_INT64
-from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Block
-from kfs.log.isolation import CommittedReader, IsolationLevel, last_stable_offset
 from kfs.log.log import Log
-from kfs.log.open_files import FileChanged
+from kfs.read.aborted_transactions import AbortedTransactions
+from kfs.read.isolation import CommittedReader, IsolationLevel, last_stable_offset
+from kfs.read.piece import PieceReader, chosen_in
+from kfs.read.plan import WantedOffsets
+from kfs.read.selection import Selection
+from kfs.storage.open_files import FileChanged
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
-from tests.log.some_transactions import Data, Event, abort, commit, encoded, placed
 from tests.logs import content_of, file_at, log_name, open_log, open_tree, write_log
+from tests.read.some_transactions import Data, Event, abort, commit, encoded, placed
 
 pytestmark = pytest.mark.usefixtures("eager", "quiet")
 

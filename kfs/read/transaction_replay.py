@@ -13,9 +13,9 @@ from kfs.format.record import Record
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.log import Log
-from kfs.log.open_files import FileGone
 from kfs.log.producer_state import CompletedTransaction, ProducerState
 from kfs.log.segment import Segment
+from kfs.storage.open_files import FileGone
 
 
 @dataclass(frozen=True, slots=True)

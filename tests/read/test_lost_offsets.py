@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import kfs
 from kfs.errors import CorruptData
-from kfs.export.selection import Selection
 from kfs.internal.committed_offset import standing_of
 from kfs.log.block import Block
 from kfs.log.log import Log, OffsetRange
+from kfs.read.selection import Selection
 from tests.export.exporting import exported
 from tests.log.damages import Damage, Parts, damaged, is_ambiguous, joined_parts, local_damage
 from tests.log.some_logs import some_batches

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from kfs.cli.main import main
 from kfs.errors import Shortage
-from kfs.log.descriptors import BUDGET
-from kfs.log.open_files import FileGone, FilePool, OpenFile
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.open_files import FileGone, FilePool, OpenFile
 from tests.logs import batch, look_every_time, record, write_partition
 from tests.shortages import REFUSALS, Shortages
 
@@ -125,7 +125,7 @@ def test_a_deleted_file_is_let_go_and_gone_for_who_reads_it(
         directory.rename(tmp_path / "t-0.x-delete")
     BUDGET.look_for_deleted()
     assert file.read(0, 3) == b"abc"  # for a moment
-    monkeypatch.setattr("kfs.log.descriptors._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("kfs.storage.descriptors._GRACE_SECONDS", 0.0)
     BUDGET.look_for_deleted()
     assert not any(who() is file for who in BUDGET.held.values())
     with pytest.raises(FileGone):
@@ -138,7 +138,7 @@ def test_a_fork_has_descriptors_of_its_own(data: Path) -> None:
     program = """
 import os, sys
 import kfs
-from kfs.log.descriptors import BUDGET
+from kfs.storage.descriptors import BUDGET
 with kfs.open(sys.argv[1]) as data:
     log = data["t"][0]
     assert len(list(log)) == 200 and BUDGET.count > 50

@@ -12,9 +12,9 @@ from kfs.errors import CorruptData
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.block import Damage
-from kfs.log.isolation import first_undecided, replay_of_open
 from kfs.log.log import Log
-from kfs.log.transaction_replay import EndedTransaction, TransactionReplay
+from kfs.read.isolation import first_undecided, replay_of_open
+from kfs.read.transaction_replay import EndedTransaction, TransactionReplay
 
 #: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
-from kfs.export.selection import Selection
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
-from kfs.log.isolation import IsolationLevel, visible_at
 from kfs.log.log import MOST_LOOKS, Log, OffsetRange
-from kfs.log.open_files import FileChanged
 from kfs.log.problem import Problem
+from kfs.read.isolation import IsolationLevel, visible_at
+from kfs.read.selection import Selection
+from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment

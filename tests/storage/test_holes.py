@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kfs.format.layout import BATCH_OVERHEAD
-from kfs.log.holes import data_extents, next_data
-from kfs.log.open_files import OpenFile
+from kfs.storage.holes import data_extents, next_data
+from kfs.storage.open_files import OpenFile
 from tests.logs import (
     batch,
     bytes_read,

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData, Shortage
 from kfs.format.layout import BATCH_OVERHEAD
-from kfs.log.descriptors import BUDGET, Descriptor
-from kfs.log.positioned import read_at
+from kfs.storage.descriptors import BUDGET, Descriptor
+from kfs.storage.positioned import read_at
 
 _PAGE: Final = 4096
 #: How much of the beginning of a file is remembered, in bytes: the header of its first batch, with the CRC of it all.
@@ -130,7 +130,7 @@ class OpenFile:
         return descriptor
 
     def is_there(self) -> bool:
-        """See :class:`~kfs.log.descriptors.Holder`."""
+        """See :class:`~kfs.storage.descriptors.Holder`."""
         try:
             status = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -140,12 +140,12 @@ class OpenFile:
         return (status.st_dev, status.st_ino) == (self._device, self.inode)
 
     def forget(self) -> None:
-        """See :class:`~kfs.log.descriptors.Holder`."""
+        """See :class:`~kfs.storage.descriptors.Holder`."""
         if self._pool is not None:
             self._pool.pop((self.path, self.inode, self._owner), None)
 
     def let_go(self) -> None:
-        """See :class:`~kfs.log.descriptors.Holder`."""
+        """See :class:`~kfs.storage.descriptors.Holder`."""
         self.forget()
         self.kept = None
         descriptor = self._descriptor

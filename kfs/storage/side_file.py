@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
-from kfs.log.open_files import FileGone, OpenFile
+from kfs.storage.open_files import FileGone, OpenFile
 
 _LARGEST: Final = 64 * 1024 * 1024
 Parsed = TypeVar("Parsed")

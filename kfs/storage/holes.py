@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kfs.log.open_files import OpenFile
+    from kfs.storage.open_files import OpenFile
 
 
 def next_data(file: OpenFile, position: int, size: int) -> int:

@@ -20,11 +20,11 @@ from typing import TypeVar
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.producer_snapshot import ProducerStateEntry
-from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.log import Log, OffsetRange
 from kfs.log.producer_state import ProducerState
 from kfs.log.segment import Segment
-from kfs.log.transaction_replay import TransactionReplay
+from kfs.read.aborted_transactions import AbortedTransactions
+from kfs.read.transaction_replay import TransactionReplay
 
 Answer = TypeVar("Answer")
 

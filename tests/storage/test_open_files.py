@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.descriptors import BUDGET
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_index import LAYOUT
-from kfs.log.open_files import FileChanged, FilePool, OpenFile
 from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
+from kfs.storage.descriptors import BUDGET
+from kfs.storage.open_files import FileChanged, FilePool, OpenFile
 from tests.logs import batch, find_record, open_log, record, write_partition
 
 

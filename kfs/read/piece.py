@@ -1,4 +1,4 @@
-"""Doing one piece of work: from log bytes to output bytes."""
+"""Reading one piece of work: which records of a segment are wanted, and what of it could not be read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.export.output import OutputFormat, Writer
-from kfs.export.plan import WantedOffsets, Work, pieces_of
-from kfs.export.selection import Selection
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
-from kfs.log.aborted_transactions import AbortedTransactions
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
-from kfs.log.data_dir import DataDir
-from kfs.log.isolation import IsolationLevel
 from kfs.log.log import MOST_LOOKS, Log, OffsetRange
-from kfs.log.open_files import FileChanged, FileGone
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
+from kfs.read.aborted_transactions import AbortedTransactions
+from kfs.read.isolation import IsolationLevel
+from kfs.read.plan import WantedOffsets, Work, pieces_of
+from kfs.read.selection import Selection
+from kfs.storage.open_files import FileChanged, FileGone
 
 _LOG: Final = logging.getLogger("kfs")
 
@@ -57,53 +55,6 @@ class Left:
         if work.position == self.position and (work.seen is None or work.seen >= self.seen):
             return work
         return replace(work, position=self.position, seen=self.seen)
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Output of some blocks: the bytes, and what could not be read."""
-
-    data: bytes = b""
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(slots=True)
-class Worker:
-    """Does pieces of work on one data directory; ``left`` is where the last one ended, None if that was not reached."""
-
-    data_dir: DataDir
-    selection: Selection
-    output: OutputFormat
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    reader: PieceReader = field(init=False)
-    _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.reader = PieceReader(self.selection, self.isolation)
-
-    @property
-    def left(self) -> Left | None:
-        """See :attr:`PieceReader.left`."""
-        return self.reader.left
-
-    def do(self, work: Work, offsets: WantedOffsets) -> Iterator[Done]:
-        """Yield the output of a piece, block by block; errors as :meth:`choose`."""
-        for chosen in self.choose(work, offsets):
-            yield self.render(work, chosen)
-
-    def render(self, work: Work, chosen: Chosen) -> Done:
-        """Return the output of records of a piece."""
-        if chosen.records is None or not chosen.indexes:
-            return Done(problems=chosen.problems)
-        key = (work.topic, work.partition)
-        writer = self._writers.get(key)
-        if writer is None:
-            writer = self._writers[key] = self.output.writer(*key)
-        return Done(writer(chosen.records.columns, chosen.indexes), chosen.problems)
-
-    def choose(self, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
-        """See :meth:`PieceReader.choose`."""
-        return self.reader.choose(self.data_dir.log(work.topic, work.partition), work, offsets)
 
 
 @dataclass(slots=True)
