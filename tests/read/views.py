@@ -1,0 +1,176 @@
+"""Everything that shows the records of a log, so that they can be held against each other."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import kfs
+from kfs.errors import CorruptData, KfsError
+from kfs.log.log import OffsetRange
+from kfs.read.isolation import IsolationLevel
+from kfs.read.selection import Selection
+from kfs.tree.context import TreeOptions
+from kfs.tree.segment_lines import OnDamage
+from tests.export.exporting import exported
+from tests.logs import directory_at, file_at, names, open_tree
+from tests.spark.reads import options_for, planned, read
+
+#: What is shown: values by offset.
+Shown = dict[int, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A log directory with one partition, ``t-0``, and the isolation level that it is read at."""
+
+    root: Path
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+
+def of_lines(lines: Iterable[bytes]) -> Shown:
+    """Return what lines of JSON show; each has an offset of its own, above that of the one before."""
+    shown: Shown = {}
+    for line in lines:
+        fields = json.loads(line)
+        value, offset = fields["value"], fields["offset"]
+        if fields.get("valueEncoding") == "base64":
+            value = base64.b64decode(value)
+        elif value is not None:
+            value = value.encode()
+        assert offset > max(shown, default=-1), f"offset {offset} after {max(shown, default=-1)}"
+        shown[offset] = value
+    return shown
+
+
+def _options(asked: Asked, on_damage: OnDamage = OnDamage.SKIP) -> TreeOptions:
+    return TreeOptions(on_damage=on_damage, isolation=asked.isolation)
+
+
+def offset_files(asked: Asked) -> Shown:
+    tree = open_tree(asked.root, options=_options(asked))
+    lines = []
+    for name in names(directory_at(tree, "t/0/offset")):
+        try:
+            file = file_at(tree, f"t/0/offset/{name}")
+            line = file.read(0, file.attributes().size)
+        except CorruptData:
+            continue
+        assert line.endswith(b"\n")
+        assert json.loads(line)["offset"] == int(name.removesuffix(".json"))
+        lines.append(line)
+    return of_lines(lines)
+
+
+def value_files(asked: Asked) -> Shown:
+    tree = open_tree(asked.root, options=_options(asked))
+    shown: Shown = {}
+    for name in names(directory_at(tree, "t/0/offset")):
+        offset = int(name.removesuffix(".json"))
+        try:
+            file = file_at(tree, f"t/0/value/{offset}")
+        except CorruptData:
+            continue
+        except KfsError:
+            shown[offset] = None
+        else:
+            shown[offset] = file.read(0, file.attributes().size)
+    return shown
+
+
+def segment_files(asked: Asked) -> Shown:
+    tree = open_tree(asked.root, options=_options(asked))
+    lines: list[bytes] = []
+    for name in names(directory_at(tree, "t/0/segment")):
+        file = file_at(tree, f"t/0/segment/{name}")
+        lines += file.read(0, file.attributes().size).splitlines()
+    return of_lines(lines)
+
+
+def all_records(asked: Asked) -> Shown:
+    file = file_at(open_tree(asked.root, options=_options(asked)), "t/0/records.jsonl")
+    return of_lines(file.read(0, file.attributes().size).splitlines())
+
+
+def cat(asked: Asked) -> Shown:
+    return of_lines(exported(asked.root, "t", isolation=asked.isolation)[0].splitlines())
+
+
+def in_python(asked: Asked) -> Shown:
+    with kfs.open(str(asked.root), isolation=asked.isolation.value, on_damage="skip") as data:
+        return {record.offset: record.value for record in data["t"][0].read()}
+
+
+def scan(asked: Asked) -> Shown:
+    with kfs.open(str(asked.root), isolation=asked.isolation.value, on_damage="skip") as data:
+        table = data["t"][0].scan(columns=["offset", "value"], jobs=1).to_table()
+        return dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def spark(asked: Asked) -> Shown:
+    given = {"onCorrupt": "skip", "kafka.isolation.level": asked.isolation.value}
+    options = options_for(asked.root, **given)
+    return {row["offset"]: row["value"] for row in read(planned(options), options)}
+
+
+VIEWS: tuple[Callable[[Asked], Shown], ...] = (
+    offset_files,
+    value_files,
+    segment_files,
+    all_records,
+    cat,
+    in_python,
+    scan,
+    spark,
+)
+
+
+# --- what is said of offsets that are lost ---------------------------------------------------------------------------
+
+
+def tells(view: Callable[[Asked, OffsetRange], object], asked: Asked, offsets: OffsetRange) -> bool:
+    """Whether a view says that records may be missing among some offsets."""
+    try:
+        return bool(view(asked, offsets))
+    except CorruptData:
+        return True
+
+
+def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
+    tree = open_tree(asked.root, options=_options(asked))
+    for offset in range(offsets.start, offsets.end):
+        try:
+            file_at(tree, f"t/0/offset/{offset}.json")
+        except CorruptData:
+            return True
+        except KfsError:
+            continue
+    return False
+
+
+def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
+    selection = Selection(offsets.start, offsets.end)
+    return bool(exported(asked.root, "t", selection=selection, isolation=asked.isolation)[1])
+
+
+def python_raises(asked: Asked, offsets: OffsetRange) -> bool:
+    with kfs.open(str(asked.root), isolation=asked.isolation.value) as data:
+        list(data["t"][0].read(offsets.start, offsets.end))
+    return False
+
+
+def scan_raises(asked: Asked, offsets: OffsetRange) -> bool:
+    with kfs.open(str(asked.root), isolation=asked.isolation.value) as data:
+        data["t"][0].scan(columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1).to_table()
+    return False
+
+
+TELLING: tuple[Callable[[Asked, OffsetRange], bool], ...] = (
+    file_is_broken,
+    cat_has_problems,
+    python_raises,
+    scan_raises,
+)
