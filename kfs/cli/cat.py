@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 import click
@@ -16,7 +17,7 @@ import click
 from kfs import __version__
 from kfs.cli.messages import messages
 from kfs.cli.progress import LogsProgress, progress_bar
-from kfs.cli.source import SourceOptions, source_options
+from kfs.cli.source import SourceOptions, also_option, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat
@@ -33,7 +34,7 @@ from kfs.render.timestamps import parse_time
 from kfs.scan import Scan
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.names import ABOUT, topic_name
-from kfs.tree.node import Directory, File, Node
+from kfs.tree.node import Directory, File, Node, settled
 
 _CHUNK: Final = 1024 * 1024
 _PAGE: Final = 4096
@@ -117,10 +118,12 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
     "--length-prefix", is_flag=True, help="Raw bytes follow their length instead: int32, big-endian, -1: null."
 )
 @click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@also_option
 @source_options
 def cat(
     log_dir: str,
     paths: tuple[str, ...],
+    also: tuple[str, ...],
     offsets: tuple[int, int | None] | None,
     since: int | None,
     before: int | None,
@@ -157,10 +160,10 @@ def cat(
     if table is not None:
         _check_table(table, output, paths)
     failed = False
-    with source.opened(log_dir) as tree:
+    with source.opened(log_dir, *also) as tree:
         keep_freed_memory()
         try:
-            with _opened(output, log_dir) as out:
+            with _opened(output, (log_dir, *also)) as out:
                 if table is not None:
                     failed = _write_table(tree, paths, wanted, table, out)
                 else:
@@ -244,13 +247,14 @@ def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
 
 
 @contextmanager
-def _opened(output: str, log_dir: str) -> Iterator[BinaryIO]:
+def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
     """Open the output, which is never in what is read."""
     if output == _STANDARD_OUTPUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    check_apart(log_dir, output)
+    for log_dir in log_dirs:
+        check_apart(log_dir, output)
     with replacing(output) as file:
         yield file
 
@@ -294,7 +298,7 @@ def _write_each(
     for path in paths:
         place = _records_at(path)
         if place is None:
-            _write_file(tree.follow(path), path, out)
+            _write_file(settled(partial(_measured, tree, path)), path, out)
             damaged |= _lacks_remote(tree, path)
             continue
         for problem in export.write(out.fileno(), *place):
@@ -311,6 +315,13 @@ def _lacks_remote(tree: KafkaTree, path: str) -> bool:
         return False
     log = tree.data_dir.log(partition[0], partition[1])
     return log is not None and log.remote is not None
+
+
+def _measured(tree: KafkaTree, path: str) -> Node:
+    """Return what a path leads to, of which the size is known: what is found damaged then may be another file."""
+    node = tree.follow(path)
+    node.attributes()
+    return node
 
 
 def _write_file(node: Node, path: str, out: BinaryIO) -> None:

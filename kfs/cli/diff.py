@@ -49,7 +49,7 @@ def diff(
     """
     say_what_is_logged()
     storage = Storage(max_batch_bytes=max_batch_bytes)
-    data_dir = DataDir(log_dirs, storage, topic_filter=topic_filter(topics))
+    data_dir = DataDir(log_dirs, storage, topic_filter=topic_filter(topics), heals=False)
     BrokerState(data_dir)
     exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
     if exit_code:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
 from kfs.cli.messages import shown
-from kfs.cli.source import SourceOptions, source_options
+from kfs.cli.source import SourceOptions, also_option, source_options
 from kfs.cli.stat import long_line
 from kfs.errors import CorruptData, NotFound
-from kfs.tree.node import Directory, Node, Symlink
+from kfs.tree.node import Directory, Node, Symlink, settled
 
 
 @click.command()
 @click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("path", default="/")
+@also_option
 @source_options
 @click.option(
     "-l", "--long", "is_long", is_flag=True, help="Mode, owner, size and time as well; sizes may cost a pass."
 )
-def ls(log_dir: str, path: str, source: SourceOptions, is_long: bool) -> None:
+def ls(log_dir: str, path: str, also: tuple[str, ...], source: SourceOptions, is_long: bool) -> None:
     """List PATH of the tree over LOG_DIR, without mounting it."""
-    with source.opened(log_dir) as tree:
+    with source.opened(log_dir, *also) as tree:
         for line in _lines(path, tree.resolve(path), is_long):
             sys.stdout.write(line + "\n")
 
@@ -39,8 +41,7 @@ def _lines(path: str, node: Node, is_long: bool) -> Iterator[str]:
             yield name
             continue
         try:
-            child = node.lookup(entry.name)
-            yield long_line(f"{name} -> {child.target()}" if isinstance(child, Symlink) else name, child)
+            yield settled(partial(_long, node, entry.name))
         except NotFound:  # gone since it was listed
             continue
         except CorruptData as error:  # said already; the others are listed all the same
@@ -48,3 +49,9 @@ def _lines(path: str, node: Node, is_long: bool) -> Iterator[str]:
             yield f"?????????? ? ? {'?':>12} {'?':<24} {name}"
     if damage is not None:
         raise damage
+
+
+def _long(directory: Directory, name: str) -> str:
+    child = directory.lookup(name)
+    text = shown(name)
+    return long_line(f"{text} -> {child.target()}" if isinstance(child, Symlink) else text, child)

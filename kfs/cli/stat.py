@@ -7,19 +7,20 @@ import stat as modes
 
 import click
 
-from kfs.cli.source import SourceOptions, source_options
+from kfs.cli.source import SourceOptions, also_option, source_options
 from kfs.render.timestamps import iso_time
-from kfs.tree.node import Node
+from kfs.tree.node import Node, settled
 
 
 @click.command()
 @click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("path")
+@also_option
 @source_options
-def stat(log_dir: str, path: str, source: SourceOptions) -> None:
+def stat(log_dir: str, path: str, also: tuple[str, ...], source: SourceOptions) -> None:
     """Show the size, times and owner of PATH of the tree over LOG_DIR, as JSON."""
-    with source.opened(log_dir) as tree:
-        attributes = tree.resolve(path).attributes()
+    with source.opened(log_dir, *also) as tree:
+        attributes = settled(lambda: tree.resolve(path).attributes())
     fields = {
         "path": path,
         "mode": modes.filemode(attributes.mode),

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from kfs.errors import CorruptData, UnusableSource
@@ -171,18 +172,40 @@ class TopicStates(Generic[State]):
         partitions = self._data_dir.partitions(self._topic)
         logs = {partition: self._data_dir.log(self._topic, partition) for partition in partitions}
         for partition, state in list(self._by_partition.items()):
-            if logs.get(partition) is not state.log:
+            served = logs.get(partition)
+            if served is not state.log and (served is None or state.log not in self._data_dir.copies_of(served)):
                 self._generation += state.version + 1
                 del self._by_partition[partition]
         for partition, log in logs.items():
             if log is not None and partition not in self._by_partition:
                 self._by_partition[partition] = self._make(log)
                 self._generation += 1
-        for state in self._by_partition.values():
+        for partition, state in self._by_partition.items():
             try:
                 state.refresh()
             except FileChanged as error:
                 state.log.problems.add_error(error)
+            if state.damaged:
+                self._by_partition[partition] = self._undamaged(state)
+
+    def _undamaged(self, state: State) -> State:
+        """Return what another copy says that goes as far, and isn't damaged; the same where there is none.
+
+        Parts of a log that was compacted are never put together of several copies: a key that one has forgotten would
+        come back.
+        """
+        standing = state.log.standing()[:2]
+        for copy in self._data_dir.copies_of(state.log):
+            if copy.standing()[:2] >= standing:
+                other = self._make(copy)
+                with suppress(FileChanged):
+                    other.refresh()
+                    if not other.damaged:
+                        self._generation += state.version + 1
+                        reason = f"it is damaged; what is told is what the copy in {copy.directory.path} says"
+                        copy.problems.add(Problem(state.log.directory.path, 0, 0, reason))
+                        return other
+        return state
 
     def coverage(self) -> Coverage:
         """Return what share of the topic is here."""

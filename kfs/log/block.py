@@ -92,7 +92,8 @@ class Damage:
     the next intact batch behind them, the next segment's base offset, or :data:`MAX_INT64` where the log ends in damage
     and nothing bounds it. No header that fails its CRC is believed. ``loses_records`` is False for what only repeats
     records that stand earlier in the log. ``claimed_last`` is the last offset that the broken header claims, where that
-    is possible at all, else ``after``: a hint for verify and recover; no view decides by it.
+    is possible at all, else ``after``: a hint for verify and recover; no view decides by it. Of a patched file the walk
+    is ``shift`` bytes further on than the problem's position, which is that in the file.
     """
 
     problem: Problem
@@ -101,16 +102,17 @@ class Damage:
     claimed_last: int
     loses_records: bool = True
     before: int = MAX_INT64
+    shift: int = 0
 
     @property
     def position(self) -> int:
-        """Byte position in the segment's file."""
-        return self.problem.position
+        """Byte position in the segment, as the walk goes."""
+        return self.problem.position + self.shift
 
     @property
     def end(self) -> int:
         """Byte position of what follows."""
-        return self.problem.position + self.problem.size
+        return self.position + self.problem.size
 
     def may_hide(self, start: int, end: int) -> bool:
         """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``."""

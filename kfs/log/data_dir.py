@@ -9,11 +9,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
+from kfs.log.healing import Healer
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
@@ -45,8 +47,8 @@ class DataDir:
 
     Opening it lists directories and reads no log data. A partition that lies in several places is
     served from the copy with the highest last leader epoch, then the highest end; the others are
-    :meth:`replicas`. Copies are never merged. A directory whose topic id is another than that of the topic is no
-    copy: it is what is left of an older topic of that name.
+    :meth:`replicas`. What is lost in a copy is read from another of the same history. A directory
+    whose topic id is another than that of the topic is no copy: it is what is left of an older topic of that name.
 
     ``topic_ids``, which may be given later, makes what knows more than the directories' names do; it is called when
     there is a directory that needs it.
@@ -59,8 +61,11 @@ class DataDir:
         *,
         until_high_watermark: bool = False,
         topic_filter: Callable[[str], bool] | None = None,
+        heals: bool = True,
     ) -> None:
         """Look at each path; only topics that ``topic_filter`` accepts are shown.
+
+        With ``heals``, what is lost in one copy of a partition is read from another, where that is of the same history.
 
         Raises:
             UnusableSource: one is missing, unreadable, or holds nothing of Kafka's.
@@ -69,6 +74,7 @@ class DataDir:
         self.storage = storage
         self.until_high_watermark = until_high_watermark
         self._topic_filter = topic_filter
+        self._heals = heals
         self.topic_ids: Callable[[], TopicIds] | None = None
         self.problems = Problems()
         self.log_dirs: list[LogDir] = []
@@ -141,6 +147,18 @@ class DataDir:
         for _, copies in sorted(self._partitions().copies.items()):
             yield [self._log_of(directory) for directory in copies]
 
+    def other_copies(self, directory: PartitionDirectory) -> list[PartitionDirectory]:
+        """Return the directories that hold the same partition of the same topic as one that isn't deleted."""
+        copies = self._found.copies.get((directory.name.topic, directory.name.partition), [])
+        if len(copies) < 2 or directory not in copies:
+            return []
+        older = self._of_older_topics(copies)
+        return [other for other in copies if other is not directory and other not in older and not other.loose]
+
+    def copies_of(self, log: Log) -> list[Log]:
+        """Return the other copies of a partition that is served."""
+        return [self._log_of(other) for other in self.other_copies(log.directory)]
+
     def _copy_name(self, directory: PartitionDirectory) -> str:
         name = directory.name
         if name.unique_id:
@@ -200,7 +218,14 @@ class DataDir:
         log = self._logs.get(key)
         if log is None or (log.directory.loose, log.directory.name) != (directory.loose, directory.name):
             self._logs.pop(key, None)
-            made = Log(directory, self.storage, until_high_watermark=self.until_high_watermark, tier=self._tier_of)
+            heals = self._heals and not directory.loose
+            made = Log(
+                directory,
+                self.storage,
+                until_high_watermark=self.until_high_watermark,
+                tier=self._tier_of,
+                healer=Healer(directory, partial(self.other_copies, directory)) if heals else None,
+            )
             log = self._logs.setdefault(key, made)
         return log
 

@@ -7,12 +7,12 @@ import os
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
-from typing import Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
@@ -38,7 +38,11 @@ from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.time_lookup import first_offset_at_or_after
 from kfs.storage.open_files import FileChanged
+from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
+
+if TYPE_CHECKING:
+    from kfs.log.healing import Healed, Healer
 
 #: How old, in seconds, what is known of a live directory may be.
 LOOK_AGAIN_SECONDS: Final = 0.25
@@ -48,6 +52,10 @@ _CLOCK_TICK_SECONDS: Final = 1.0
 MOST_LOOKS: Final = 8
 _LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
+#: Why a segment is another one from then on.
+_COMPLETED: Final = "what is lost in it is read from another copy"
+#: A segment's base offset, and the inode of its ``.log``.
+_Key = tuple[int, int]
 #: Of the offsets in remote storage, nothing is known yet.
 _NOT_LOOKED: Final = ((-1, None), None)
 
@@ -76,7 +84,7 @@ class Log:
 
     Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
     watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
-    log should begin with aren't here.
+    log should begin with aren't here, ``healer`` where records are lost.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class Log:
         *,
         until_high_watermark: bool = False,
         tier: Callable[[PartitionDirectory], Tier] = lambda _directory: Tier.UNKNOWN,
+        healer: Healer | None = None,
     ) -> None:
         self.directory = directory
         self.topic = directory.name.topic
@@ -105,6 +114,15 @@ class Log:
         #: By the first base offset and the checkpoint.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
+        self._healer = healer
+        self._healing = threading.Lock()
+        self._healed: dict[_Key, Healed] = {}
+        #: Which segments were asked about, and the other copies that there were then.
+        self._asked: tuple[frozenset[_Key], tuple[str, ...]] = (frozenset(), ())
+
+    def other_copies(self) -> Sequence[PartitionDirectory]:
+        """Return the directories of the copies that are asked for what is lost in this one."""
+        return () if self._healer is None else self._healer.others()
 
     # -- segments
 
@@ -193,10 +211,10 @@ class Log:
         for files in self.files.segments:
             segment = known.get((files.base_offset, files.log.inode))
             if segment is None:
-                self.problems.forget_file(files.log.path)
-                segment = Segment(files, self.storage, self.problems, self.look_again)
-                self._tell_cut(files, was=before.get((files.base_offset, files.log.inode)))
-            segment.files = files
+                was = before.get((files.base_offset, files.log.inode))
+                segment = self._new_segment(files, was)
+                self._tell_cut(files, was=was)
+            segment.files = files if segment.patch is None else _without_index(files)
             segments.append(segment)
         for segment, following in pairwise(segments):
             segment.next_base_offset = following.base_offset
@@ -205,6 +223,45 @@ class Log:
         self._replace(segments)
         for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
+
+    def _new_segment(self, files: SegmentFiles, was: Segment | None) -> Segment:
+        self.problems.forget_file(files.log.path)
+        key = files.base_offset, files.log.inode
+        if was is not None and was.patch is not None:  # the file, or a copy's, has become something else
+            self._healed.pop(key, None)
+            self._asked = frozenset(), ()
+        healed = self._healed.get(key)
+        if healed is None:
+            return Segment(files, self.storage, self.problems, self.look_again, on_loss=self._note_loss)
+        for problem in healed.problems:
+            self.problems.add(problem)
+        return Segment(_without_index(files), self.storage, self.problems, self.look_again, patch=healed.patch)
+
+    def _note_loss(self, segment: Segment) -> None:
+        """Look for what a segment has lost in other copies, once for all segments that there are.
+
+        Raises:
+            Patched: something was found: the segment is read with that from now on.
+        """
+        if self._healer is None:
+            return
+        with self._healing:
+            key, copies = (
+                (segment.base_offset, segment.files.log.inode),
+                tuple(other.path for other in self._healer.others()),
+            )
+            if key not in self._asked[0] or copies != self._asked[1]:
+                there = self._listing.segments
+                self._asked = frozenset((each.base_offset, each.files.log.inode) for each in (*there, segment)), copies
+                self._healed = self._healer.healed(self.storage)
+                for each in there:
+                    if (each.base_offset, each.files.log.inode) in self._healed:
+                        each.end(_COMPLETED)
+            if key not in self._healed:
+                return
+        segment.end(_COMPLETED)
+        self.look_again()
+        raise Patched(_COMPLETED, 0, segment.files.log.path)
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
         """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
@@ -544,3 +601,8 @@ class Log:
         The last leader epoch counts first, then the log's end, as in an election; then who has more behind that.
         """
         return self.last_leader_epoch(), self.log_end_offset, -self.log_start_offset
+
+
+def _without_index(files: SegmentFiles) -> SegmentFiles:
+    """Return the files of a segment that is read with a patch, behind which its offset index is of no use."""
+    return replace(files, index=None)

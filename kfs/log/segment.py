@@ -23,6 +23,7 @@ from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
 from kfs.log.window import Window
 from kfs.storage.open_files import FileChanged, FileGone, OpenFile
+from kfs.storage.patched_file import Extent, Patch, PatchedFile
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
@@ -35,7 +36,8 @@ class Segment:
 
     ``slot`` numbers the incarnation. A segment that was truncated, swapped or re-created is
     another one, and this one then raises :class:`FileChanged`, and ``on_change`` is called. Lookups begin at an index
-    entry, or where that is no good at one of the marks that walks leave behind.
+    entry, or where that is no good at one of the marks that walks leave behind. ``on_loss`` is called where records are
+    found to be lost; a segment that is to be read with a ``patch`` is another incarnation.
     """
 
     def __init__(
@@ -44,6 +46,9 @@ class Segment:
         storage: Storage,
         problems: Problems,
         on_change: Callable[[], None] = lambda: None,
+        *,
+        patch: Patch | None = None,
+        on_loss: Callable[[Segment], None] = lambda _segment: None,
     ) -> None:
         self.files = files
         self.base_offset = files.base_offset
@@ -55,7 +60,10 @@ class Segment:
         self.slot = storage.new_slot()
         self.storage = storage
         self.problems = problems
+        #: What other copies have of what is lost in the file, put in its place.
+        self.patch = patch
         self._on_change = on_change
+        self._on_loss = on_loss
         self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
         self._mark_positions = array("q", [0])
@@ -92,8 +100,22 @@ class Segment:
         except FileChanged:
             self._on_change()
             raise
+        if self.patch is not None:
+            file = PatchedFile(file, self.patch, self._opened, self._spoil)
         self._verify(file)
         return file
+
+    def _opened(self, extent: Extent) -> OpenFile:
+        """Open the file of another copy; without it this isn't what it was."""
+        try:
+            return self.storage.files.open(extent.path, extent.inode, self.slot, anew=self.is_listed)
+        except CorruptData as error:
+            self._spoil(str(error))
+            raise FileChanged(error.reason, error.position, extent.path) from None
+
+    def _spoil(self, reason: str) -> None:
+        self.end(f"another copy that completed it is no more what it was: {reason}")
+        self._on_change()
 
     def end(self, reason: str) -> None:
         """Take it for something else from now on, whatever its file looks like."""
@@ -189,7 +211,11 @@ class Segment:
     def _walk_that_tells(self, report: Callable[[Problem], None], window: Window | None = None) -> SegmentWalk:
         window = window or self._window()
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
-        return SegmentWalk(window.file, bounds, self.storage.max_batch_bytes, report, self.storage.decoder, window)
+        limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
+        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._note_loss)
+
+    def _note_loss(self) -> None:
+        self._on_loss(self)
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""

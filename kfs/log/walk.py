@@ -66,7 +66,8 @@ class SegmentWalk:
 
     ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` is told of all
     that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
-    follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already.
+    follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already. ``on_loss``
+    is called where records are lost, before that is reported; what it raises ends the walk.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class SegmentWalk:
         report: Callable[[Problem], None],
         decoder: BlockDecoder | None = None,
         window: Window | None = None,
+        on_loss: Callable[[], None] = lambda: None,
     ) -> None:
         self.file = file
         self.bounds = bounds
         self.limit = limit
         self.report = report
         self.decoder = decoder or default_decoder()
+        self._on_loss = on_loss
         self._window = window or Window(file, file.size())
         self.size = self.end = self._window.size
         self._seen = bounds.base_offset - 1
@@ -260,12 +263,19 @@ class SegmentWalk:
         return True
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
+        self._on_loss()
         read_error = self.file.read_error(position, size)
-        problem = Problem(self.file.path, position, size, read_error or reason)
-        self.report(problem)
+        problem, shift = self._report(position, size, read_error or reason)
         cause = Cause.READ_ERROR if read_error else cause
         before = self._first_behind(position + size)
-        return Damage(problem, cause, self._seen, self._claimed_last(position, header), before=before)
+        return Damage(problem, cause, self._seen, self._claimed_last(position, header), before=before, shift=shift)
+
+    def _report(self, position: int, size: int, reason: str) -> tuple[Problem, int]:
+        """Report a problem where its bytes really are; return it, and how far that is from where the walk is."""
+        path, there = self.file.where(position)
+        problem = Problem(path, there, size, reason)
+        self.report(problem)
+        return problem, position - there
 
     def _first_behind(self, position: int) -> int:
         """Return the first offset of the next block at or behind ``position``: what is lost before it has lower ones.
@@ -337,16 +347,17 @@ class SegmentWalk:
         block = Block(header, data, self.file.path, after=seen, before=limit)
         if block.is_trimmed:
             reason = f"offsets {first} to {last}, of which only those above {seen} and below {limit} can be"
-            self.report(Problem(self.file.path, header.position, header.size, reason))
+            self._report(header.position, header.size, reason)
         self._seen = max(seen, min(last, limit - 1))
         self._seen_is_known = True
         return block
 
     def _misplaced(self, header: BatchHeader, reason: str, cause: Cause, loses_records: bool = True) -> Damage:
-        problem = Problem(self.file.path, header.position, header.size, reason)
-        self.report(problem)
+        if loses_records:
+            self._on_loss()
+        problem, shift = self._report(header.position, header.size, reason)
         before = self._first_behind(header.position + header.size) if loses_records else self._seen + 1
-        return Damage(problem, cause, self._seen, self._seen, loses_records, before)
+        return Damage(problem, cause, self._seen, self._seen, loses_records, before, shift)
 
     def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
         """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.

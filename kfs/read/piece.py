@@ -12,6 +12,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
+from kfs.format.layout import MAX_INT64
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
 from kfs.log.log import MOST_LOOKS, Log, OffsetRange
@@ -22,6 +23,7 @@ from kfs.read.isolation import IsolationLevel
 from kfs.read.plan import WantedOffsets, Work, pieces_of
 from kfs.read.selection import Selection
 from kfs.storage.open_files import FileChanged, FileGone
+from kfs.storage.patched_file import Patched
 
 _LOG: Final = logging.getLogger("kfs")
 
@@ -101,8 +103,10 @@ class PieceReader:
                 raise FileGone("is gone, or another file", work.position, _path_of(work, log))
             self._isolate(log)
             yield from self._chosen_in(segment, work, offsets)
-        except FileChanged:
-            if log is None or work.version is None:
+        except FileChanged as error:
+            # Where nothing but positions bounds a piece, nobody knows what of it is left.
+            is_bounded = work.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
+            if log is None or not is_bounded:
                 raise
             yield from self._choose_elsewhere(log, work, offsets)
         else:

@@ -33,9 +33,10 @@ def _sought(file: OpenFile, position: int, size: int, whence: str, unknown: int)
     """Return where the file has data, or a hole, from ``position`` on: ``unknown`` where the system doesn't say."""
     if not hasattr(os, whence):
         return unknown
-    descriptor = file.descriptor()
     try:
-        found = os.lseek(descriptor.number, position, getattr(os, whence))
+        found = file.sought(position, getattr(os, whence))
     except OSError as error:
         return size if error.errno == errno.ENXIO else unknown  # ENXIO: a hole to the end
+    if found is None:
+        return unknown
     return min(max(position, found), size)

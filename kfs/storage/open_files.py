@@ -197,6 +197,18 @@ class OpenFile:
             position = stop
         return b"".join(parts)
 
+    def where(self, position: int) -> tuple[str, int]:
+        """Return the path of the file that the bytes at a position are of, and their position there."""
+        return self.path, position
+
+    def sought(self, position: int, whence: int) -> int | None:
+        """``lseek`` to data or to a hole; None where that can't be asked.
+
+        Raises:
+            OSError: as ``lseek``.
+        """
+        return os.lseek(self.descriptor().number, position, whence)
+
     def read_error(self, position: int, length: int) -> str | None:
         """Return why bytes of that range could not be read, None where all could."""
         if self.unreadable:

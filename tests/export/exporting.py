@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from kfs.export.output import OutputFormat
@@ -19,7 +20,7 @@ LINES = OutputFormat()
 
 
 def exported(
-    root: Path,
+    root: Path | Sequence[Path],
     topic: str,
     partition: int | None = None,
     *,
@@ -31,7 +32,8 @@ def exported(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[bytes, list[Problem]]:
     """Return the bytes of an export and its problems."""
-    data_dir = DataDir([str(root)], Storage())
+    roots = [root] if isinstance(root, Path) else root
+    data_dir = DataDir(list(map(str, roots)), Storage())
     try:
         return written(Export(data_dir, selection, output, first, last, jobs, isolation), topic, partition)
     finally:

@@ -131,14 +131,14 @@ def test_every_view_shows_what_is_intact_and_nothing_else(case: Case) -> None:
         start, end = log.log_start_offset, log.log_end_offset
         expected = {offset: value for offset, value in intact(case).items() if offset >= start}
         assert not [offset for offset in expected if offset >= end]
-        assert shown_by_all(Asked(root)) == expected
+        assert shown_by_all(Asked.of(root)) == expected
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(some_segments(), anything))
 def test_every_view_shows_the_same_of_batches_out_of_place(case: Case) -> None:
     with written(case) as root:
-        shown = shown_by_all(Asked(root))
+        shown = shown_by_all(Asked.of(root))
         written_as = originals(case)
         assume(not any(part.is_moved for part in case.all_parts) and not is_ambiguous(case.all_parts))
         assert all(written_as[offset] == value for offset, value in shown.items())
@@ -164,7 +164,7 @@ def test_what_is_lost_is_told_by_every_view_and_overlaps_nothing_that_is_shown(c
         assume(destroyed)
         offset = destroyed[chosen % len(destroyed)]
         for view in TELLING:
-            assert tells(view, Asked(root), OffsetRange(offset, offset + 1)), (view.__name__, offset)
+            assert tells(view, Asked.of(root), OffsetRange(offset, offset + 1)), (view.__name__, offset)
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_every_view_shows_the_same_at_any_isolation_level(
         if start is not None:
             set_log_start(root, "t", 0, start)
         log_start = open_log(root / "t-0").log_start_offset
-        shown = shown_by_all(Asked(root, isolation))
+        shown = shown_by_all(Asked.of(root, isolation=isolation))
         intact = case.intact_batches
         data = [one for one in case.log if isinstance(one.event, Data) and one.offsets[0] in intact]
         offsets = {offset for one in data for offset in one.offsets if offset >= log_start}

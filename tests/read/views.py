@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import kfs
 from kfs.errors import CorruptData, KfsError
@@ -14,6 +15,8 @@ from kfs.log.log import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.tree.context import TreeOptions
+from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.node import settled
 from kfs.tree.segment_lines import OnDamage
 from tests.export.exporting import exported
 from tests.logs import directory_at, file_at, names, open_tree
@@ -25,10 +28,18 @@ Shown = dict[int, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A log directory with one partition, ``t-0``, and the isolation level that it is read at."""
+    """Log directories with copies of one partition, ``t-0``, and the isolation level that it is read at."""
 
-    root: Path
+    roots: tuple[Path, ...]
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+    @classmethod
+    def of(cls, *roots: Path, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Self:
+        return cls(roots, isolation)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(map(str, self.roots))
 
 
 def of_lines(lines: Iterable[bytes]) -> Shown:
@@ -50,13 +61,22 @@ def _options(asked: Asked, on_damage: OnDamage = OnDamage.SKIP) -> TreeOptions:
     return TreeOptions(on_damage=on_damage, isolation=asked.isolation)
 
 
+def read_file(tree: KafkaTree, path: str) -> bytes:
+    """Return all of a file, found and read as a mount does: what becomes another file meanwhile is looked up again."""
+
+    def read() -> bytes:
+        file = file_at(tree, path)
+        return file.read(0, file.attributes().size)
+
+    return settled(read)
+
+
 def offset_files(asked: Asked) -> Shown:
-    tree = open_tree(asked.root, options=_options(asked))
+    tree = open_tree(*asked.roots, options=_options(asked))
     lines = []
     for name in names(directory_at(tree, "t/0/offset")):
         try:
-            file = file_at(tree, f"t/0/offset/{name}")
-            line = file.read(0, file.attributes().size)
+            line = read_file(tree, f"t/0/offset/{name}")
         except CorruptData:
             continue
         assert line.endswith(b"\n")
@@ -66,53 +86,49 @@ def offset_files(asked: Asked) -> Shown:
 
 
 def value_files(asked: Asked) -> Shown:
-    tree = open_tree(asked.root, options=_options(asked))
+    tree = open_tree(*asked.roots, options=_options(asked))
     shown: Shown = {}
     for name in names(directory_at(tree, "t/0/offset")):
         offset = int(name.removesuffix(".json"))
         try:
-            file = file_at(tree, f"t/0/value/{offset}")
+            shown[offset] = read_file(tree, f"t/0/value/{offset}")
         except CorruptData:
             continue
         except KfsError:
             shown[offset] = None
-        else:
-            shown[offset] = file.read(0, file.attributes().size)
     return shown
 
 
 def segment_files(asked: Asked) -> Shown:
-    tree = open_tree(asked.root, options=_options(asked))
+    tree = open_tree(*asked.roots, options=_options(asked))
     lines: list[bytes] = []
     for name in names(directory_at(tree, "t/0/segment")):
-        file = file_at(tree, f"t/0/segment/{name}")
-        lines += file.read(0, file.attributes().size).splitlines()
+        lines += read_file(tree, f"t/0/segment/{name}").splitlines()
     return of_lines(lines)
 
 
 def all_records(asked: Asked) -> Shown:
-    file = file_at(open_tree(asked.root, options=_options(asked)), "t/0/records.jsonl")
-    return of_lines(file.read(0, file.attributes().size).splitlines())
+    return of_lines(read_file(open_tree(*asked.roots, options=_options(asked)), "t/0/records.jsonl").splitlines())
 
 
 def cat(asked: Asked) -> Shown:
-    return of_lines(exported(asked.root, "t", isolation=asked.isolation)[0].splitlines())
+    return of_lines(exported(asked.roots, "t", isolation=asked.isolation)[0].splitlines())
 
 
 def in_python(asked: Asked) -> Shown:
-    with kfs.open(str(asked.root), isolation=asked.isolation.value, on_damage="skip") as data:
+    with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
         return {record.offset: record.value for record in data["t"][0].read()}
 
 
 def scan(asked: Asked) -> Shown:
-    with kfs.open(str(asked.root), isolation=asked.isolation.value, on_damage="skip") as data:
+    with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
         table = data["t"][0].scan(columns=["offset", "value"], jobs=1).to_table()
         return dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 def spark(asked: Asked) -> Shown:
     given = {"onCorrupt": "skip", "kafka.isolation.level": asked.isolation.value}
-    options = options_for(asked.root, **given)
+    options = options_for(asked.roots[0], paths=json.dumps(asked.paths[1:]), **given)
     return {row["offset"]: row["value"] for row in read(planned(options), options)}
 
 
@@ -140,7 +156,7 @@ def tells(view: Callable[[Asked, OffsetRange], object], asked: Asked, offsets: O
 
 
 def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
-    tree = open_tree(asked.root, options=_options(asked))
+    tree = open_tree(*asked.roots, options=_options(asked))
     for offset in range(offsets.start, offsets.end):
         try:
             file_at(tree, f"t/0/offset/{offset}.json")
@@ -153,17 +169,17 @@ def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
 
 def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
     selection = Selection(offsets.start, offsets.end)
-    return bool(exported(asked.root, "t", selection=selection, isolation=asked.isolation)[1])
+    return bool(exported(asked.roots, "t", selection=selection, isolation=asked.isolation)[1])
 
 
 def python_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with kfs.open(str(asked.root), isolation=asked.isolation.value) as data:
+    with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
         list(data["t"][0].read(offsets.start, offsets.end))
     return False
 
 
 def scan_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with kfs.open(str(asked.root), isolation=asked.isolation.value) as data:
+    with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
         data["t"][0].scan(columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1).to_table()
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -28,8 +29,8 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 class Cluster:
     """What is known of the cluster that log directories belong to. Nothing is read before something is asked.
 
-    Of several brokers' metadata logs the one with the highest epoch is believed, then the one that reaches furthest.
-    Where there is none (brokers with ZooKeeper, or brokers whose controllers are elsewhere and that lack the
+    Of several brokers' metadata logs the one with the highest epoch is believed, then the one that can be read
+    furthest. Where there is none (brokers with ZooKeeper, or brokers whose controllers are elsewhere and that lack the
     log) :meth:`state` is None, and only the directories themselves tell something.
     """
 
@@ -58,7 +59,13 @@ class Cluster:
         assert name is not None
         meta = log_dir.meta_properties()
         directory = PartitionDirectory(path, name, log_dir)
-        return MetadataLog(directory, self.data_dir.storage, meta.cluster_id if meta else None)
+        cluster_id = meta.cluster_id if meta else None
+        return MetadataLog(directory, self.data_dir.storage, cluster_id, partial(self._others_than, path))
+
+    def _others_than(self, path: str) -> list[PartitionDirectory]:
+        """Return where the other copies are of the same cluster's metadata log."""
+        ours = self._logs[path].cluster_id
+        return [log.directory for log in self.metadata_logs() if log.directory.path != path and log.cluster_id == ours]
 
     def metadata_log(self) -> MetadataLog | None:
         """Return the copy that is believed, None where there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +19,8 @@ from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.replay import Replay
 from kfs.log.block import Damage
 from kfs.log.bulk import Records, Undecodable
-from kfs.log.log import Log
+from kfs.log.healing import Healer
+from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.partition_directory import QUORUM_STATE, PartitionDirectory
 from kfs.log.problem import Problem, Problems
@@ -78,10 +79,17 @@ class MetadataState:
 class MetadataLog:
     """A directory of the metadata log, followed as it grows. Nothing is read when this is made."""
 
-    def __init__(self, directory: PartitionDirectory, storage: Storage, cluster_id: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        storage: Storage,
+        cluster_id: str | None = None,
+        others: Callable[[], Sequence[PartitionDirectory]] = tuple,
+    ) -> None:
+        """``others`` returns where other copies of the log are, for what is lost in this one."""
         self.directory = directory
         self.cluster_id = cluster_id
-        self.log = Log(directory, storage)
+        self.log = Log(directory, storage, healer=Healer(directory, others))
         self._storage = storage
         self._state: MetadataState | None = None
         self._seen: tuple[object, ...] = ()
@@ -115,12 +123,19 @@ class MetadataLog:
             self.problems.add_error(error)
             return None
 
-    def standing(self) -> tuple[int, int]:
-        """What to choose between several brokers' logs by: epoch, then end, of the log or of the newest snapshot."""
+    def standing(self) -> tuple[int, bool, int, int]:
+        """What to choose by between several brokers' logs.
+
+        That is: the epoch, whether all is known from the beginning on, how far it can be read, and how far it goes.
+
+        Epoch and end are those of the log or of the newest snapshot.
+        """
         ends = [(one.epoch, one.end_offset) for one in self.snapshots() if not one.suffix]
         if self.log.segments:
             ends.append((self.log.last_leader_epoch(), self.log.log_end_offset))
-        return max(ends, default=(-1, 0))
+        epoch, end = max(ends, default=(-1, 0))
+        state = self.state()
+        return epoch, not state.is_partial, state.replay.end_offset, end
 
     def snapshot_fault(self, snapshot: Snapshot) -> str | None:
         """Return why a snapshot can't be used, None where it is whole."""
@@ -137,18 +152,27 @@ class MetadataLog:
     def state(self) -> MetadataState:
         """Return the state at the log's end; what was read before isn't read again while the log only grows."""
         with self._reading:
-            segments = self.log.segments
-            seen = (
-                self.log.incarnation,
-                [(segment, segment.size()) for segment in segments],
-                [snapshot.path for snapshot in self.snapshots()],
-            )
-            state = self._state
-            if state is None or seen != self._seen:
-                grows = state is not None and self._seen[0] == seen[0] and segments and state.stopped is None
-                state = self._extended(state) if grows and state is not None else self._load(MAX_INT64)
-                self._state, self._seen = state, seen
+            state = self._brought_up_to_date()
+            for _ in range(MOST_LOOKS - 1):
+                _ = self.log.segments
+                if self.log.incarnation == self._seen[0]:
+                    break
+                state = self._brought_up_to_date()
             return state
+
+    def _brought_up_to_date(self) -> MetadataState:
+        segments = self.log.segments
+        seen = (
+            self.log.incarnation,
+            [(segment, segment.size()) for segment in segments],
+            [snapshot.path for snapshot in self.snapshots()],
+        )
+        state = self._state
+        if state is None or seen != self._seen:
+            grows = state is not None and self._seen[0] == seen[0] and segments and state.stopped is None
+            state = self._extended(state) if grows and state is not None else self._load(MAX_INT64)
+            self._state, self._seen = state, seen
+        return state
 
     def state_at(self, end_offset: int) -> MetadataState:
         """Return the state that the records below ``end_offset`` make."""

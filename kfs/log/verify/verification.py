@@ -67,7 +67,7 @@ class Verification:
         files = [path for path in each_once if not os.path.isdir(path)]
         directories = [path for path in each_once if os.path.isdir(path)]
         #: What is checked, but for single files.
-        self.data_dir = DataDir(directories, storage, topic_filter=topic_filter)
+        self.data_dir = DataDir(directories, storage, topic_filter=topic_filter, heals=False)
         self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self.data_dir.log_dirs}
         self._nodes: dict[str, MetaProperties | None] = {}
         self._results: list[PartitionResult] = []

@@ -1,0 +1,266 @@
+"""What is lost in one copy of a partition, read from another: only where both are proven to be the same history.
+
+Proven is what lies below an intact batch that both copies have, as long as nothing below that contradicts: no record at
+an offset that both have differs (see :func:`~kfs.log.compare.compare`). Leader epochs bound it as a follower of KIP-279
+is bounded: at the largest epoch that both know, the smaller of the two ends. Message formats v0 and v1 have no epochs,
+so there an intact batch below is wanted, too. A topic id has to be the same, and a missing one is no match for one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT
+from kfs.format.checkpoint import EpochEntry
+from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_INT64
+from kfs.log.block import Block, Damage
+from kfs.log.compare import Comparison, LackCause, compare
+from kfs.log.log import Log, OffsetRange
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problem
+from kfs.log.remote_offsets import NEVER_TIERED
+from kfs.log.segment import Segment
+from kfs.log.storage import Storage
+from kfs.storage.patched_file import Extent, Patch
+
+#: Batches that are looked at for one that both copies have, behind what is lost or before it.
+_MOST_TRIED: Final = 1000
+
+
+class Healed(NamedTuple):
+    """How a segment is to be read, and what is to be said of that."""
+
+    patch: Patch
+    problems: tuple[Problem, ...]
+
+
+class _Found(NamedTuple):
+    """A batch of another copy: its first and last offset, and where its bytes are."""
+
+    first: int
+    last: int
+    extent: Extent
+
+
+@dataclass(slots=True)
+class _Loss:
+    """Bytes of a segment that lose records, and the offsets that are still to be found."""
+
+    damage: Damage
+    missing: list[OffsetRange]
+    found: list[_Found]
+
+    def take(self, batches: Sequence[_Found], *, is_all: bool) -> None:
+        """Note batches of another copy; ``is_all`` says that nothing else ever was between them."""
+        self.found += batches
+        if is_all:
+            self.missing = []
+        for one in batches:
+            self.missing = [rest for each in self.missing for rest in _without(each, one)]
+
+
+def _without(offsets: OffsetRange, found: _Found) -> Iterator[OffsetRange]:
+    if offsets.start < min(found.first, offsets.end):
+        yield OffsetRange(offsets.start, min(found.first, offsets.end))
+    if max(found.last + 1, offsets.start) < offsets.end:
+        yield OffsetRange(max(found.last + 1, offsets.start), offsets.end)
+
+
+class Healer:
+    """Finds what ``others``, the other copies of a partition, have of what is lost in one; nothing is read before."""
+
+    def __init__(self, directory: PartitionDirectory, others: Callable[[], Sequence[PartitionDirectory]]) -> None:
+        self._directory = directory
+        #: Returns where the other copies are now.
+        self.others = others
+        self._healing = threading.Lock()
+
+    def healed(self, storage: Storage) -> dict[tuple[int, int], Healed]:
+        """Return what is found of what segments have lost, by base offset and inode of their ``.log``.
+
+        Raises:
+            FileChanged: a copy changes while it is read.
+        """
+        with self._healing:
+            others = [Log(other, storage) for other in self.others()]
+            if not others:
+                return {}
+            log = Log(self._directory, storage)
+            histories = [_History(log, other) for other in sorted(others, key=Log.standing, reverse=True)]
+            made = {}
+            for segment in log.segments:
+                healed = _healed(segment, histories)
+                if healed is not None:
+                    made[segment.base_offset, segment.files.log.inode] = healed
+            return made
+
+
+def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
+    losses = [
+        _Loss(item, [OffsetRange(item.after + 1, item.before)], [])
+        for item in segment.walk()
+        if isinstance(item, Damage) and item.loses_records and not item.is_open
+    ]
+    for loss in losses:
+        for history in histories:
+            for offsets in loss.missing:
+                loss.take(history.batches(offsets), is_all=history.has_all_of(offsets))
+    if not any(loss.found for loss in losses):
+        return None
+    return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
+
+
+def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
+    for loss in losses:
+        if loss.found:
+            problem, lost = loss.damage.problem, loss.damage
+            copies = ", ".join(sorted({one.extent.path for one in loss.found}))
+            reason = (
+                f"{problem.reason}; what it had between offsets {lost.after} and {lost.before} is read from {copies}"
+            )
+            yield Problem(problem.file, problem.position, problem.size, reason)
+
+
+def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:
+    log, position = (segment.files.log.path, segment.files.log.inode), 0
+    for loss in losses:
+        damage = loss.damage
+        broken = Extent(*log, damage.position, damage.end - damage.position)
+        if not loss.found:
+            continue
+        yield Extent(*log, position, damage.position - position)
+        pieces = [(one.first, one.extent) for one in loss.found]
+        pieces += [(rest.start, broken) for rest in loss.missing]  # which tells that something is lost there
+        yield from (extent for _, extent in sorted(pieces, key=lambda piece: piece[0]))
+        position = damage.end
+    yield Extent(*log, position, None)
+
+
+class _History:
+    """What two copies of a partition have in common."""
+
+    def __init__(self, log: Log, other: Log) -> None:
+        self._log = log
+        self._other = other
+        self._comparison: Comparison | None = None
+
+    def batches(self, offsets: OffsetRange) -> list[_Found]:
+        """Return the batches that the other copy has of some offsets, if it is proven that they belong there."""
+        if not self._is_proven(offsets):
+            return []
+        found: list[_Found] = []
+        for segment, item in self._other.walk(offsets):
+            if isinstance(item, Block):
+                found += (one for one in _batches_of(item, segment) if _touches(one, offsets))
+        return found
+
+    def has_all_of(self, offsets: OffsetRange) -> bool:
+        """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
+        if not self._is_proven(offsets) or self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
+            return False
+        return not any(isinstance(item, Damage) and item.loses_records for _, item in self._other.walk(offsets))
+
+    @property
+    def _compared(self) -> Comparison:
+        if self._comparison is None:
+            self._comparison = compare(self._log, self._other)
+        return self._comparison
+
+    @property
+    def _is_compacted(self) -> bool:
+        return LackCause.COMPACTED in self._compared.second_lacks or LackCause.MISSING in self._compared.second_lacks
+
+    def _is_proven(self, offsets: OffsetRange) -> bool:
+        metadata = [each.partition_metadata() for each in (self._log, self._other)]
+        if len({None if each is None else each.topic_id for each in metadata}) > 1:
+            return False
+        if offsets.start < self._other.log_start_offset or offsets.end > self._end_in_common():
+            return False
+        differ_from = self._compared.divergence.offset if self._compared.divergence is not None else MAX_INT64
+        if self._keeps_the_newest and not self._is_as_written(offsets):
+            return False
+        anchor = self._anchor(OffsetRange(offsets.end, differ_from))
+        if anchor is None:
+            return False
+        if anchor.header.magic >= MAGIC_V2:
+            return True
+        return self._anchor(OffsetRange(self._log.log_start_offset, offsets.start)) is not None
+
+    @property
+    def _keeps_the_newest(self) -> bool:
+        """Whether the topic is one of Kafka's own, of which the newest record of each key is what counts."""
+        return self._log.topic in NEVER_TIERED
+
+    def _is_as_written(self, offsets: OffsetRange) -> bool:
+        """Whether neither copy is compacted at some offsets: a key that one has forgotten would come back."""
+        cleaned = max(each.first_dirty_offset or 0 for each in (self._log, self._other))
+        lacks = (self._compared.first_lacks, self._compared.second_lacks)
+        is_compacted = any(cause is not LackCause.DAMAGED for lack in lacks for cause in lack)
+        return cleaned <= offsets.start and not is_compacted
+
+    def _end_in_common(self) -> int:
+        """Return up to where the leader epochs of both agree: the smaller end of the largest epoch that both have."""
+        epochs = [each.leader_epochs() for each in (self._log, self._other)]
+        if not all(epochs):
+            return MAX_INT64  # then headers have to do
+        common = {entry.epoch for entry in epochs[0]} & {entry.epoch for entry in epochs[1]}
+        return min(_end_of(max(common), each) for each in epochs) if common else 0
+
+    def _anchor(self, offsets: OffsetRange) -> Block | None:
+        """Return the first batch of some offsets that both copies have, intact and the same; None: none is found."""
+        tried = 0
+        for _, item in self._log.walk(offsets):
+            if not isinstance(item, Block) or item.header.base_offset < offsets.start:
+                continue
+            if item.header.last_offset >= offsets.end or tried >= _MOST_TRIED:
+                return None
+            tried += 1
+            if self._has_record_of(item):
+                return item
+        return None
+
+    def _has_record_of(self, block: Block) -> bool:
+        """Whether the other copy has the same batch, or one that compaction has left of it."""
+        header = block.header
+        wanted = OffsetRange(header.base_offset, header.last_offset + 1)
+        for segment, item in self._other.walk(wanted):
+            if isinstance(item, Block):
+                if item.data == block.data:
+                    return True
+                with suppress(CorruptData):
+                    limit, decoder = segment.storage.max_batch_bytes, segment.storage.decoder
+                    offsets = {*block.decode(decoder, limit).offsets}  # where both have one, it was compared
+                    return not offsets.isdisjoint(item.decode(decoder, limit).offsets)
+        return False
+
+
+def _end_of(epoch: int, entries: Sequence[EpochEntry]) -> int:
+    """Return the offset at which an epoch ends: where the next one begins, or nowhere."""
+    return next((entry.start_offset for entry in entries if entry.epoch > epoch), MAX_INT64)
+
+
+def _touches(found: _Found, offsets: OffsetRange) -> bool:
+    return found.first < offsets.end and found.last >= offsets.start
+
+
+def _batches_of(block: Block, segment: Segment) -> Iterator[_Found]:
+    """Yield the batches in a block: one, or each message of a run."""
+    log, header, position = (segment.files.log.path, segment.files.log.inode), block.header, block.position
+    if header.magic >= MAGIC_V2:
+        yield _Found(header.base_offset, header.last_offset, Extent(*log, position, header.size))
+        return
+    if header.record_count == UNKNOWN_COUNT:  # what a wrapper holds is known only inside
+        with suppress(CorruptData):
+            offsets = block.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
+            yield _Found(offsets[0], offsets[-1], Extent(*log, position, header.size))
+        return
+    at = 0
+    while at < len(block.data):
+        offset, size = LOG_OVERHEAD_STRUCT.unpack_from(block.data, at)
+        yield _Found(offset, offset, Extent(*log, position + at, size + LOG_OVERHEAD))
+        at += size + LOG_OVERHEAD

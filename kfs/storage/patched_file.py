@@ -1,0 +1,113 @@
+"""A file of which some bytes are read from other files: what is damaged in one copy, another copy has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kfs.storage.open_files import FileChanged, OpenFile
+
+
+class Patched(FileChanged):
+    """The file is read with a patch from now on, which moves what is in it: offsets stay what they are."""
+
+
+class Extent(NamedTuple):
+    """Bytes from ``start`` on of a file, ``length`` of them (None: to its end, wherever that is by then).
+
+    ``path`` and ``inode`` are of the file as a listing showed it, those of the patched file itself where they are its.
+    """
+
+    path: str
+    inode: int
+    start: int
+    length: int | None
+
+
+#: What a patched file consists of, in order; only the last extent may be without a length, and is of the file itself.
+Patch = tuple[Extent, ...]
+
+
+class PatchedFile(OpenFile):
+    """An open file as a patch makes it. Its positions are those of what is read, not those in the file.
+
+    ``opened`` opens the file of an extent, and raises :class:`FileChanged`; ``spoil`` is told where that is another by
+    now.
+    """
+
+    __slots__ = ("_base", "_of", "_patch", "_spoil", "_starts")
+
+    def __init__(
+        self, base: OpenFile, patch: Patch, opened: Callable[[Extent], OpenFile], spoil: Callable[[str], None]
+    ) -> None:
+        self.path, self.inode = base.path, base.inode
+        self.unreadable: dict[int, str] = {}
+        self.kept: object = None
+        self._base = base
+        self._patch = patch
+        self._of = opened
+        self._spoil = spoil
+        self._starts = [0]
+        for extent in patch[:-1]:
+            assert extent.length is not None
+            self._starts.append(self._starts[-1] + extent.length)
+
+    def status(self) -> os.stat_result:
+        """``fstat`` of the file itself, but for the size."""
+        status = self._base.status()
+        named = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
+        fields = list(status)
+        fields[6] = named["st_size"] = self._size(status.st_size)
+        return os.stat_result(fields, named)
+
+    def size(self) -> int:
+        """The size in bytes, now."""
+        return self._size(self._base.size())
+
+    def _size(self, base_size: int) -> int:
+        last = self._patch[-1]
+        length = max(base_size - last.start, 0) if last.length is None else last.length
+        return self._starts[-1] + length
+
+    def read(self, position: int, length: int) -> bytes:
+        """See :meth:`OpenFile.read`; what is missing of another file is a :class:`FileChanged`, too."""
+        parts: list[bytes] = []
+        end = position + length
+        for begin, extent in zip(self._starts, self._patch, strict=True):
+            stop = end if extent.length is None else min(end, begin + extent.length)
+            at = max(position, begin)
+            if at >= stop:
+                continue
+            file = self._file(extent)
+            data = file.read(extent.start + at - begin, stop - at)
+            parts.append(data)
+            if len(data) < stop - at:
+                if extent.length is not None:
+                    self._spoil(f"{extent.path} was cut")
+                    raise FileChanged("file was cut", extent.start + at - begin + len(data), extent.path)
+                break
+        return b"".join(parts)
+
+    def _file(self, extent: Extent) -> OpenFile:
+        return self._base if extent.path == self.path else self._of(extent)
+
+    def read_error(self, position: int, length: int) -> str | None:
+        """See :meth:`OpenFile.read_error`."""
+        for begin, extent in zip(self._starts, self._patch, strict=True):
+            stop = position + length if extent.length is None else min(position + length, begin + extent.length)
+            at = max(position, begin)
+            if at < stop and (error := self._file(extent).read_error(extent.start + at - begin, stop - at)):
+                return error
+        return None
+
+    def where(self, position: int) -> tuple[str, int]:
+        """See :meth:`OpenFile.where`."""
+        for begin, extent in zip(reversed(self._starts), reversed(self._patch), strict=True):
+            if position >= begin:
+                return extent.path, extent.start + position - begin
+        return self.path, position
+
+    def sought(self, position: int, whence: int) -> int | None:
+        """See :meth:`OpenFile.sought`."""
+        return None

@@ -1,0 +1,319 @@
+"""Copies of one history complete each other, and no copy of another history is mixed in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAGIC_V2
+from kfs.log.data_dir import DataDir
+from kfs.log.log import OffsetRange
+from kfs.log.storage import Storage
+from kfs.storage.descriptors import BUDGET
+from tests.log.damages import Damage, Parts, damaged, intact_records, is_ambiguous, joined_parts, local_damage
+from tests.log.some_logs import some_segments
+from tests.logs import (
+    batch,
+    dense,
+    log_name,
+    look_every_time,
+    open_log,
+    positions,
+    record,
+    records,
+    write_log,
+    write_partition,
+)
+from tests.read.test_every_view import Segments, lost_ranges, shown_by_all
+from tests.read.views import TELLING, Asked, Shown, tells
+from tests.system.kafka_mount import kfs
+
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.usefixtures("quiet")
+
+local = st.lists(local_damage, min_size=1, max_size=2)
+
+
+@contextmanager
+def copies(
+    segments: Segments, damages: Sequence[Mapping[int, list[Damage]]]
+) -> Iterator[tuple[list[Path], list[Parts]]]:
+    """Write a copy for each of ``damages``: what is done to its segments, by base offset."""
+    with tempfile.TemporaryDirectory() as name:
+        roots: list[Path] = []
+        parts: list[Parts] = []
+        for number, done in enumerate(damages):
+            root = Path(name) / f"broker-{number}"
+            write_partition(root / "t-0", segments)
+            parts.append([])
+            for base, content in segments.items():
+                broken = damaged(content, done.get(base, []))
+                write_log(root / "t-0", base, joined_parts(broken))
+                parts[-1] += broken
+            roots.append(root)
+        yield roots, parts
+
+
+@st.composite
+def damaged_copies(draw: st.DrawFn, count: int) -> tuple[Segments, list[dict[int, list[Damage]]]]:
+    """Draw a log and what is done to each copy of it; the last batches stay, and prove that they are copies."""
+    segments = draw(some_segments())
+    last = segments[max(segments)][-1].last_offset
+    end = batch([record(last + 1), record(last + 2)])
+    done = [{base: draw(local) for base in draw(st.sets(st.sampled_from(sorted(segments))))} for _ in range(count)]
+    return {**segments, last + 1: [end]}, done
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(drawn=damaged_copies(2) | damaged_copies(3))
+def test_what_one_copy_has_lost_is_read_from_another(drawn: tuple[Segments, list[dict[int, list[Damage]]]]) -> None:
+    segments, done = drawn
+    with copies(segments, done) as (roots, parts):
+        assume(not any(part.is_moved for each in parts for part in each))
+        assume(not any(is_ambiguous(each) for each in parts))
+        shown = shown_by_all(Asked.of(*roots))
+        originals = {one.offset: one.value for content in segments.values() for each in content for one in each.records}
+        assert all(originals[offset] == value for offset, value in shown.items())
+        intact = {offset for each in parts for offset in intact_records(each)}
+        # What is missing without a trace, nobody looks for.
+        served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
+        assert served is not None
+        lost = lost_ranges(open_log(Path(served.directory.path)), 0)
+        missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
+        assert missing <= before_all_anchors(segments, parts)
+
+
+def before_all_anchors(segments: Segments, parts: list[Parts]) -> set[int]:
+    """Return what nothing may prove of v0 and v1: the offsets before the first batch that is intact in every copy."""
+    batches = [each for base in sorted(segments) for each in segments[base]]
+    lost: set[int] = set()
+    for one in batches:
+        if all(one.first_offset in intact_records(each) for each in parts):
+            break
+        lost.update(record.offset for record in one.records)
+    return lost if any(one.data[16] < MAGIC_V2 for one in batches) else set()
+
+
+def broken(root: Path, position: int, base: int = 0) -> None:
+    path = root / "t-0" / log_name(base)
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    """Two brokers' copies of 60 records in batches of ten."""
+    content = dense(0, 59, 10)
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", {0: content})
+    return [tmp_path / "one", tmp_path / "two"]
+
+
+CONTENT = dense(0, 59, 10)
+
+
+def offsets_of(shown: Shown) -> list[int]:
+    return list(shown)
+
+
+def test_each_batch_is_lost_in_one_copy(two: list[Path]) -> None:
+    for number in range(5):
+        broken(two[number % 2], positions(CONTENT)[number] + 70)
+    for roots in (two, two[::-1]):
+        asked = Asked.of(*roots)
+        assert offsets_of(shown_by_all(asked)) == list(range(60))
+        for view in TELLING:
+            assert not tells(view, asked, OffsetRange(0, 60)), view.__name__
+
+
+def test_what_both_have_lost_is_told(two: list[Path]) -> None:
+    for root in two:
+        broken(root, positions(CONTENT)[2] + 70)
+    broken(two[0], positions(CONTENT)[1] + 70)
+    asked = Asked.of(*two)
+    assert offsets_of(shown_by_all(asked)) == [*range(20), *range(30, 60)]
+    for view in TELLING:
+        assert tells(view, asked, OffsetRange(25, 26)), view.__name__
+        assert not tells(view, asked, OffsetRange(0, 20)), view.__name__
+
+
+def test_a_copy_with_other_records_completes_nothing_from_where_they_differ(tmp_path: Path) -> None:
+    """A clone that went on by itself: ids and epochs are the same."""
+    other = [*CONTENT[:3], *(batch([record(at, b"another %d" % at) for at in range(n, n + 10)]) for n in (30, 40, 50))]
+    write_partition(tmp_path / "one" / "t-0", {0: CONTENT})
+    write_partition(tmp_path / "two" / "t-0", {0: other})
+    for number in (1, 3):
+        broken(tmp_path / "one", positions(CONTENT)[number] + 70)
+    shown = shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))
+    assert offsets_of(shown) == [*range(30), *range(40, 60)]
+    assert all(shown[offset] == record(offset).value for offset in shown)
+
+
+def test_a_copy_without_the_topic_id_completes_nothing(two: list[Path]) -> None:
+    (two[0] / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: q_u86jCSxfmhCmzvxJCVOQ")
+    broken(two[0], positions(CONTENT)[1] + 70)
+    assert offsets_of(shown_by_all(Asked.of(*two))) == [*range(10), *range(20, 60)]
+    shutil.copy(two[0] / "t-0" / "partition.metadata", two[1] / "t-0")
+    assert offsets_of(shown_by_all(Asked.of(*two))) == list(range(60))
+
+
+def test_nothing_proves_that_the_end_of_a_log_is_the_same(two: list[Path]) -> None:
+    broken(two[0], positions(CONTENT)[5] + 70)
+    data_dir = DataDir([str(root) for root in two], Storage())
+    log = data_dir.log("t", 0)
+    assert log is not None
+    assert log.directory.path == str(two[1] / "t-0")  # it is read further
+    assert offsets_of(shown_by_all(Asked.of(*two))) == list(range(60))
+
+
+def test_a_segment_that_was_cut_is_completed(tmp_path: Path) -> None:
+    segments = {0: CONTENT[:3], 30: CONTENT[3:]}
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", segments)
+    path = tmp_path / "one" / "t-0" / log_name(0)
+    path.write_bytes(path.read_bytes()[: positions(CONTENT)[1] + 20])
+    assert offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))) == list(range(60))
+
+
+def test_messages_without_epochs_need_a_batch_before_them_too(tmp_path: Path) -> None:
+    content = dense(0, 59, 10, magic=1)
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", {0: content})
+    for number in (0, 25):
+        broken(tmp_path / "one", positions(content)[number] + 30)
+    shown = shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))
+    assert offsets_of(shown) == list(range(1, 60))
+
+
+def test_a_copy_that_grows_is_followed(two: list[Path]) -> None:
+    broken(two[0], positions(CONTENT)[1] + 70)
+    log = DataDir([str(root) for root in two], Storage()).log("t", 0)
+    assert log is not None
+    assert log.find(15) is not None
+    assert log.log_end_offset == 60
+    path = two[0] / "t-0" / log_name(0)
+    with path.open("ab") as file:
+        file.write(batch(records(60, 69)).data)
+    assert log.log_end_offset == 70
+    assert [log.find(offset) is not None for offset in (15, 65)] == [True, True]
+
+
+def test_where_what_is_lost_was_read_is_among_the_problems(two: list[Path]) -> None:
+    broken(two[0], positions(CONTENT)[1] + 70)
+    log = DataDir([str(root) for root in two], Storage()).log("t", 0)
+    assert log is not None
+    assert log.find(15) is not None
+    [problem] = log.problems
+    assert (problem.file, problem.position) == (str(two[0] / "t-0" / log_name(0)), positions(CONTENT)[1])
+    assert problem.reason.endswith(f"between offsets 9 and 20 is read from {two[1] / 't-0' / log_name(0)}")
+
+
+def test_a_copy_that_goes_is_missed(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    look_every_time(monkeypatch)
+    broken(two[0], positions(CONTENT)[1] + 70)
+    log = DataDir([str(root) for root in two], Storage()).log("t", 0)
+    assert log is not None
+    assert log.find(15) is not None
+    shutil.rmtree(two[1] / "t-0")
+    log.storage.cache.clear()
+    BUDGET.let_all_go()
+    with pytest.raises(CorruptData, match="stored CRC"):
+        log.find(15)
+    assert log.find(25) is not None
+
+
+def test_a_copy_that_is_cut_is_missed(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    look_every_time(monkeypatch)
+    broken(two[0], positions(CONTENT)[1] + 70)
+    log = DataDir([str(root) for root in two], Storage()).log("t", 0)
+    assert log is not None
+    assert log.find(15) is not None
+    path = two[1] / "t-0" / log_name(0)
+    path.write_bytes(path.read_bytes()[:100])
+    log.storage.cache.clear()
+    with pytest.raises(CorruptData, match="stored CRC"):
+        log.find(15)
+
+
+# --- Kafka's own topics, and commands -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corpus_twice(tmp_path: Path, corpus: Callable[[str], Path]) -> Callable[[str], tuple[Path, Path]]:
+    """Two copies of a broker's log directory."""
+
+    def make(name: str) -> tuple[Path, Path]:
+        found = tmp_path / "damaged", tmp_path / "intact"
+        for root in found:
+            shutil.copytree(corpus(name) / "data", root)
+        return found
+
+    return make
+
+
+def flip_in_the_middle(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_damaged_first", [True, False])
+def test_cluster_reads_the_metadata_log_that_can_be_read(
+    is_damaged_first: bool, corpus_twice: Callable[[str], tuple[Path, Path]]
+) -> None:
+    damaged_one, intact_one = corpus_twice("e_meta")
+    _, expected = kfs_output("cluster", "--json", intact_one)
+    for path in sorted(damaged_one.glob("__cluster_metadata-0/*.checkpoint"))[1:]:
+        path.unlink()
+    for path in damaged_one.glob("__cluster_metadata-0/*.log"):
+        flip_in_the_middle(path)
+    roots = (damaged_one, intact_one) if is_damaged_first else (intact_one, damaged_one)
+    assert json.loads(kfs_output("cluster", "--json", damaged_one)[1])["counts"] != json.loads(expected)["counts"]
+    code, found = kfs_output("cluster", "--json", *roots)
+    assert code == 0
+    for part in ("counts", "quorum", "features"):
+        assert json.loads(found)[part] == json.loads(expected)[part]
+
+
+@pytest.mark.parametrize("is_damaged_first", [True, False])
+def test_groups_are_those_of_the_copy_that_can_be_read(
+    is_damaged_first: bool, corpus_twice: Callable[[str], tuple[Path, Path]]
+) -> None:
+    damaged_one, intact_one = corpus_twice("d_groups")
+    _, expected = kfs_output("groups", intact_one)
+    for path in damaged_one.glob("__consumer_offsets-*/*.log"):
+        if path.stat().st_size:
+            flip_in_the_middle(path)
+    roots = (damaged_one, intact_one) if is_damaged_first else (intact_one, damaged_one)
+    code, found = kfs_output("groups", *roots)
+    assert (code, found) == (0, expected)
+
+
+def test_cat_ls_and_stat_take_another_copy(two: list[Path]) -> None:
+    broken(two[0], positions(CONTENT)[1] + 70)
+    code, lines = kfs_output("cat", two[0], "t/0")
+    assert (code, len(lines.splitlines())) == (1, 50)
+    also = ("--also", two[1])
+    for path in ("t/0", "t/0/records.jsonl", "t/0/segment/00000000000000000000.jsonl"):
+        code, lines = kfs_output("cat", two[0], path, *also)
+        assert (code, len(lines.splitlines())) == (0, 60)
+    code, line = kfs_output("stat", two[0], "t/0/records.jsonl", *also)
+    assert (code, json.loads(line)["size"]) == (0, len(lines))
+    code, lines = kfs_output("ls", two[0], "t/0/offset", *also)
+    assert (code, len(lines.split())) == (0, 60)
+
+
+def kfs_output(*arguments: str | Path) -> tuple[int, str]:
+    """Run a command; return its exit code and what it prints."""
+    done = kfs(*arguments)
+    return done.returncode, done.stdout.decode()
