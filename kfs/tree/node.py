@@ -184,6 +184,11 @@ class File(Node):
         """Whether, at any moment, its name may lead to another file, as a matter of course."""
         return False
 
+    @property
+    def is_new_there(self) -> bool:
+        """Whether its name may have led to another file a moment ago: what is kept of the name may be of that."""
+        return False
+
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``: fewer only at the end of the file.
