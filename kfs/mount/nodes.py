@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kfs.errors import IsADirectory
-from kfs.tree.node import File, Node, Part, Tree
+from kfs.tree.node import Attributes, File, Node, Part, Tree
 
 #: ``st_blksize`` and ``f_bsize``: a page, the unit in which the kernel reads.
 BLOCK_SIZE: Final = 4096
@@ -29,6 +29,11 @@ def read_parts(node: Node, offset: int, size: int) -> Sequence[Part]:
     if sum(map(len, found)) > size:
         raise ValueError(f"more bytes for a read of {size}")
     return found
+
+
+def found(node: Node) -> tuple[Node, Attributes]:
+    """Return a node with its attributes; raise as those do."""
+    return node, node.attributes()
 
 
 def blocks(size: int) -> int:
