@@ -35,7 +35,7 @@ from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions, kernel_options
 from kfs.mount.handles import Handles, Pages
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, blocks, found, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree
@@ -167,7 +167,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         return 0
 
     def open(self, path: bytes, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
-        handle, pages = self._handles.open(path, *self._paths.ask(path, found))
+        handle, pages = self._handles.open(path, *self._paths.ask(path, found, OPENED_SECONDS))
         opened.contents.fh = handle
         opened.contents.keep_cache = pages is Pages.KEPT
         opened.contents.direct_io = pages is Pages.PASSED_BY
