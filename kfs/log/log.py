@@ -97,6 +97,8 @@ class Log:
         self._listing = _Listing((), ())
         #: Grows whenever a segment goes, or becomes another file: what was shown of it no longer holds.
         self.incarnation = 0
+        #: Whether the segments may be those of the next incarnation already.
+        self.is_changing = False
         self._looked = -1.0
         self._listed_mtime = (-1, False)
         self._incarnation = DirectoryIncarnation()
@@ -229,6 +231,7 @@ class Log:
         gone = [segment for segment in self._listing.segments if id(segment) not in kept]
         last_gone = max((segment.base_offset for segment in gone), default=-1)
         # In this order: what is found of a listing counts only if nothing of it has changed afterwards.
+        self.is_changing = bool(gone)
         for segment in gone:
             segment.is_listed = False
         for segment in segments:
@@ -236,6 +239,7 @@ class Log:
         self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
         if gone:
             self.incarnation += 1
+        self.is_changing = False
         for segment in gone:
             _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
 

@@ -154,6 +154,14 @@ class PartitionView:
         """How long, in seconds, what is shown of a segment holds."""
         return LIVE if segment.is_last else FOREVER
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a name here may have led to something else a moment ago: who keeps it hasn't been told that often."""
+        if self.log.is_changing or self.log.incarnation != self.promised[0]:  # in this order
+            return True
+        is_told = f"{self.path}/offset" in self.context.to_tell
+        return is_told or any(view.path == self.path for view in tuple(self.context.replaced))
+
     # -- records
 
     def loaded(self, offset: int, *, keep: bool = True) -> tuple[Segment, LoadedBlock, int]:

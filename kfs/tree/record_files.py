@@ -50,6 +50,11 @@ class RecordFile(File):
         start = lines.starts[index]
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
 
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
+
     def _line(self) -> tuple[RenderedLines, int]:
         return self.partition.rendered_of(self.segment, self.offset)
 
@@ -62,6 +67,11 @@ class FieldFile(File):
     offset: int
     segment: Segment
     view: View
+
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
 
     def _field(self) -> tuple[bytes, int]:
         loaded, index = self.partition.loaded_of(self.segment, self.offset)

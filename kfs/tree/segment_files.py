@@ -74,6 +74,11 @@ class SegmentFile(TextFile):
         """See :attr:`kfs.tree.node.File.is_exchanged`."""
         return self.partition.grows(self.segment)
 
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
+
     def parts(self, offset: int, size: int) -> list[Part]:
         return self.text.parts(offset, size)
 
