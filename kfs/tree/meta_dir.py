@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
+from kfs.log.span import Span, consecutive_spans
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.partition_view import PartitionView
@@ -154,10 +155,10 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
-    def text_of(segment: Segment, _start: int | None) -> SegmentText:
-        return partition.text_of(segment, "batches", BlockText(batch_lines))
+    def text_of(span: Span, _start: int | None) -> SegmentText:
+        return partition.text_of(span.segment, "batches", BlockText(batch_lines))
 
-    return LogFile.of(partition, path, LogText(lambda: partition.log.segments, text_of))
+    return LogFile.of(partition, path, LogText(lambda: consecutive_spans(partition.log.segments), text_of))
 
 
 def _problems(partition: PartitionView) -> bytes:

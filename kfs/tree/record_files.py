@@ -127,12 +127,12 @@ class OffsetDirectory(Directory):
         """Yield the offsets in order; the cookie of an offset is the one after it."""
         end = self.partition.offsets.end
         for segment, block in self.partition.blocks(cookie):
+            start = max(cookie, self.partition.offsets.start)
             try:
-                yield from self._entries_of(
-                    segment, block, max(cookie, self.partition.offsets.start), end, with_attributes
-                )
+                yield from self._entries_of(segment, block, start, end, with_attributes)
             except CorruptData:  # reported; what follows is still there
                 continue
+            cookie = max(cookie, min(block.header.last_offset + 1, block.before))
 
 
 class RecordDirectory(OffsetDirectory):

@@ -1,0 +1,251 @@
+"""Segments of successive compactions wait for their removal together: they overlap, and nothing of them is left out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kfs.errors import CorruptData, NotFound
+from kfs.format.record import Record
+from kfs.log.isolation import IsolationLevel
+from kfs.log.open_files import FileChanged
+from kfs.tree.context import TreeOptions
+from kfs.tree.kafka_tree import KafkaTree
+from tests.log.some_transactions import Data, Event, abort, commit, encoded, placed
+from tests.logs import (
+    Batch,
+    batch,
+    content_of,
+    dense,
+    directory_at,
+    file_at,
+    log_name,
+    names,
+    open_tree,
+    record,
+    target_of,
+    write_log,
+    write_partition,
+    write_segment,
+)
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+SUFFIXES = (".log", ".index", ".timeindex")
+DELETED = ".kfs/deleted/t/0.deleted"
+
+
+@pytest.fixture(autouse=True)
+def no_warning(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What a broker leaves is not told as if something were wrong."""
+    with caplog.at_level(logging.INFO, "kfs"):
+        yield
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+class Compacted:
+    """A partition whose segments are merged one time after another."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.directory = root / "t-0"
+        self.content: dict[int, Sequence[Batch]] = {base: dense(base, base + 9) for base in range(0, 60, 10)}
+        #: What each ``.log.deleted`` holds, by its base offset.
+        self.deleted: dict[int, list[int]] = {}
+        write_partition(self.directory, self.content)
+
+    def compact(self, bases: Sequence[int], kept: Sequence[int]) -> None:
+        """Merge segments as ``LogCleaner`` does, so that only these offsets are ``kept``: ``UnifiedLog.replaceSegments``.
+
+        Records that a batch keeps stay in a batch of the same offsets.
+        """
+        merged = []
+        for base in bases:
+            for one in self.content.pop(base):
+                left = [each for each in one.records if each.offset in kept]
+                if left:
+                    merged.append(batch(left))
+            for suffix in SUFFIXES:
+                path = self.directory / log_name(base, suffix)
+                path.rename(f"{path}.deleted")  # over that of an earlier compaction
+        self.deleted |= {base: offsets_of(self.directory / log_name(base, ".log.deleted")) for base in bases}
+        write_segment(self.directory, bases[0], merged, interval=0)
+        self.content[bases[0]] = merged
+
+    def remove(self, base: int) -> None:
+        """What ``file.delete.delay.ms`` ends with."""
+        for suffix in SUFFIXES:
+            (self.directory / log_name(base, f"{suffix}.deleted")).unlink()
+        del self.deleted[base]
+
+    @property
+    def union(self) -> list[int]:
+        return sorted({offset for offsets in self.deleted.values() for offset in offsets})
+
+
+def offsets_of(path: Path) -> list[int]:
+    """Return the offsets that a file holds, read by itself."""
+    tree = open_tree(path)
+    (topic,) = (name for name in names(tree.root) if not name.startswith("."))
+    return [json.loads(line)["offset"] for line in content_of(tree, f"{topic}/0/records.jsonl").splitlines()]
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> Compacted:
+    """Files of three compactions: 0 of the third covers 10 to 30 of the first and 40 of the second."""
+    log = Compacted(tmp_path / "root")
+    log.compact([0, 10, 20], range(0, 30, 3))
+    log.compact([0, 30], range(0, 40, 6))
+    log.compact([0, 40], range(0, 50, 12))
+    return log
+
+
+def lines_of(tree: KafkaTree, path: str) -> list[int]:
+    return [json.loads(line)["offset"] for line in content_of(tree, path).splitlines()]
+
+
+def assert_complete(tree: KafkaTree, log: Compacted) -> None:
+    assert names(directory_at(tree, f"{DELETED}/segment")) == [log_name(base, ".jsonl") for base in sorted(log.deleted)]
+    for base, offsets in log.deleted.items():
+        assert lines_of(tree, f"{DELETED}/segment/{base}.jsonl") == offsets
+    union = log.union
+    for with_attributes in (True, False):
+        listed = names(directory_at(tree, f"{DELETED}/offset"), with_attributes=with_attributes)
+        assert listed == [f"{offset}.json" for offset in union]
+    each = b"".join(content_of(tree, f"{DELETED}/offset/{offset}.json") for offset in union)
+    assert content_of(tree, f"{DELETED}/records.jsonl") == each
+    assert [int(name) for name in names(directory_at(tree, f"{DELETED}/value"))] == union
+    hours = [
+        name
+        for day in names(directory_at(tree, f"{DELETED}/time"))
+        for hour in names(directory_at(tree, f"{DELETED}/time/{day}"))
+        for name in names(directory_at(tree, f"{DELETED}/time/{day}/{hour}"))
+    ]
+    assert hours == [f"{offset}.json" for offset in union]
+    assert target_of(tree, f"{DELETED}/first.json") == f"offset/{union[0]}.json"
+    assert target_of(tree, f"{DELETED}/last.json") == f"offset/{union[-1]}.json"
+    assert content_of(tree, f"{DELETED}/meta/problems.jsonl") == b""
+    batches = [json.loads(line)["segment"] for line in content_of(tree, f"{DELETED}/meta/batches.jsonl").splitlines()]
+    assert set(batches) == set(log.deleted)
+    raw = names(directory_at(tree, f"{DELETED}/raw"))
+    assert raw == [log_name(base, ".log.deleted") for base in sorted(log.deleted)]
+    for name in raw:
+        assert content_of(tree, f"{DELETED}/raw/{name}") == (log.directory / name).read_bytes()
+
+
+def test_everything_in_overlapping_segments_is_shown(compacted: Compacted) -> None:
+    assert sorted(compacted.deleted) == [0, 10, 20, 30, 40]
+    assert_complete(open_tree(compacted.root), compacted)
+
+
+@pytest.mark.parametrize("order", [(10, 20, 30, 40, 0), (0, 40, 30, 20, 10), (40, 20, 0, 30, 10)])
+def test_what_is_left_is_shown_as_one_after_another_is_removed(compacted: Compacted, order: Sequence[int]) -> None:
+    tree = open_tree(compacted.root)
+    assert_complete(tree, compacted)
+    for base in order[:-1]:
+        compacted.remove(base)
+        assert_complete(tree, compacted)
+    compacted.remove(order[-1])
+    with pytest.raises(NotFound):
+        tree.resolve(f"{DELETED}/records.jsonl")
+
+
+def test_what_is_deleted_meanwhile_takes_its_place(compacted: Compacted) -> None:
+    log = Compacted(compacted.root.parent / "other")
+    tree = open_tree(log.root)
+    log.compact([0, 10, 20], range(0, 30, 3))
+    assert_complete(tree, log)
+    log.compact([0, 30], range(0, 40, 6))
+    assert_complete(tree, log)
+    log.compact([0, 40], range(0, 50, 12))
+    assert_complete(tree, log)
+
+
+def test_the_copy_in_the_segment_with_the_highest_base_offset_is_looked_up(tmp_path: Path) -> None:
+    """As after a follower was cut, and wrote others in their place: the one that was cut off is in the later file."""
+
+    def made(offset: int, by: str) -> Record:
+        return record(offset, f"{by} {offset}".encode())
+
+    directory = write_partition(tmp_path / "t-0", {100: dense(100, 109)})
+    write_segment(directory, 0, [batch([made(offset, "new")]) for offset in range(30)], interval=0)
+    write_segment(directory, 10, [batch([made(offset, "old")]) for offset in range(10, 20)], interval=0)
+    for base in (0, 10):
+        for suffix in SUFFIXES:
+            path = directory / log_name(base, suffix)
+            path.rename(f"{path}.deleted")
+    tree = open_tree(tmp_path)
+    want = ["new"] * 10 + ["old"] * 10 + ["new"] * 10
+    values = [content_of(tree, f"{DELETED}/value/{offset}").decode().split()[0] for offset in range(30)]
+    assert values == want
+    lines = content_of(tree, f"{DELETED}/records.jsonl").splitlines()
+    assert [json.loads(line)["value"].split()[0] for line in lines] == want
+    whole = content_of(tree, f"{DELETED}/segment/0.jsonl").splitlines()
+    assert [json.loads(line)["value"].split()[0] for line in whole] == ["new"] * 30
+    at = json.loads(lines[25])["time"]
+    assert target_of(tree, f"{DELETED}/at/{at}.json") == "../offset/25.json"
+
+
+@pytest.mark.parametrize("level", list(IsolationLevel))
+def test_records_are_those_of_the_level_of_isolation(tmp_path: Path, level: IsolationLevel) -> None:
+    """The cleaner took records out of a transaction that was aborted by a marker in another file."""
+    events: list[Event] = [
+        Data(1, 4),
+        Data(2, 2),
+        Data(None, 4),
+        Data(1, 2),
+        Data(None, 4),
+        abort(1),
+        commit(2),
+        Data(None),
+    ]
+    every = {one.offsets.start: encoded(one) for one in placed(events)}
+    files = {0: [0, 4, 6, 10, 12, 16, 17, 18], 10: [10, 12], 16: [16, 17, 18]}
+    for base, begins in files.items():
+        write_log(tmp_path / "t-0", base, b"".join(every[begin] for begin in begins), ".log.deleted")
+    write_partition(tmp_path / "t-0", {100: dense(100, 104)})
+    tree = open_tree(tmp_path, options=TreeOptions(isolation=level))
+    shown = [*range(16), 18] if level is IsolationLevel.READ_UNCOMMITTED else [4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 18]
+    assert [int(name.removesuffix(".json")) for name in names(directory_at(tree, f"{DELETED}/offset"))] == shown
+    assert lines_of(tree, f"{DELETED}/records.jsonl") == shown
+    for base, begins in files.items():
+        own = [offset for offset in shown if begins[0] <= offset and (base != 10 or offset < 16)]
+        assert lines_of(tree, f"{DELETED}/segment/{base}.jsonl") == own
+
+
+def test_what_is_removed_while_it_is_read_is_what_it_was_or_gone(compacted: Compacted) -> None:
+    tree = open_tree(compacted.root)
+    held = {
+        name: (file_at(tree, f"{DELETED}/{name}"), content_of(tree, f"{DELETED}/{name}"))
+        for name in ("records.jsonl", "segment/20.jsonl", "offset/21.json", f"raw/{log_name(20, '.log.deleted')}")
+    }
+    compacted.remove(20)
+    for file, content in held.values():
+        try:
+            assert file.read(0, len(content)) == content
+        except FileChanged:
+            continue
+    for name in list(held)[1:]:
+        with pytest.raises(NotFound):
+            tree.resolve(f"{DELETED}/{name}")
+    assert_complete(tree, compacted)
+
+
+def test_damage_in_a_segment_that_others_overlap_is_damage(
+    compacted: Compacted, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = compacted.directory / log_name(20, ".log.deleted")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    tree = open_tree(compacted.root)
+    last = compacted.deleted[20][-1]
+    with pytest.raises(CorruptData):
+        tree.resolve(f"{DELETED}/offset/{last}.json")
+    (problem,) = content_of(tree, f"{DELETED}/meta/problems.jsonl").splitlines()
+    assert json.loads(problem)["file"] == str(path)
+    caplog.clear()
