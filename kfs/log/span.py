@@ -6,6 +6,7 @@ the base offsets of those that it was made of, while all of them wait for their 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -92,12 +93,10 @@ class DeletedSegments:
 def _end_of(segment: Segment) -> tuple[int, bool]:
     try:
         _, end = segment.tail()
-        last = None
-        for last in segment.walk_from(end):
-            pass
+        last = deque(segment.walk_from(end), maxlen=1)
     except FileChanged:  # it is gone: whoever asks for it hears of that
         return segment.base_offset, False
     except CorruptData as error:
         segment.problems.add_error(error)
         return segment.base_offset, True
-    return end, isinstance(last, Damage)
+    return end, any(isinstance(item, Damage) for item in last)
