@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def listed(mount: KafkaMount) -> list[int]:
     return sorted(int(name.removesuffix(".json")) for name in os.listdir(path_of(mount, "offset")))
 
 
+def is_gone(path: Path) -> bool:
+    return content(path) == errno.ENOENT
+
+
 def test_what_is_removed_under_a_reader_is_stale_and_then_not_there(mounted: tuple[Compacted, KafkaMount]) -> None:
     log, mount = mounted
     assert listed(mount) == log.union
@@ -52,7 +57,7 @@ def test_what_is_removed_under_a_reader_is_stale_and_then_not_there(mounted: tup
         for name, descriptor in held.items():
             expect_old(before[name], *read_on(descriptor, 0))
         for name in OF_THE_SEGMENT:
-            assert eventually(lambda name=name: content(path_of(mount, name)) == errno.ENOENT, PROMISE)
+            assert eventually(partial(is_gone, path_of(mount, name)), PROMISE)
         assert eventually(lambda: listed(mount) == log.union, PROMISE)
         for name, descriptor in held.items():
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -62,6 +67,6 @@ def test_what_is_removed_under_a_reader_is_stale_and_then_not_there(mounted: tup
             os.close(descriptor)
     for base in list(log.deleted):
         log.remove(base)
-    assert eventually(lambda: content(path_of(mount, "records.jsonl")) == errno.ENOENT, PROMISE)
+    assert eventually(partial(is_gone, path_of(mount, "records.jsonl")), PROMISE)
     assert "WARNING" not in mount.log()
     assert "ERROR" not in mount.log()

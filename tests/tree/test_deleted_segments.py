@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -179,6 +180,21 @@ def test_what_is_removed_while_it_is_read_is_what_it_was_or_gone(compacted: Comp
     for name in list(held)[1:]:
         with pytest.raises(NotFound):
             tree.resolve(f"{DELETED}/{name}")
+    assert_complete(tree, compacted)
+
+
+def test_a_file_that_gets_name_and_number_of_another_is_shown_in_its_place(compacted: Compacted) -> None:
+    """The broker renames over the ``.deleted`` file of an earlier compaction, whose number a later one may have."""
+    tree = open_tree(compacted.root)
+    assert_complete(tree, compacted)
+    other = Compacted(compacted.root.parent / "other")
+    other.compact([0], [0, 7])
+    other.compact([0], [0])
+    for suffix in SUFFIXES:
+        path = compacted.directory / log_name(0, f"{suffix}.deleted")
+        path.write_bytes((other.directory / path.name).read_bytes())  # which leaves it its number
+    compacted.deleted[0] = other.deleted[0]
+    os.utime(compacted.directory)
     assert_complete(tree, compacted)
 
 
