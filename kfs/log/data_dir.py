@@ -17,7 +17,7 @@ from kfs.log.descriptors import BUDGET
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
-from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory, deleted_segments_in
+from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
 from kfs.log.side_file import read_side_file
@@ -167,7 +167,8 @@ class DataDir:
         _ = log.segments
         if not log.files.deleted:
             return None
-        return self._log_of(deleted_segments_in(log.directory), f"{log.directory.path}.deleted")
+        directory = PartitionDirectory(log.directory.path, log.directory.name, None, is_of_deleted=True)
+        return self._log_of(directory, f"{log.directory.path}.deleted")
 
     def deleted_topics(self) -> set[str]:
         """The topics of :meth:`deleted`."""

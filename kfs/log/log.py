@@ -253,8 +253,7 @@ class Log:
         for segment in segments:
             segment.changes_behind += segment.base_offset < last_gone
         bases = tuple(segment.base_offset for segment in segments)
-        starts = bases if len(spans) == len(bases) else tuple(span.start for span in spans)
-        self._listing = _Listing(tuple(segments), bases, spans, starts)
+        self._listing = _Listing(tuple(segments), bases, spans, tuple(span.start for span in spans))
         if gone or self._has_come_between(before):
             self.incarnation += 1
         for segment in gone:

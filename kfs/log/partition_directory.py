@@ -74,11 +74,6 @@ class PartitionDirectory:
         return files
 
 
-def deleted_segments_in(directory: PartitionDirectory) -> PartitionDirectory:
-    """Return what a directory has of segments that were deleted, of which no checkpoint speaks."""
-    return PartitionDirectory(directory.path, directory.name, None, is_of_deleted=True)
-
-
 def _loose_segment(path: str) -> SegmentFiles:
     """A ``.log`` named on its own: the base offset is its name's, else that of its first batch."""
     file = OpenFile(path)

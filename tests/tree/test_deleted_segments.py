@@ -78,7 +78,7 @@ def assert_complete(tree: KafkaTree, log: Compacted) -> None:
     assert target_of(tree, f"{DELETED}/last.json") == f"offset/{union[-1]}.json"
     assert content_of(tree, f"{DELETED}/meta/problems.jsonl") == b""
     batches = [json.loads(line)["segment"] for line in content_of(tree, f"{DELETED}/meta/batches.jsonl").splitlines()]
-    assert set(batches) == set(log.deleted)
+    assert set(batches) == {base for base, offsets in log.deleted.items() if offsets}
     raw = names(directory_at(tree, f"{DELETED}/raw"))
     assert raw == [log_name(base, ".log.deleted") for base in sorted(log.deleted)]
     for name in raw:
@@ -195,6 +195,16 @@ def test_a_file_that_gets_name_and_number_of_another_is_shown_in_its_place(compa
         path.write_bytes((other.directory / path.name).read_bytes())  # which leaves it its number
     compacted.deleted[0] = other.deleted[0]
     os.utime(compacted.directory)
+    assert_complete(tree, compacted)
+
+
+def test_an_empty_segment_answers_for_nothing(compacted: Compacted) -> None:
+    """It was just rolled when all of them were deleted."""
+    for base in (20, 30, 40):
+        compacted.remove(base)
+    write_log(compacted.directory, 25, b"", ".log.deleted")
+    compacted.deleted[25] = []
+    tree = open_tree(compacted.root)
     assert_complete(tree, compacted)
 
 

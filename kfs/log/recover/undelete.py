@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kfs.log.log import Log, OffsetRange
 from kfs.log.log_segment import segment_path
-from kfs.log.partition_directory import PartitionDirectory, deleted_segments_in
+from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.recover.copying import copy_file
 from kfs.log.recover.report import Change, PartitionReport
 from kfs.log.recover.salvage import EXTRA
@@ -47,8 +47,9 @@ def undelete_segments(log: Log, storage: Storage) -> Undeleted:
     """Return ``log`` from its first segment on, whatever its log start, with deleted segments between its own."""
     paths = {segment.base_offset: segment.files.log.path for segment in log.segments}
     taken = [_range_of(segment) for segment in log.segments if segment.size()]
+    deleted = [files.log.path for files in log.files.deleted]
     merged, overlapping = [], []
-    for segment in Log(deleted_segments_in(log.directory), storage).segments if log.files.deleted else ():
+    for segment in _log_of(log, deleted, storage).segments if deleted else ():
         offsets = _range_of(segment)
         if any(offsets.start < other.end and other.start < offsets.end for other in taken):
             overlapping.append(segment)
