@@ -481,6 +481,11 @@ class Log:
 
         Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
         """
+        for span, item in self.walk_spans(offsets):
+            yield span.segment, item
+
+    def walk_spans(self, offsets: OffsetRange) -> Iterator[tuple[Span, Block | Damage]]:
+        """Like :meth:`walk`, with the segment's span: what a block has outside of that counts elsewhere."""
         reached, looks = offsets.start, 0
         while (span := self._span_from(reached)) is not None and span.start < offsets.end:
             segment, start, end = span
@@ -491,14 +496,14 @@ class Log:
                         header = item.header
                         if header.base_offset >= offsets.end and header.record_count >= 0:
                             return
-                        if header.base_offset >= end:
+                        if header.base_offset >= end and header.record_count >= 0:
                             break
                         if header.last_offset < start and header.last_offset:
                             continue
-                        yield segment, item
-                        reached = start = max(start, min(header.last_offset + 1, item.before))
+                        yield span, item
+                        reached = start = max(start, min(header.last_offset + 1, item.before, end))
                     elif (item.before > start or item.after >= start - 1) and item.after < end:
-                        yield segment, item
+                        yield span, item
             except CorruptData as error:
                 looks += 1
                 if isinstance(error, FileChanged) and looks < MOST_LOOKS:

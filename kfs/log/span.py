@@ -28,6 +28,10 @@ class Span(NamedTuple):
     start: int
     end: int | None
 
+    def within(self, start: int, end: int) -> tuple[int, int]:
+        """Return the start and the end of those offsets that lie between two others."""
+        return max(start, self.start), end if self.end is None else min(end, self.end)
+
 
 def consecutive_spans(segments: Iterable[Segment]) -> tuple[Span, ...]:
     """Return the spans of segments each of which ends where the next begins."""

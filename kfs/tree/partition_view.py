@@ -240,17 +240,20 @@ class PartitionView:
                 self.context.rendered.put(slot, lines)
         return lines
 
-    def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
-        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over."""
+    def blocks(self, start: int) -> Iterator[tuple[Span, Block]]:
+        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over.
+
+        Of each only what lies in the span counts, see :meth:`Log.walk_spans`.
+        """
         offsets = self.offsets
         reached, looks = max(start, offsets.start), 0
         while True:
             try:
-                for segment, item in self.log.walk(OffsetRange(reached, offsets.end)):
-                    if self.is_shown(item, segment):
-                        yield segment, item
+                for span, item in self.log.walk_spans(OffsetRange(reached, offsets.end)):
+                    if self.is_shown(item, span.segment):
+                        yield span, item
                     if isinstance(item, Block):
-                        reached, looks = max(reached, item.header.last_offset + 1), 0
+                        reached, looks = max(reached, span.within(0, item.header.last_offset + 1)[1]), 0
                 return
             except FileChanged:  # the log has another segment there by now, or none
                 looks += 1
@@ -261,12 +264,11 @@ class PartitionView:
         """Yield decoded blocks, each with the indexes of the records that are shown, from offset ``start`` on."""
         offsets = self.offsets
         start = max(start, offsets.start)
-        for segment, block in self.blocks(start):
+        for span, block in self.blocks(start):
             with suppress(CorruptData):
-                loaded = segment.load(block)
-                first = bisect_left(loaded.columns.offsets, start)
-                yield segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
-            start = max(start, min(block.header.last_offset + 1, block.before))
+                loaded = span.segment.load(block)
+                first, stop = (bisect_left(loaded.columns.offsets, at) for at in span.within(start, offsets.end))
+                yield span.segment, loaded, range(first, stop)
 
     def records_between(
         self, segment: Segment, position: int, end: int, seen: int

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import CorruptData, NotFound
+from kfs.format.codecs import Codec
+from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from kfs.format.record import Record
 from kfs.log.isolation import IsolationLevel
 from kfs.log.open_files import FileChanged
@@ -20,10 +22,12 @@ from tests.compactions import SUFFIXES, Compacted, compacted_thrice
 from tests.log.some_transactions import Data, Event, abort, commit, encoded, placed
 from tests.logs import (
     batch,
+    batches,
     content_of,
     dense,
     directory_at,
     file_at,
+    joined,
     log_name,
     names,
     open_tree,
@@ -196,6 +200,34 @@ def test_a_file_that_gets_name_and_number_of_another_is_shown_in_its_place(compa
     compacted.deleted[0] = other.deleted[0]
     os.utime(compacted.directory)
     assert_complete(tree, compacted)
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"), [(MAGIC_V2, Codec.NONE), (MAGIC_V1, Codec.NONE), (MAGIC_V1, Codec.GZIP), (MAGIC_V0, Codec.GZIP)]
+)
+def test_of_batches_across_a_base_offset_that_is_another_ones_only_a_part_counts(
+    tmp_path: Path, magic: int, codec: Codec
+) -> None:
+    def made(by: str, *offsets: int) -> list[Record]:
+        return [record(offset, f"{by} {offset}".encode()) for offset in offsets]
+
+    low = [made("low", *range(8)), made("low", 8, 12), made("low", *range(13, 30))]
+    high = [made("high", *range(10, 20))]
+    for base, content in ((0, low), (10, high)):
+        data = b"".join(joined(batches(one, magic=magic, codec=codec)) for one in content)
+        write_log(tmp_path / "t-0", base, data, ".log.deleted")
+    write_partition(tmp_path / "t-0", {100: dense(100, 104)})
+    tree = open_tree(tmp_path)
+    want = {offset: "high" if 10 <= offset < 20 else "low" for offset in (*range(9), *range(10, 30))}
+    for with_attributes in (True, False):
+        listed = names(directory_at(tree, f"{DELETED}/offset"), with_attributes=with_attributes)
+        assert listed == [f"{offset}.json" for offset in want]
+    for offset, by in want.items():
+        assert content_of(tree, f"{DELETED}/value/{offset}") == f"{by} {offset}".encode()
+    lines = [json.loads(line) for line in content_of(tree, f"{DELETED}/records.jsonl").splitlines()]
+    assert {line["offset"]: line["value"].split()[0] for line in lines} == want
+    assert len(lines) == len(want)
+    assert lines_of(tree, f"{DELETED}/segment/0.jsonl") == [each.offset for one in low for each in one]
 
 
 def test_an_empty_segment_answers_for_nothing(compacted: Compacted) -> None:
