@@ -153,9 +153,7 @@ class Log:
         if is_same and self._listed_mtime == (mtime_ns, True) and not is_stale:
             return
         self._listed_mtime = (-1, False)
-        is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
-        self._list(is_settled, status)
-        self._listed_mtime = (mtime_ns, is_settled)
+        self._listed_mtime = (mtime_ns, self._list(status))
 
     @property
     def renamed_ns(self) -> int:
@@ -176,13 +174,13 @@ class Log:
         with suppress(CorruptData):
             segment.file()
 
-    def _list(self, is_settled: bool, status: os.stat_result) -> None:
-        """List the directory, of which ``status`` was seen."""
+    def _list(self, status: os.stat_result) -> bool:
+        """List the directory, of which ``status`` was seen; return whether nothing was happening to it."""
         try:
-            self.files = self._found(is_settled)
+            self.files, is_settled = self._found(status.st_mtime_ns)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
             self.directory.check_source()
-            self.files = PartitionFiles()
+            self.files, is_settled = PartitionFiles(), False
         except OSError as error:
             self._lose(error)
         if self._is_lost:
@@ -210,6 +208,7 @@ class Log:
         self._replace(segments)
         for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
+        return is_settled
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
         """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then.
@@ -221,18 +220,21 @@ class Log:
         if files is not self.files.segments[-1]:
             self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
 
-    def _found(self, is_settled: bool) -> PartitionFiles:
+    def _found(self, mtime_ns: int) -> tuple[PartitionFiles, bool]:
         """List the directory so that no file is missed, or found twice, that is renamed meanwhile.
 
-        That may happen to one look at a directory, and hardly to two in the same way.
+        That may happen to one look at a directory, and hardly to two in the same way. Where the directory was quiet,
+        and still is what it was at ``mtime_ns``, one is enough; whether it was is returned with the files.
         """
+        is_quiet = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         found = self.directory.list(self._next_offset_of)
+        is_settled = is_quiet and self.renamed_ns == mtime_ns
         for _ in range(0 if is_settled else MOST_LOOKS):
             again = self.directory.list(self._next_offset_of)
             if again == found:
                 break
             found = again
-        return found
+        return found, is_settled
 
     def _replace(self, segments: list[Segment]) -> None:
         before = self._listing
