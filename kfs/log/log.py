@@ -211,13 +211,8 @@ class Log:
         return is_settled
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
-        """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then.
-
-        What was deleted nobody cuts: it is that of a later compaction, which has its name and its number.
-        """
-        if self.directory.is_of_deleted or was is None or not was.was_cut:
-            return
-        if files is not self.files.segments[-1]:
+        """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
+        if was is not None and was.was_cut and files is not self.files.segments[-1]:
             self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
 
     def _found(self, mtime_ns: int) -> tuple[PartitionFiles, bool]:

@@ -378,3 +378,16 @@ def test_a_swap_that_takes_its_time_is_no_problem(directory: Path, monkeypatch: 
     monkeypatch.setattr(kfs.tree.meta_dir, "time", SimpleNamespace(sleep=sleep, time_ns=time.time_ns))
     assert content_of(tree, "t/0/meta/problems.jsonl") == b""
     assert len(looks) >= 2
+
+
+def test_a_smaller_file_of_two_compactions_later_that_has_the_same_number_was_not_cut(directory: Path) -> None:
+    """The first compaction freed the number, the second got it; a cleaned file has the time of those it is made of."""
+    log = open_log(directory)
+    assert len(records_in(log)) == 30
+    for suffix, content in ((".log", joined(dense(10, 14))), (".index", b""), (".timeindex", b"")):
+        path = directory / log_name(10, suffix)
+        path.write_bytes(content)  # which leaves it its number
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    os.utime(directory)
+    assert [each.offset for each in records_in(log)] == [*range(15), *range(20, 30)]
+    assert list(log.problems.with_rest()) == []

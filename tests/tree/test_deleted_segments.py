@@ -197,6 +197,7 @@ def test_a_file_that_gets_name_and_number_of_another_is_shown_in_its_place(compa
     for suffix in SUFFIXES:
         path = compacted.directory / log_name(0, f"{suffix}.deleted")
         path.write_bytes((other.directory / path.name).read_bytes())  # which leaves it its number
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # it was written long before it was renamed
     compacted.deleted[0] = other.deleted[0]
     os.utime(compacted.directory)
     assert_complete(tree, compacted)
