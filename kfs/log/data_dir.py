@@ -183,11 +183,10 @@ class DataDir:
         Retention and compaction rename them to ``.deleted``, and remove them after ``file.delete.delay.ms``.
         """
         _ = log.segments
-        files = log.files.deleted_logs
-        if not files:
+        if not log.files.deleted:
             return None
-        directory = PartitionDirectory(log.directory.path, log.directory.name, None, files)
-        return self._log_of(directory, f"{log.directory.path}.deleted")  # one, whichever files are the first
+        directory = PartitionDirectory(log.directory.path, log.directory.name, None, is_of_deleted=True)
+        return self._log_of(directory, f"{log.directory.path}.deleted")
 
     def deleted_topics(self) -> set[str]:
         """The topics of :meth:`deleted`."""

@@ -23,6 +23,8 @@ class _Seen(NamedTuple):
     mtime_ns: int
 
 
+#: By how much, in nanoseconds, the times of last write and of last change may differ where one call sets both.
+_AT_ONCE_NS: Final = 50_000_000
 _NOT_YET: Final = _Seen(0, -1)
 
 
@@ -64,15 +66,22 @@ class LogIncarnation:
                 status = file.status()
                 now = _Seen(status.st_size, status.st_mtime_ns)
                 if now != self._seen:
-                    self.end_reason = self._difference(file, now)
+                    was_moved = status.st_ctime_ns - status.st_mtime_ns > _AT_ONCE_NS
+                    self.end_reason = self._difference(file, now, was_moved=was_moved)
                     self._seen = now
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
                 raise FileChanged(self.end_reason, self._seen.size, file.path)
 
-    def _difference(self, file: OpenFile, now: _Seen) -> str:
-        """Return what has become of the file, nothing if it has only grown."""
+    def _difference(self, file: OpenFile, now: _Seen, *, was_moved: bool) -> str:
+        """Return what has become of the file, nothing if it has only grown.
+
+        A cut is a write. Where the file ``was_moved`` after it was last written to, it is one that came under this name
+        when nobody looked, and the number of the one before was free again.
+        """
         if now.size < self._seen.size and (self._was_closed or now.size < self._log_end or not self._log_end):
+            if was_moved:
+                return "another file has its name and number"
             self.was_cut = True
             return f"file was cut from {self._seen.size} to {now.size} bytes"
         if self._was_closed:

@@ -35,6 +35,7 @@ from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import NEVER_TIERED, RemoteOffsets, Tier
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
+from kfs.log.span import DeletedSegments, Span, consecutive_spans
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.time_lookup import first_offset_at_or_after
 from kfs.storage.open_files import FileChanged
@@ -77,6 +78,8 @@ class _Listing:
 
     segments: tuple[Segment, ...]
     bases: tuple[int, ...]
+    spans: tuple[Span, ...]
+    starts: tuple[int, ...]
 
 
 class Log:
@@ -103,9 +106,12 @@ class Log:
         self.until_high_watermark = until_high_watermark
         self.problems = Problems()
         self.files = PartitionFiles()
-        self._listing = _Listing((), ())
+        self._listing = _Listing((), (), (), ())
+        self._deleted_segments = DeletedSegments()
         #: Grows whenever a segment goes, or becomes another file: what was shown of it no longer holds.
         self.incarnation = 0
+        #: Whether the segments may be those of the next incarnation already.
+        self.is_changing = False
         self._looked = -1.0
         self._listed_mtime = (-1, False)
         self._incarnation = DirectoryIncarnation()
@@ -136,6 +142,11 @@ class Log:
         """
         return self._current().segments
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Which segment answers for which offsets, in their order; errors are those of :attr:`segments`."""
+        return self._current().spans
+
     def _current(self) -> _Listing:
         now = time.monotonic()
         if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:
@@ -162,9 +173,7 @@ class Log:
         if is_same and self._listed_mtime == (mtime_ns, True) and not is_stale:
             return
         self._listed_mtime = (-1, False)
-        is_settled = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
-        self._list(is_settled, status)
-        self._listed_mtime = (mtime_ns, is_settled)
+        self._listed_mtime = (mtime_ns, self._list(status))
 
     @property
     def renamed_ns(self) -> int:
@@ -185,13 +194,13 @@ class Log:
         with suppress(CorruptData):
             segment.file()
 
-    def _list(self, is_settled: bool, status: os.stat_result) -> None:
-        """List the directory, of which ``status`` was seen."""
+    def _list(self, status: os.stat_result) -> bool:
+        """List the directory, of which ``status`` was seen; return whether nothing was happening to it."""
         try:
-            self.files = self._found(is_settled)
+            self.files, is_settled = self._found(status.st_mtime_ns)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
             self.directory.check_source()
-            self.files = PartitionFiles()
+            self.files, is_settled = PartitionFiles(), False
         except OSError as error:
             self._lose(error)
         if self._is_lost:
@@ -216,13 +225,10 @@ class Log:
                 self._tell_cut(files, was=was)
             segment.files = files if segment.patch is None else _without_index(files)
             segments.append(segment)
-        for segment, following in pairwise(segments):
-            segment.next_base_offset = following.base_offset
-        if segments:
-            segments[-1].next_base_offset = None
         self._replace(segments)
         for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
+        return is_settled
 
     def _new_segment(self, files: SegmentFiles, was: Segment | None) -> Segment:
         self.problems.forget_file(files.log.path)
@@ -268,33 +274,52 @@ class Log:
         if was is not None and was.was_cut and files is not self.files.segments[-1]:
             self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
 
-    def _found(self, is_settled: bool) -> PartitionFiles:
+    def _found(self, mtime_ns: int) -> tuple[PartitionFiles, bool]:
         """List the directory so that no file is missed, or found twice, that is renamed meanwhile.
 
-        That may happen to one look at a directory, and hardly to two in the same way.
+        That may happen to one look at a directory, and hardly to two in the same way. Where the directory was quiet,
+        and still is what it was at ``mtime_ns``, one is enough; whether it was is returned with the files.
         """
+        is_quiet = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         found = self.directory.list(self._next_offset_of)
+        is_settled = is_quiet and self.renamed_ns == mtime_ns
         for _ in range(0 if is_settled else MOST_LOOKS):
             again = self.directory.list(self._next_offset_of)
             if again == found:
                 break
             found = again
-        return found
+        return found, is_settled
 
     def _replace(self, segments: list[Segment]) -> None:
+        before = self._listing
+        if self.directory.is_of_deleted:
+            spans = self._deleted_segments.spans_of(segments)
+        else:
+            for segment, following in pairwise(segments):
+                segment.next_base_offset = following.base_offset
+            if segments:
+                segments[-1].next_base_offset = None
+            spans = consecutive_spans(segments)
         kept = set(map(id, segments))
-        gone = [segment for segment in self._listing.segments if id(segment) not in kept]
+        gone = [segment for segment in before.segments if id(segment) not in kept]
         last_gone = max((segment.base_offset for segment in gone), default=-1)
         # In this order: what is found of a listing counts only if nothing of it has changed afterwards.
+        self.is_changing = bool(gone)
         for segment in gone:
             segment.is_listed = False
         for segment in segments:
             segment.changes_behind += segment.base_offset < last_gone
-        self._listing = _Listing(tuple(segments), tuple(segment.base_offset for segment in segments))
-        if gone:
+        bases = tuple(segment.base_offset for segment in segments)
+        self._listing = _Listing(tuple(segments), bases, spans, tuple(span.start for span in spans))
+        if gone or self._has_come_between(before):
             self.incarnation += 1
+        self.is_changing = False
         for segment in gone:
             _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
+
+    def _has_come_between(self, before: _Listing) -> bool:
+        """Whether offsets have another segment now because one came that isn't behind all others."""
+        return self.directory.is_of_deleted and self._listing.bases[: len(before.bases)] != before.bases
 
     def look_again(self) -> None:
         """Take nothing for granted at the next question: something was seen to change."""
@@ -313,8 +338,14 @@ class Log:
     def segment_for(self, offset: int) -> Segment | None:
         """Return the segment in whose range ``offset`` lies, None below the first."""
         listing = self._current()
-        at = bisect_right(listing.bases, offset) - 1
-        return listing.segments[at] if at >= 0 else None
+        at = bisect_right(listing.starts, offset) - 1
+        return listing.spans[at].segment if at >= 0 else None
+
+    def segment_at(self, base_offset: int) -> Segment | None:
+        """Return the segment that begins at ``base_offset``, None where there is none."""
+        listing = self._current()
+        at = bisect_left(listing.bases, base_offset)
+        return listing.segments[at] if at < len(listing.bases) and listing.bases[at] == base_offset else None
 
     def index_of(self, segment: Segment) -> int | None:
         """Return where in :attr:`segments` a segment is, None where it isn't among them any more."""
@@ -360,18 +391,18 @@ class Log:
     @property
     def log_end_offset(self) -> int:
         """The offset after the last intact batch; an empty last segment counts by its base offset."""
-        segments = self.segments
+        listing = self._current()
         for looks in count(1):
-            if not segments:
+            if not listing.spans:
                 return self.checkpointed_log_start_offset or 0
             try:
-                return segments[-1].tail()[1]
+                return max(listing.bases[-1], listing.spans[-1].segment.tail()[1])
             except CorruptData as error:
                 if not isinstance(error, FileChanged) or looks >= MOST_LOOKS:
                     self.problems.add_error(error)
                     break
-            segments = self.segments  # what it is now
-        return segments[-1].base_offset
+            listing = self._current()  # what it is now
+        return listing.bases[-1]
 
     @property
     def log_start_offset(self) -> int:
@@ -416,7 +447,9 @@ class Log:
             self.problems.add(found.problem())
 
     def _find_remote(self, first: int, checkpoint: int | None) -> RemoteOffsets | None:
-        if self.directory.loose or self.directory.name.kind is not DirectoryKind.CURRENT:  # some files, or an older log
+        if (
+            not self.directory.is_whole or self.directory.name.kind is not DirectoryKind.CURRENT
+        ):  # some files, or an older log
             return None
         start = checkpoint
         log_dir = self.directory.log_dir
@@ -506,45 +539,59 @@ class Log:
 
         Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
         """
+        for span, item in self.walk_spans(offsets):
+            yield span.segment, item
+
+    def walk_spans(self, offsets: OffsetRange) -> Iterator[tuple[Span, Block | Damage]]:
+        """Like :meth:`walk`, with the segment's span: what a block has outside of that counts elsewhere."""
         reached, looks = offsets.start, 0
-        while (segment := self.first_from(reached)) is not None and segment.base_offset < offsets.end:
+        while (span := self._span_from(reached)) is not None and span.start < offsets.end:
+            segment, start, end = span
+            start, end = max(start, reached), MAX_INT64 if end is None else end
             try:
-                for item in segment.walk_from(reached):
+                for item in segment.walk_from(start):
                     if isinstance(item, Block):
                         header = item.header
                         if header.base_offset >= offsets.end and header.record_count >= 0:
                             return
-                        if header.last_offset < reached and header.last_offset:
+                        if header.base_offset >= end and header.record_count >= 0:
+                            break
+                        if header.last_offset < start and header.last_offset:
                             continue
-                        yield segment, item
-                        reached = max(reached, min(header.last_offset + 1, item.before))
-                    elif item.before > reached or item.after >= reached - 1:
-                        yield segment, item
+                        yield span, item
+                        reached = start = max(start, min(header.last_offset + 1, item.before, end))
+                    elif (item.before > start or item.after >= start - 1) and item.after < end:
+                        yield span, item
             except CorruptData as error:
                 looks += 1
                 if isinstance(error, FileChanged) and looks < MOST_LOOKS:
                     continue
                 self.problems.add_error(error)
             looks = 0
-            if segment.next_base_offset is None:
+            if span.end is None:
                 return
-            reached = max(reached, segment.next_base_offset)
+            reached = max(reached, span.end)
+
+    def _span_from(self, offset: int) -> Span | None:
+        """Return the span in which ``offset`` lies, or the first one if that is above it; None without any."""
+        listing = self._current()
+        at = max(bisect_right(listing.starts, offset) - 1, 0)
+        return listing.spans[at] if listing.spans else None
 
     def first_from(self, offset: int) -> Segment | None:
         """Return the segment in whose range ``offset`` lies, or the first one if that is above it; None without any."""
-        listing = self._current()
-        at = max(bisect_right(listing.bases, offset) - 1, 0)
-        return listing.segments[at] if listing.segments else None
+        span = self._span_from(offset)
+        return span.segment if span is not None else None
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""
-        for segment in self.segments:
-            if segment.base_offset >= offsets.end:
+        for segment, start, end in self.spans:
+            if start >= offsets.end:
                 break
-            if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
+            if end is not None and end <= offsets.start:
                 continue
-            found = first_offset_at_or_after(segment, timestamp, offsets.start)
-            if found is not None:
+            found = first_offset_at_or_after(segment, timestamp, max(start, offsets.start))
+            if found is not None and (end is None or found < end):
                 return found if found < offsets.end else None
         return None
 

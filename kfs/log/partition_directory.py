@@ -25,6 +25,7 @@ QUORUM_STATE: Final = "quorum-state"
 class PartitionDirectory:
     """A directory of segments, or, with ``loose``, only those ``.log`` (or ``.log.deleted``) files in it.
 
+    With ``is_of_deleted`` it is only the segments in it that were deleted, and wait for their removal.
     ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none. One that ``is_source`` was
     named itself, and not found in a log directory.
     """
@@ -34,6 +35,7 @@ class PartitionDirectory:
     log_dir: LogDir | None
     loose: tuple[str, ...] = ()
     is_source: bool = False
+    is_of_deleted: bool = False
 
     def check_source(self) -> None:
         """Raise :class:`SourceLost` where it isn't only the partition that is gone, but what it was found in."""
@@ -47,12 +49,19 @@ class PartitionDirectory:
         """Whether the topic was deleted and these files only wait for their removal."""
         return self.name.kind is DirectoryKind.DELETE
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the segments of a log, and not only some."""
+        return not self.loose and not self.is_of_deleted
+
     def list(self, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
         """List the files; see :func:`kfs.log.segment_files.list_partition`.
 
         Raises :class:`OSError` where the directory can't be listed, :class:`~kfs.errors.Shortage` where there is
         no descriptor for it.
         """
+        if self.is_of_deleted:
+            return PartitionFiles(list_partition(self.path, lambda files: files.base_offset).deleted)
         if not self.loose:
             return list_partition(self.path, next_offset)
         files = PartitionFiles()

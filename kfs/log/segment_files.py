@@ -51,11 +51,7 @@ class PartitionFiles:
         default_factory=list
     )  # left by a crash: .deleted, .cleaned, overruled by a .swap
     others: dict[str, FoundFile] = field(default_factory=dict)  # by name
-
-    @property
-    def deleted_logs(self) -> tuple[str, ...]:
-        """The paths of the segments that were deleted and not removed yet, sorted."""
-        return tuple(sorted(found.path for found in self.superseded if found.path.endswith(".log.deleted")))
+    deleted: list[SegmentFiles] = field(default_factory=list)  # whose files are .deleted, and superseded, too
 
 
 _Kinds = dict[int, dict[str, FoundFile]]
@@ -69,7 +65,7 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     :class:`~kfs.errors.Shortage` where there is no descriptor for it.
     """
     result = PartitionFiles()
-    states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}}
+    states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}, ".deleted": {}}
     with BUDGET.scandir(directory) as entries:
         for entry in entries:
             match = _NAME.match(entry.name)
@@ -78,14 +74,14 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
                 result.others[entry.name] = found
                 continue
             base, kind, state = int(match["base"]), match["kind"], match["state"] or ""
-            if state == ".deleted":
-                result.superseded.append(found)
-            elif kind == "snapshot" and not state:
+            if kind == "snapshot" and not state:
                 result.snapshots[base] = found
             else:
                 states[state].setdefault(base, {})[kind] = found
     plain = _apply_swaps(states, result, next_offset)
     _collect(plain, result)
+    deleted = states[".deleted"]
+    result.deleted = [_segment(base, deleted[base]) for base in sorted(deleted) if "log" in deleted[base]]
     return result
 
 
@@ -103,7 +99,7 @@ def _apply_swaps(
     """Return the files by base offset after what an interrupted compaction left is settled."""
     plain, cleaned, swaps = states[""], states[".cleaned"], states[".swap"]
     least_cleaned = min(cleaned, default=_MAX_OFFSET + 1)
-    for kinds in cleaned.values():
+    for kinds in (*states[".deleted"].values(), *cleaned.values()):
         result.superseded.extend(kinds.values())
     for base in [base for base in swaps if base >= least_cleaned]:
         result.superseded.extend(swaps.pop(base).values())

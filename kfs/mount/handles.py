@@ -2,10 +2,16 @@
 
 libfuse's high-level interface knows paths, and to the kernel everything that a path has led to is one inode, with one
 size and one set of pages. So what is open is told apart here, by handles: each stands for the node that its path led
-to when it was opened, and no other. What the kernel's pages of a path hold is of one node at a time: as long as that is
-open, another one of the same path is read past the pages. What is exchanged as a matter of course always is: its
-readers don't go by the kernel's size. Once the kernel was told the size of a newer node, readers of the older one get
-ESTALE.
+to when it was opened, and no other.
+
+The kernel may open what it has looked up long before, or what came with a listing. So nothing is opened of which it
+has another one's size: that is ESTALE, which has it look the path up and open it again, and nobody hears of it. What it
+was told lately of a path is remembered. Of any other path it has what it was told of the node that is there, unless
+something else was there a moment ago (:attr:`~kfs.tree.node.File.is_new_there`).
+
+What the kernel's pages of a path hold is of one node at a time: as long as that is open, another one of the same path
+is read past the pages, and attributes of the path aren't kept. Once the kernel was told the size of a newer node,
+readers of the older one get ESTALE. What is exchanged as a matter of course is always read past the pages.
 """
 
 from __future__ import annotations
@@ -41,11 +47,20 @@ class _Opened:
 
 @dataclass(slots=True)
 class _Place:
-    """A path: what the kernel's pages are of (id, size, time), of which node it was told last, how often it is open."""
+    """A path: what the kernel's pages are of (id, size, time), of which node it was told last, how often it is open.
 
-    pages_of: tuple[int, int, int] = (0, 0, 0)
+    ``is_refused`` if it is to be looked up before it is opened, ``is_looked_up`` if it was then.
+    """
+
+    pages_of: tuple[int, int, int] | None = None
     told: int = 0
     open_as: dict[int, int] = field(default_factory=dict)
+    is_refused: bool = False
+    is_looked_up: bool = False
+
+    def is_open_as_another(self, node_id: int) -> bool:
+        """Whether something else is open there than a node."""
+        return any(other != node_id for other in self.open_as)
 
 
 class Handles:
@@ -56,20 +71,32 @@ class Handles:
         self._places: dict[bytes, _Place] = {}
         self._last = 0
 
-    def open(self, path: bytes, node: Node) -> tuple[int, Pages]:
-        """Return a handle for what a path leads to now, and what is to become of the kernel's pages."""
-        attributes = node.attributes()
-        node_id, shape = attributes.node_id, (attributes.size, attributes.mtime_ns)
+    def open(self, path: bytes, node: Node, attributes: Attributes) -> tuple[int, Pages]:
+        """Return a handle for what a path leads to now, and what is to become of the kernel's pages.
+
+        Raises:
+            Stale: the kernel may know another one's size, and is to look the path up first. Where it did, and there is
+                something else again, that is opened, and read past the pages.
+        """
+        node_id = attributes.node_id
         place = self._place(path)
-        told, place.told = place.told, node_id
-        if (isinstance(node, File) and node.is_exchanged) or told not in (0, node_id):  # the kernel has another's size
-            pages = Pages.PASSED_BY
-        elif place.pages_of == (node_id, *shape):
-            pages = Pages.KEPT
-        elif place.pages_of[0] != node_id and place.open_as.get(place.pages_of[0]):
-            pages = Pages.PASSED_BY
+        is_exchanged = isinstance(node, File) and node.is_exchanged
+        if place.told:
+            is_known = place.told == node_id
         else:
-            place.pages_of, pages = (node_id, *shape), Pages.DROPPED
+            is_known = not is_exchanged and not (isinstance(node, File) and node.is_new_there)
+        if not is_known and not place.is_looked_up:
+            place.is_refused = True
+            raise Stale(f"{path.decode('utf-8', 'backslashreplace')}: something else was there")
+        place.is_refused, place.is_looked_up, place.told = False, False, node_id
+        shape = node_id, attributes.size, attributes.mtime_ns
+        if not is_known or is_exchanged or place.is_open_as_another(node_id):
+            # None are kept when it is opened, and those that sendfile and mmap leave behind may be of any node.
+            place.pages_of, pages = None, Pages.PASSED_BY
+        elif place.pages_of == shape:
+            pages = Pages.KEPT
+        else:
+            place.pages_of, pages = shape, Pages.DROPPED
         place.open_as[node_id] = place.open_as.get(node_id, 0) + 1
         self._last += 1
         self._opened[self._last] = _Opened(path, node_id, node)
@@ -112,16 +139,24 @@ class Handles:
         except NotFound as error:
             raise Stale(str(error)) from error
 
-    @property
-    def any_open(self) -> bool:
-        """Whether anything is open."""
-        return bool(self._opened)
-
-    def tell(self, path: bytes, attributes: Attributes) -> bool:
-        """Note that the kernel is told of what a path leads to; return whether something else is open there."""
+    def tell(self, path: bytes, attributes: Attributes) -> None:
+        """Note that the kernel is told of what a path leads to."""
         place = self._place(path)
-        place.told = attributes.node_id
-        return any(node_id != attributes.node_id for node_id in place.open_as)
+        place.told, place.is_looked_up = attributes.node_id, place.is_refused
+
+    def remembers(self, path: bytes) -> bool:
+        """Return whether anything is known of a path: else nothing is open there, and nothing is to be told."""
+        return path in self._places
+
+    def may_keep_at(self, path: bytes, attributes: Attributes) -> bool:
+        """Return whether the kernel may keep attributes of what a path leads to: nothing else is open there."""
+        place = self._places.get(path)
+        return place is None or not place.is_open_as_another(attributes.node_id)
+
+    def may_keep(self, handle: int) -> bool:
+        """Return whether the kernel may keep the attributes of what a handle stands for: nothing else is open there."""
+        opened = self._opened[handle]
+        return not self._places[opened.path].is_open_as_another(opened.node_id)
 
     def release(self, handle: int) -> None:
         """Forget a handle."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kfs.errors import IsADirectory
-from kfs.tree.node import File, Node, Part, Tree
+from kfs.tree.node import LIVE, Attributes, File, Node, Part, Tree
 
 #: ``st_blksize`` and ``f_bsize``: a page, the unit in which the kernel reads.
 BLOCK_SIZE: Final = 4096
@@ -14,6 +14,9 @@ BLOCK_SIZE: Final = 4096
 SECTOR_SIZE: Final = 512
 #: The longest name that Linux passes on.
 NAME_MAX: Final = 255
+#: For how long, in seconds, a path that was opened leads to the same file at least: who opens a file asks for its size
+#: next, by its path, and then reads it.
+OPENED_SECONDS: Final = LIVE / 2
 
 
 def read(node: Node, offset: int, size: int) -> bytes:
@@ -29,6 +32,11 @@ def read_parts(node: Node, offset: int, size: int) -> Sequence[Part]:
     if sum(map(len, found)) > size:
         raise ValueError(f"more bytes for a read of {size}")
     return found
+
+
+def found(node: Node) -> tuple[Node, Attributes]:
+    """Return a node with its attributes; raise as those do."""
+    return node, node.attributes()
 
 
 def blocks(size: int) -> int:

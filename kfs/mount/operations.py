@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import NoReturn, Protocol
 
 from kfs.mount.handles import Handles, Pages
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import Attributes, Node, Symlink, Tree
@@ -61,7 +60,7 @@ class Operations:
     def open(self, path: str, opened: OpenedFile) -> int:
         with _Translated(self._translator, "open", path):
             name = _bytes(path)
-            opened.fh, pages = self._paths.ask(name, partial(self._handles.open, name))
+            opened.fh, pages = self._handles.open(name, *self._paths.ask(name, found, OPENED_SECONDS))
             opened.keep_cache = pages is Pages.KEPT
             opened.direct_io = pages is Pages.PASSED_BY
             return 0

@@ -44,15 +44,17 @@ class Paths:
         """Return the directory at an absolute path; raise ``NotFound`` or ``NotADirectory``."""
         return _as_directory(path, self._find(path, self._clock())[0])
 
-    def ask(self, path: bytes, question: Callable[[Node], Found]) -> Found:
+    def ask(self, path: bytes, question: Callable[[Node], Found], staying: float = 0.0) -> Found:
         """Return what the node at an absolute path says; one that is gone meanwhile is looked up again.
+
+        It is a node that the path is taken to lead to for ``staying`` seconds yet.
 
         Raises ``NotFound`` or ``NotADirectory``, or as ``question`` does.
         """
 
         def look() -> Found:
             try:
-                return question(self.find(path))
+                return question(self._find(path, self._clock(), staying)[0])
             except KfsError as error:
                 if error.errno == errno.ESTALE:
                     self.forget()  # the directories above it, too, may be of what was there before
@@ -70,16 +72,16 @@ class Paths:
         self._old.pop(path, None)
         return self.find(path)
 
-    def _find(self, path: bytes, now: float) -> tuple[Node, float]:
-        """Return the node at ``path`` and until when it may be taken for granted."""
+    def _find(self, path: bytes, now: float, staying: float = 0.0) -> tuple[Node, float]:
+        """Return the node at ``path`` and until when it may be taken for granted: for ``staying`` seconds at least."""
         found = self._young.get(path) or self._old.get(path)
-        if found is not None and found[1] > now:
+        if found is not None and found[1] > now + staying:
             return found
         if path == b"/":
             return self._tree.root, _FOREVER
         cut = path.rfind(b"/")
         above = path[:cut] or b"/"
-        directory, until = self._find(above, now)
+        directory, until = self._find(above, now, staying)
         name = path[cut + 1 :].decode("utf-8", "surrogateescape")
         node = settled(partial(_as_directory(above, directory).lookup, name))
         found = (node, min(until, now + LIVE))

@@ -21,10 +21,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import math
-import os
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
@@ -37,7 +35,7 @@ from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions, kernel_options
 from kfs.mount.handles import Handles, Pages
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, blocks, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
 from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Outdated, Symlink, Tree
@@ -149,11 +147,13 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._eagerness.looked_up(path)
         if opened and opened.contents.fh:
             attributes = self._handles.attributes(opened.contents.fh)
-            self._promise(attributes.lifetime)
+            may_keep = self._handles.may_keep(opened.contents.fh)
         else:
             attributes = self._paths.ask(path, lambda node: node.attributes())
-            # The size that the kernel goes by is not that of what somebody else has open there: so it asks each time.
-            self._promise(0.0 if self._handles.tell(path, attributes) else attributes.lifetime)
+            may_keep = self._handles.may_keep_at(path, attributes)
+            self._handles.tell(path, attributes)
+        # The size that the kernel goes by is not that of what somebody else has open there: so it asks each time.
+        self._promise(attributes.lifetime if may_keep else 0.0)
         self._fill_stat(attributes)
         ctypes.memmove(buffer, self._stat_reference, _STAT_SIZE)
         return 0
@@ -167,7 +167,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         return 0
 
     def open(self, path: bytes, opened: ctypes._Pointer[mfusepy.fuse_file_info]) -> int:
-        handle, pages = self._paths.ask(path, partial(self._handles.open, path))
+        handle, pages = self._handles.open(path, *self._paths.ask(path, found, OPENED_SECONDS))
         opened.contents.fh = handle
         opened.contents.keep_cache = pages is Pages.KEPT
         opened.contents.direct_io = pages is Pages.PASSED_BY
@@ -220,12 +220,10 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         """Fill a reply with names and attributes, but for one entry, whose look-up shows that they are used."""
         started = time.monotonic()
         filled = 0
+        prefix = path.rstrip(b"/") + b"/"
         head, rest = self._listings.after(path, directory, cookie, True)
         for entry in chain(head, rest):
-            fill_entry = self._fill_attributes if filled else self._fill_name
-            if self._handles.any_open and filled and entry.attributes is not None:
-                self._handles.tell(b"/".join((path.rstrip(b"/"), os.fsencode(entry.name))), entry.attributes)
-            if fill_entry(buffer, fill, entry):
+            if self._fill_attributes(buffer, fill, entry, prefix) if filled else self._fill_name(buffer, fill, entry):
                 self._listings.pause(path, cookie, True, entry, rest)
                 break
             cookie = entry.cookie
@@ -242,14 +240,20 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
         self._fill_identity(above.node_id, above.mode)
         fill(buffer, b"..", self._stat_reference, DOT_DOT_COOKIE, 0)
 
-    def _fill_attributes(self, buffer: object, fill: Filler, entry: Entry) -> int:
+    def _fill_attributes(self, buffer: object, fill: Filler, entry: Entry, prefix: bytes) -> int:
+        """Fill in a name with its attributes; ``prefix`` is the directory's path and a slash."""
         attributes = entry.attributes
         if attributes is None:
             return self._fill_name(buffer, fill, entry)
         self._fill_stat(attributes)
-        self._promise(attributes.lifetime)
         name = entry.name.encode("utf-8", "surrogateescape")
-        return fill(buffer, name, self._stat_reference, entry.cookie, FUSE_FILL_DIR_PLUS)
+        path = prefix + name
+        is_known = self._handles.remembers(path)
+        self._promise(0.0 if is_known and not self._handles.may_keep_at(path, attributes) else attributes.lifetime)
+        is_full = fill(buffer, name, self._stat_reference, entry.cookie, FUSE_FILL_DIR_PLUS)
+        if is_known and not is_full:
+            self._handles.tell(path, attributes)
+        return is_full
 
     def _fill_name(self, buffer: object, fill: Filler, entry: Entry) -> int:
         self._fill_identity(entry.node_id, entry.mode)

@@ -14,7 +14,7 @@ from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.log import Log
 from kfs.log.producer_state import CompletedTransaction, ProducerState
-from kfs.log.segment import Segment
+from kfs.log.span import Span
 from kfs.storage.open_files import FileGone
 
 
@@ -133,33 +133,36 @@ class TransactionReplay:
 
     def _read(self) -> Iterator[list[EndedTransaction] | Damage]:
         start = self.read_up_to
-        segments = self._log.segments
-        self._check_hole(segments)
-        for segment in segments:
-            if segment.base_offset >= self._end:
+        spans = self._log.spans
+        self._check_hole(spans)
+        for segment, first, following in spans:  # what was closed when that was made, is complete
+            if first >= self._end:
                 return
-            following = segment.next_base_offset  # first: what is closed then, is complete
             if following is not None and following <= start:
                 continue
             reader = segment.bulk_reader(report=lambda problem: None)
-            position, seen = segment.position_before(max(start, segment.base_offset))
+            position, seen = segment.position_before(max(start, first))
+            begin = start if first == segment.base_offset else max(start, first)
+            end = MAX_INT64 if following is None else following
             for piece in reader.pieces(position, seen):
                 if isinstance(piece, Damage):
                     self.bytes_read += piece.end - piece.position
                     yield piece
                     continue
                 blocks, last_offset, size = self._blocks_of(reader, piece)
-                ended = [done for block in blocks if (done := self._append(block, start)) is not None]
-                self._note_read(last_offset + 1)
+                ended = [done for block in blocks if (done := self._append(block, begin, end)) is not None]
+                self._note_read(min(last_offset + 1, end))
                 self.bytes_read += size
                 yield ended
                 if self.read_up_to >= self._end:
                     return
+                if last_offset >= end:
+                    break
             if following is not None:
                 self._note_read(following)
 
-    def _check_hole(self, segments: Sequence[Segment]) -> None:
-        if self._needed_from is not None and (not segments or segments[0].base_offset > self._needed_from):
+    def _check_hole(self, spans: Sequence[Span]) -> None:
+        if self._needed_from is not None and (not spans or spans[0].start > self._needed_from):
             raise FileGone(f"offset {self._needed_from} is gone", 0, self._log.directory.path)
 
     def _note_read(self, end: int) -> None:
@@ -183,9 +186,9 @@ class TransactionReplay:
 
         return blocks(), piece.last_offset, piece.end - piece.position
 
-    def _append(self, block: Block, start: int) -> EndedTransaction | None:
+    def _append(self, block: Block, start: int, end: int) -> EndedTransaction | None:
         header = block.header
-        if not start <= header.base_offset < self._end:
+        if not start <= header.base_offset < min(self._end, end):
             return None
         producer_id = header.producer_id
         try:

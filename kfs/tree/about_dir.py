@@ -52,7 +52,8 @@ Here, in .kfs/:
                               topics/<topic>.json, configs, users, ACLs, quotas, whose
                               directories these are, snapshots; no secrets
   deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
-  deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet
+  deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet: whole in segment/;
+                                              of offsets in several, those of the highest base offset elsewhere
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
   deleted/<topic>/<partition>.<id>-stray/     what is left of an older topic of that name
   replicas/<topic>/<partition>...             copies of a partition that are not the one served

@@ -61,8 +61,8 @@ def is_kept(context: TreeContext, closed: ClosedSegment) -> bool:
 def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
     """Return the lines of a segment, None where it is gone meanwhile."""
     log = context.data_dir.log(closed.topic, closed.partition)
-    segment = log.segment_for(closed.base_offset) if log is not None else None
-    if log is None or segment is None or segment.base_offset != closed.base_offset:
+    segment = log.segment_at(closed.base_offset) if log is not None else None
+    if log is None or segment is None:
         return None
     return _view(context, log).segment_text(segment)
 

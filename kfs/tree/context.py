@@ -97,6 +97,8 @@ class TreeContext:
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.
         self.replaced: set[PartitionView] = set()
+        #: Directories below which something changed, and files that did, and how often that is yet to be told.
+        self.to_tell: dict[str, int] = {}
         #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)

@@ -9,8 +9,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
+from kfs.log.log import Log
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
+from kfs.log.span import Span, consecutive_spans
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.partition_view import PartitionView
@@ -19,8 +21,9 @@ from kfs.tree.text import BlockText, LogText, SegmentText
 
 #: When a file of a log was renamed this recently, the next one may be about to be.
 _RECENTLY_NS: Final = 1_000_000_000
-#: How soon, in seconds, a broker does that.
+#: How long, in seconds, is waited for that, and how often: a broker does it at once, unless the machine is busy.
 _NEXT_RENAME_SECONDS: Final = 0.25
+_MOST_WAITS: Final = 4
 #: What records may have to be read for: where transactions are open, and all that is wrong.
 _COSTLY: Final = ("log.json", "problems.jsonl")
 
@@ -154,10 +157,19 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
-    def text_of(segment: Segment, _start: int | None) -> SegmentText:
-        return partition.text_of(segment, "batches", BlockText(batch_lines))
+    def text_of(span: Span, _start: int | None) -> SegmentText:
+        return partition.text_of(span.segment, "batches", BlockText(batch_lines))
 
-    return LogFile.of(partition, path, LogText(lambda: partition.log.segments, text_of))
+    return LogFile.of(partition, path, LogText(lambda: consecutive_spans(partition.log.segments), text_of))
+
+
+def _is_renaming(log: Log, renamed_ns: int) -> bool:
+    """Whether a file of the log was renamed since the one that was at ``renamed_ns``, or before that is long ago."""
+    for _ in range(_MOST_WAITS):
+        if log.renamed_ns != renamed_ns or time.time_ns() - renamed_ns >= _RECENTLY_NS:
+            break
+        time.sleep(_NEXT_RENAME_SECONDS)
+    return log.renamed_ns != renamed_ns
 
 
 def _problems(partition: PartitionView) -> bytes:
@@ -177,16 +189,15 @@ def _problems(partition: PartitionView) -> bytes:
     log.look_again()  # what is listed is at least as new
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
-    _, findings = check.finish(reports)
-    # While a broker renames one file after another, what is beside a log says nothing.
-    if time.time_ns() - renamed_ns < _RECENTLY_NS:
-        time.sleep(_NEXT_RENAME_SECONDS)
-    if log.renamed_ns != renamed_ns:
-        findings = [finding for finding in findings if finding.file.endswith(".log")]
+    _, found = check.finish(reports)
+    findings = [each for each in found if each.severity is not Severity.INFO and each.kind is not Kind.TORN_TAIL]
+    # While a broker renames one file after another, what is beside the segments says nothing.
+    listed = {path for path in (segment.files.log.path for segment in log.segments) if not path.endswith(".swap")}
+    if not all(finding.file in listed for finding in findings) and _is_renaming(log, renamed_ns):
+        findings = [finding for finding in findings if finding.file in listed]
     for finding in findings:
-        if finding.severity is not Severity.INFO and finding.kind is not Kind.TORN_TAIL:
-            start, end = finding.bytes or (0, 0)
-            log.problems.add(Problem(finding.file, start, end - start, finding.sentence))
+        start, end = finding.bytes or (0, 0)
+        log.problems.add(Problem(finding.file, start, end - start, finding.sentence))
     own = problem_lines(log.problems)
     log_dir = log.directory.log_dir
     return own + problem_lines(log_dir.problems) if log_dir is not None else own

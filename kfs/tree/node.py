@@ -10,6 +10,7 @@ import errno
 import math
 import posixpath
 import stat
+import time
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -27,8 +28,10 @@ UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
 _MOST_LINKS: Final = 8
-#: How often a name is looked up that leads to what is gone before it is looked at.
+#: How often a name is looked up that leads to the same thing, which is gone before it is looked at.
 _MOST_LOOKS: Final = 8
+#: For how long, in seconds, it is looked up while it is another thing each time that is gone.
+_LOOKING_SECONDS: Final = 1.0
 Found = TypeVar("Found")
 #: Bytes of a file, as they lie in memory.
 Part = bytes | memoryview
@@ -181,6 +184,11 @@ class File(Node):
         """Whether, at any moment, its name may lead to another file, as a matter of course."""
         return False
 
+    @property
+    def is_new_there(self) -> bool:
+        """Whether its name may have led to another file a moment ago: what is kept of the name may be of that."""
+        return False
+
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``: fewer only at the end of the file.
@@ -274,17 +282,25 @@ class Tree(ABC):
 def settled(look: Callable[[], Found]) -> Found:
     """Return what ``look`` finds by name; where that goes away before it is wholly found, look again.
 
+    What goes may be another thing each time, as while retention takes many segments: that doesn't say that what the
+    name leads to isn't there.
+
     Raises:
-        NotFound: it goes away each time.
+        NotFound: it goes away each time, in the same way; or for :data:`_LOOKING_SECONDS`.
     """
-    for _ in range(_MOST_LOOKS):
+    last, times, until = "", 0, math.inf
+    while True:
         try:
             return look()
         except KfsError as error:
             if error.errno != errno.ESTALE:
                 raise
             gone = error
-    raise NotFound(str(gone)) from gone
+        now, reason = time.monotonic(), str(gone)
+        last, times = reason, times + 1 if reason == last else 1
+        until = min(until, now + _LOOKING_SECONDS)
+        if times == _MOST_LOOKS or now > until:
+            raise NotFound(reason) from gone
 
 
 def clock_ns(timestamp: int, otherwise: int) -> int:

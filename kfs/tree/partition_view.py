@@ -16,6 +16,7 @@ from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
+from kfs.log.span import Span
 from kfs.log.storage import LoadedBlock
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.transactions import TransactionHistory
@@ -154,6 +155,14 @@ class PartitionView:
         """How long, in seconds, what is shown of a segment holds."""
         return LIVE if segment.is_last else FOREVER
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a name here may have led to something else a moment ago: who keeps it hasn't been told that often."""
+        if self.log.is_changing or self.log.incarnation != self.promised[0]:  # in this order
+            return True
+        is_told = f"{self.path}/offset" in self.context.to_tell
+        return is_told or any(view.path == self.path for view in tuple(self.context.replaced))
+
     # -- records
 
     def loaded(self, offset: int, *, keep: bool = True) -> tuple[Segment, LoadedBlock, int]:
@@ -239,17 +248,20 @@ class PartitionView:
                 self.context.rendered.put(slot, lines)
         return lines
 
-    def blocks(self, start: int) -> Iterator[tuple[Segment, Block]]:
-        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over."""
+    def blocks(self, start: int) -> Iterator[tuple[Span, Block]]:
+        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over.
+
+        Of each only what lies in the span counts, see :meth:`Log.walk_spans`.
+        """
         offsets = self.offsets
         reached, looks = max(start, offsets.start), 0
         while True:
             try:
-                for segment, item in self.log.walk(OffsetRange(reached, offsets.end)):
-                    if self.is_shown(item, segment):
-                        yield segment, item
+                for span, item in self.log.walk_spans(OffsetRange(reached, offsets.end)):
+                    if self.is_shown(item, span.segment):
+                        yield span, item
                     if isinstance(item, Block):
-                        reached, looks = max(reached, item.header.last_offset + 1), 0
+                        reached, looks = max(reached, span.within(0, item.header.last_offset + 1)[1]), 0
                 return
             except FileChanged:  # the log has another segment there by now, or none
                 looks += 1
@@ -260,11 +272,11 @@ class PartitionView:
         """Yield decoded blocks, each with the indexes of the records that are shown, from offset ``start`` on."""
         offsets = self.offsets
         start = max(start, offsets.start)
-        for segment, block in self.blocks(start):
+        for span, block in self.blocks(start):
             with suppress(CorruptData):
-                loaded = segment.load(block)
-                first = bisect_left(loaded.columns.offsets, start)
-                yield segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
+                loaded = span.segment.load(block)
+                first, stop = (bisect_left(loaded.columns.offsets, at) for at in span.within(start, offsets.end))
+                yield span.segment, loaded, range(first, stop)
 
     def records_between(
         self, segment: Segment, position: int, end: int, seen: int
@@ -302,16 +314,16 @@ class PartitionView:
     def last_offset(self) -> int | None:
         """The highest offset with a record, None in an empty partition."""
         offsets = self.offsets
-        for segment in reversed(self.log.segments):
-            if segment.base_offset >= offsets.end:
+        for segment, begin, following in reversed(self.log.spans):
+            if begin >= offsets.end:
                 continue
-            end = min(offsets.end, segment.next_base_offset or offsets.end)
+            end = min(offsets.end, following or offsets.end)
             for back in _LOOK_BACK:
-                start = max(end - back, segment.base_offset)
+                start = max(end - back, begin)
                 last = self._last_from(segment, start)
                 if last is not None:
                     return last
-                if start == segment.base_offset:
+                if start == begin:
                     break
         return None
 
@@ -326,14 +338,16 @@ class PartitionView:
 
     # -- text
 
-    def segment_text(self, segment: Segment, start: int | None = None) -> SegmentText:
+    def segment_text(self, segment: Segment, start: int | None = None, end: int | None = None) -> SegmentText:
         """Return the lines of the records of a segment that are shown now, or those from offset ``start`` on.
 
-        It stays what it is when the range moves on: who has the file open reads it to its end.
+        Those at ``end`` or above are another segment's to show, if there is one. It stays what it is when the range
+        moves on: who has the file open reads it to its end.
         """
         context = self.context
-        shown, stable_end = self._shown_of(segment, start), None
-        if self.is_undecided(segment):  # the table is that of a text without an end, as far as it goes by now
+        end = segment.next_base_offset if end is None else end
+        shown, stable_end = self._shown_of(segment, start, end), None
+        if self._is_undecided(segment, end):  # the table is that of a text without an end, as far as it goes by now
             shown, stable_end = OffsetRange(shown.start, MAX_INT64), shown.end
         how = (context.options.on_damage, context.readers, self.committed)
         lines = SegmentLines(self.json, shown, *how, MAX_INT64 if stable_end is None else stable_end)
@@ -341,9 +355,12 @@ class PartitionView:
 
     def is_undecided(self, segment: Segment) -> bool:
         """Whether more of a segment will be shown without its being written to: transactions in it are open."""
+        return self._is_undecided(segment, segment.next_base_offset)
+
+    def _is_undecided(self, segment: Segment, end: int | None) -> bool:
         if self.committed is None or not self._ends_with_log:
             return False
-        return segment.is_last or (segment.next_base_offset or 0) > self.offsets.end
+        return end is None or end > self.offsets.end
 
     def grows(self, segment: Segment) -> bool:
         """Whether more of a segment may be shown than now."""
@@ -360,19 +377,19 @@ class PartitionView:
 
     def lasting_file(self, base_offset: int) -> int | None:
         """Return the id of the file of a segment's lines if it can't change while the segment is what it is."""
-        segment = self.log.segment_for(base_offset)
-        if segment is None or segment.base_offset != base_offset or not self.shows(segment):
+        segment = self.log.segment_at(base_offset)
+        if segment is None or not self.shows(segment):
             return None
         if segment.next_base_offset is None or segment.next_base_offset > self.offsets.end:
             return None
         return self.lines_id(segment, self.first_shown(segment))
 
-    def _shown_of(self, segment: Segment, start: int | None = None) -> OffsetRange:
+    def _shown_of(self, segment: Segment, start: int | None, following: int | None) -> OffsetRange:
         """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
         offsets = self.offsets
         end = MAX_INT64
-        if segment.next_base_offset is not None:
-            end = min(offsets.end, segment.next_base_offset)
+        if following is not None:
+            end = min(offsets.end, following)
         elif self.committed is not None or not self._ends_with_log:
             end = offsets.end
         return OffsetRange(self.first_shown(segment) if start is None else start, end)
@@ -403,7 +420,11 @@ class PartitionView:
 
     def log_text(self) -> LogText:
         """Return the lines of every record."""
-        return LogText(self.shown_segments, self.segment_text)
+        return LogText(self._shown_spans, lambda span, start: self.segment_text(span.segment, start, span.end))
+
+    def _shown_spans(self) -> list[Span]:
+        """The spans that have offsets in the range, that of the active segment even while it has none."""
+        return [span for span in self.log.spans if self._has_shown(span)]
 
     def shown_segments(self) -> list[Segment]:
         """The segments that have offsets in the range, the active one even while it has none."""
@@ -411,10 +432,13 @@ class PartitionView:
 
     def shows(self, segment: Segment) -> bool:
         """Whether a segment has offsets in the range, or is the active one and they may come."""
+        return self._has_shown(Span(segment, segment.base_offset, segment.next_base_offset))
+
+    def _has_shown(self, span: Span) -> bool:
         offsets = self.offsets
-        if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
+        if span.end is not None and span.end <= offsets.start:
             return False
-        return segment.base_offset < offsets.end or (segment.is_last and segment.base_offset == offsets.end)
+        return span.start < offsets.end or (span.segment.is_last and span.start == offsets.end)
 
     def size_ahead(self, segment: Segment) -> None:
         """Have the segments after one that is asked for measured, if whoever asks seems to go through them all."""

@@ -106,6 +106,8 @@ class RawDirectory(Directory):
 
     def _names(self) -> list[str]:
         directory = self.partition.log.directory
+        if directory.is_of_deleted:
+            return [os.path.basename(segment.files.log.path) for segment in self.partition.log.segments]
         if directory.loose:
             return [os.path.basename(path) for path in directory.loose]
         try:
@@ -130,8 +132,8 @@ class RawDirectory(Directory):
     def _segment_of(self, path: str, inode: int) -> Segment | None:
         """Return the segment whose ``.log`` lies there."""
         stem, _, suffix = os.path.basename(path).partition(".")
-        base_offset = parse_offset(stem.lstrip("0") or "0", "") if suffix == "log" else None
-        segment = self.partition.log.segment_for(base_offset) if base_offset is not None else None
+        base_offset = parse_offset(stem.lstrip("0") or "0", "") if suffix in ("log", "log.deleted") else None
+        segment = self.partition.log.segment_at(base_offset) if base_offset is not None else None
         if segment is None or (segment.files.log.path, segment.files.log.inode) != (path, inode):
             return None
         return segment

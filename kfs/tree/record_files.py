@@ -50,6 +50,11 @@ class RecordFile(File):
         start = lines.starts[index]
         return lines.buffer[start + offset : min(start + offset + size, lines.starts[index + 1])]
 
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
+
     def _line(self) -> tuple[RenderedLines, int]:
         return self.partition.rendered_of(self.segment, self.offset)
 
@@ -62,6 +67,11 @@ class FieldFile(File):
     offset: int
     segment: Segment
     view: View
+
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
 
     def _field(self) -> tuple[bytes, int]:
         loaded, index = self.partition.loaded_of(self.segment, self.offset)
@@ -126,11 +136,10 @@ class OffsetDirectory(Directory):
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         """Yield the offsets in order; the cookie of an offset is the one after it."""
         end = self.partition.offsets.end
-        for segment, block in self.partition.blocks(cookie):
+        for span, block in self.partition.blocks(cookie):
+            shown = span.within(max(cookie, self.partition.offsets.start), end)
             try:
-                yield from self._entries_of(
-                    segment, block, max(cookie, self.partition.offsets.start), end, with_attributes
-                )
+                yield from self._entries_of(span.segment, block, *shown, with_attributes)
             except CorruptData:  # reported; what follows is still there
                 continue
 
@@ -213,7 +222,8 @@ class FieldDirectory(OffsetDirectory):
 
 def contents_from(partition: PartitionView, view: View, start: int) -> Iterator[tuple[int, bytes]]:
     """Yield id and content of the files of a view, from offset ``start`` to where the active segment begins."""
-    for segment, block in partition.blocks(start):
+    for span, block in partition.blocks(start):
+        segment = span.segment
         if segment.is_last or view not in (View.RECORD, View.VALUE, View.KEY):
             return
         difference = partition.context.ids.first_of(view, segment, partition) - segment.base_offset
@@ -223,8 +233,7 @@ def contents_from(partition: PartitionView, view: View, start: int) -> Iterator[
         except CorruptData:
             continue
         offsets = loaded.columns.offsets
-        until = bisect_left(offsets, partition.offsets.end)
-        for index in range(bisect_left(offsets, start), until):
+        for index in range(*(bisect_left(offsets, at) for at in span.within(start, partition.offsets.end))):
             content = None if index in loaded.columns.faults else contents(index)
             if content is not None:
                 yield difference + offsets[index], content

@@ -74,6 +74,11 @@ class SegmentFile(TextFile):
         """See :attr:`kfs.tree.node.File.is_exchanged`."""
         return self.partition.grows(self.segment)
 
+    @property
+    def is_new_there(self) -> bool:
+        """See :attr:`kfs.tree.node.File.is_new_there`."""
+        return self.partition.is_in_doubt
+
     def parts(self, offset: int, size: int) -> list[Part]:
         return self.text.parts(offset, size)
 
@@ -127,8 +132,8 @@ class SegmentDirectory(Directory):
     def lookup(self, name: str) -> Node:
         base_offset = _parse_base(name)
         if base_offset is not None:
-            segment = self.partition.log.segment_for(base_offset)
-            if segment is not None and segment.base_offset == base_offset and self.partition.shows(segment):
+            segment = self.partition.log.segment_at(base_offset)
+            if segment is not None and self.partition.shows(segment):
                 return SegmentFile.of(self.partition, segment)
         raise NotFound(f"no segment {name!r}")
 

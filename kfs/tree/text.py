@@ -32,6 +32,7 @@ from kfs.tree.work_ahead import Job, WorkAhead
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
+    from kfs.log.span import Span
 
 #: A chunk of text is at least that long, the last one aside, and ends with a block.
 CHUNK_BYTES: Final = 64 * 1024
@@ -469,8 +470,9 @@ class SegmentText:
 
 @dataclass(slots=True)
 class _Part:
-    """The text of one segment, and how long it is once nothing more comes."""
+    """The text of one span, and how long it is once nothing more comes."""
 
+    span: Span
     text: SegmentText
     fixed_size: int | None = None
 
@@ -482,22 +484,20 @@ class _Part:
 
 
 class LogText:
-    """The texts of the segments of a log, one after another; it goes on at its end as the log does.
+    """The texts of the spans of a log, one after another; it goes on at its end as the log does.
 
     What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
     gets what it had or :class:`~kfs.storage.open_files.FileChanged`. So does who waits at its end, once the log doesn't
     go on there any more.
     """
 
-    def __init__(
-        self, segments: Callable[[], Sequence[Segment]], text_of: Callable[[Segment, int | None], SegmentText]
-    ) -> None:
-        """``text_of`` makes the text of a segment from an offset on, by default from the first that is shown."""
-        self._segments = segments
+    def __init__(self, spans: Callable[[], Sequence[Span]], text_of: Callable[[Span, int | None], SegmentText]) -> None:
+        """``text_of`` makes the text of a span from an offset on, by default from the first that is shown."""
+        self._spans = spans
         self._text_of = text_of
-        shown = segments()
-        self._parts = [_Part(text_of(segment, None)) for segment in shown[:1]]
-        self._parts += [_Part(text_of(segment, segment.base_offset)) for segment in shown[1:]]
+        shown = spans()
+        self._parts = [_Part(span, text_of(span, None)) for span in shown[:1]]
+        self._parts += [_Part(span, text_of(span, span.start)) for span in shown[1:]]
 
     @property
     def incarnation(self) -> Parts:
@@ -508,22 +508,22 @@ class LogText:
     def _followed(self) -> tuple[list[_Part], bool]:
         """Return the parts, with those that have come at the end, and whether more may come there."""
         parts = self._parts
-        segments = self._segments()
+        spans = self._spans()
         if not parts:  # what has come is another text: this one has no beginning
-            return parts, not segments
-        last = parts[-1].text
-        at = len(segments) - 1
-        while at >= 0 and segments[at] is not last.segment:
+            return parts, not spans
+        (segment, start, _), last = parts[-1].span, parts[-1].text
+        at = len(spans) - 1
+        while at >= 0 and (spans[at].segment is not segment or spans[at].start != start):
             at -= 1
         if at < 0:
             return parts, False
-        text = self._text_of(last.segment, last.start)
+        text = self._text_of(spans[at], last.start)
         if text.slot != last.slot:
             return parts, False
-        if text.key == last.key and at == len(segments) - 1:
+        if text.key == last.key and at == len(spans) - 1:
             return parts, True
-        following = [_Part(self._text_of(segment, segment.base_offset)) for segment in segments[at + 1 :]]
-        self._parts = parts = [*parts[:-1], _Part(text), *following]
+        following = [_Part(span, self._text_of(span, span.start)) for span in spans[at + 1 :]]
+        self._parts = parts = [*parts[:-1], _Part(spans[at], text), *following]
         return parts, True
 
     def _ended(self) -> FileChanged:

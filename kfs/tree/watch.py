@@ -29,43 +29,42 @@ class Watch:
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
-        self._round: Iterator[list[str]] = iter(())
-        self._to_tell: dict[str, int] = {}
+        self._round: Iterator[None] = iter(())
 
     def outdated(self) -> frozenset[Outdated]:
         """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
         for view in self._context.seen_views():  # what others have noticed costs no look
             if view.log.incarnation != view.promised[0]:
-                self._note(self._changed(view))
+                self._note_changes(view)
         while True:
             try:
-                paths = next(self._round)
+                next(self._round)
             except StopIteration:
                 self._round = self._look()
                 break
-            self._note(paths)
             if time.monotonic() > until:
                 break
-        told = frozenset(map(self._named, self._to_tell))
-        self._to_tell = {path: times - 1 for path, times in self._to_tell.items() if times > 1}
+        to_tell = self._context.to_tell
+        told = frozenset(map(self._named, to_tell))
+        self._context.to_tell = {path: times - 1 for path, times in to_tell.items() if times > 1}
         return told
 
     def _note(self, paths: list[str]) -> None:
         for path in paths:
-            self._to_tell[path] = _TIMES_TOLD
+            self._context.to_tell[path] = _TIMES_TOLD
 
     def _named(self, path: str) -> Outdated:
         return Outdated(path, self._context.ids.of_path(path.rpartition("/")[0]))
 
-    def _look(self) -> Iterator[list[str]]:
-        """Go once through all partitions that were shown; yield what is outdated, or nothing to be interrupted."""
+    def _look(self) -> Iterator[None]:
+        """Go once through all partitions that were shown, and note what is outdated; yield to be interrupted."""
         for view in self._context.seen_views():
             log = view.log
             try:
                 segments = log.segments
             except (Shortage, SourceLost):  # who asks for it hears of it; it may be back as it was
-                yield []
+                yield
                 continue
             for segment in segments:
                 if segment.was_read and not segment.is_stale:
@@ -75,23 +74,24 @@ class Watch:
                         log.look_again()
                     except Shortage:
                         break
-                    yield []
-            changed = self._changed(view)
+                    yield
+            self._note_changes(view)
             if not log.segments:
                 self._context.views.pop(view.path, None)
-            yield changed
-        while self._context.replaced:
-            view = self._context.replaced.pop()
-            yield _promising(view.path) + _taken_back(view, list(view.promised_files))
+            yield
+        for view in tuple(self._context.replaced):
+            self._note(_promising(view.path) + _taken_back(view, list(view.promised_files)))
+            self._context.replaced.discard(view)
+            yield
 
-    @staticmethod
-    def _changed(view: PartitionView) -> list[str]:
-        """Return what is outdated of a partition since this was last asked."""
+    def _note_changes(self, view: PartitionView) -> None:
+        """Note what is outdated of a partition since this was last asked."""
         state = state_of(view.log)
-        changed = view.promised != state
+        if view.promised != state:
+            self._note(_promising(view.path))  # first, so that it is in doubt all along
         view.promised = state
         files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
-        return (_promising(view.path) if changed else []) + _taken_back(view, files)
+        self._note(_taken_back(view, files))
 
 
 def _promising(path: str) -> list[str]:

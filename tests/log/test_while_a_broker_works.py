@@ -8,23 +8,30 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import kfs.tree.meta_dir
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.log.log import Log, OffsetRange
+from kfs.log.partition_directory import PartitionDirectory
 from kfs.storage.open_files import FileChanged, OpenFile
 from tests.logs import (
     batch,
+    content_of,
     dense,
     find_record,
     joined,
     log_name,
     open_log,
+    open_tree,
     record,
     records_in,
     write_partition,
@@ -48,6 +55,19 @@ def no_warning(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     with caplog.at_level(logging.INFO, "kfs"):
         yield
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def precede(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, step: Callable[[], object]) -> None:
+    """Have ``step`` done once, right before a method of ``owner`` looks."""
+    method = getattr(owner, name)
+    left = [step]
+
+    def answer(*arguments: object, **named: object) -> object:
+        if left:
+            left.pop()()
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, answer)
 
 
 def append(directory: Path, base: int, first: int, last: int) -> None:
@@ -326,3 +346,48 @@ def test_the_zeros_of_a_preallocated_log_that_are_cut_off_change_nothing(tmp_pat
     write_segment(directory, 10, dense(10, 19))
     assert find_record(log, 7) == record(7)
     assert log.segments[0] is before
+
+
+def test_what_is_removed_file_by_file_while_it_is_listed_is_no_damage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory was quiet for long; its topic is deleted, each ``.log`` before what belongs to it."""
+    os.utime(directory, (1, 1))
+    precede(monkeypatch, PartitionDirectory, "list", (directory / log_name(10)).unlink)
+    log = open_log(directory)
+    assert [segment.base_offset for segment in log.segments] == [0, 20]
+    assert list(log.problems.with_rest()) == []
+
+
+def test_a_swap_that_takes_its_time_is_no_problem(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker doesn't get to rename the next file before the second look."""
+    for suffix in SUFFIXES:
+        path = directory / log_name(10, suffix)
+        shutil.copy(path, f"{path}.swap")
+    os.utime(directory, (time.time() + 3600,) * 2)
+    looks = []
+
+    def sleep(_seconds: float) -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            rename_segment(directory, 10)
+            for suffix in SUFFIXES:
+                (directory / log_name(10, f"{suffix}.swap")).rename(directory / log_name(10, suffix))
+
+    tree = open_tree(directory.parent)
+    monkeypatch.setattr(kfs.tree.meta_dir, "time", SimpleNamespace(sleep=sleep, time_ns=time.time_ns))
+    assert content_of(tree, "t/0/meta/problems.jsonl") == b""
+    assert len(looks) >= 2
+
+
+def test_a_smaller_file_of_two_compactions_later_that_has_the_same_number_was_not_cut(directory: Path) -> None:
+    """The first compaction freed the number, the second got it; a cleaned file has the time of those it is made of."""
+    log = open_log(directory)
+    assert len(records_in(log)) == 30
+    for suffix, content in ((".log", joined(dense(10, 14))), (".index", b""), (".timeindex", b"")):
+        path = directory / log_name(10, suffix)
+        path.write_bytes(content)  # which leaves it its number
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    os.utime(directory)
+    assert [each.offset for each in records_in(log)] == [*range(15), *range(20, 30)]
+    assert list(log.problems.with_rest()) == []

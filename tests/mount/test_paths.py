@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfs.errors import NotADirectory, NotFound
+from kfs.mount.nodes import OPENED_SECONDS, found
 from kfs.mount.paths import GENERATION_SIZE, Paths
 from kfs.tree.node import LIVE
 from tests.mount.toy_tree import Control, Slot, ToyTree
@@ -88,3 +89,16 @@ def test_memory_is_bounded(paths: Paths, control: Control) -> None:
     assert control[Slot.LOOKUPS] == 0
     paths.find(b"/million/0.json")
     assert control[Slot.LOOKUPS] == 1
+
+
+def test_what_is_opened_is_what_the_path_leads_to_for_a_while_yet(paths: Paths, control: Control, clock: Clock) -> None:
+    paths.find(b"/records/5.json")
+    clock.now += LIVE * 0.9
+    opened = paths.ask(b"/records/5.json", found, OPENED_SECONDS)[0]
+    assert control[Slot.LOOKUPS] == 2
+    clock.now += OPENED_SECONDS
+    assert paths.find(b"/records/5.json") is opened
+    assert control[Slot.LOOKUPS] == 2
+    clock.now += OPENED_SECONDS
+    paths.find(b"/records/5.json")
+    assert control[Slot.LOOKUPS] == 3

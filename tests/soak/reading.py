@@ -84,9 +84,19 @@ class Reading:
             return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
 
     def names(self, sight: Sight, must_exist: Callable[[], bool]) -> list[str]:
-        """Return the names in a directory, in its order."""
+        """Return the names in a directory, in its order.
+
+        Linux says ENOENT of any directory that was removed after it was opened (``iterate_dir``). Through libfuse that
+        is how it ends, too: an open directory's ``fstat`` is asked for by its path.
+        """
         with self.opened(sight, must_exist) as descriptor:
-            return os.listdir(descriptor)
+            try:
+                return os.listdir(descriptor)
+            except OSError as error:
+                if error.errno != errno.ENOENT or must_exist():
+                    raise
+        self.findings.note(f"ENOENT for a directory that is gone: {sight.kind}", self.mount.name)
+        raise Ended
 
     def is_there(self, sight: Sight) -> Callable[[], bool]:
         """Return what says whether the partition was there all the time."""

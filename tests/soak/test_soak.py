@@ -28,7 +28,6 @@ def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan) -
     assert report["seconds"] >= minutes * 60
 
 
-@pytest.mark.long  # until overlapping deleted segments, as compactions leave them, are no damage
 @pytest.mark.fuse
 @pytest.mark.timeout(60 + _AROUND)
 def test_a_minute(tmp_path: Path) -> None:

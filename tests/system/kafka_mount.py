@@ -119,6 +119,12 @@ def content(path: Path) -> bytes | int:
         return error.errno or -1
 
 
+def mapped_files(pid: int) -> set[str]:
+    """Return the names, without their directories, of what a process has mapped: its libraries among them."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {os.path.basename(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
+
+
 def processes_of(point: Path) -> list[int]:
     """Return the processes whose last argument is ``point``."""
     found = []

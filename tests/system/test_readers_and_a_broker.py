@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,10 @@ from tests.system.toy_broker import ToyPartition, message
 pytestmark = pytest.mark.fuse
 
 STEPS: Final = 120
-#: Segments, the oldest of which is deleted: so many that it wasn't the last one a second ago.
+#: Segments, the oldest of which is deleted.
 KEPT: Final = 60
+#: What the broker waits in seconds after each step: nobody reads a log of which a segment goes every other millisecond.
+PAUSE: Final = 0.01
 PER_SEGMENT: Final = 20
 SUFFIXES: Final = (".log", ".index", ".timeindex")
 
@@ -56,6 +59,7 @@ class Broker:
                 self.compact(self.log.bases[2])
             while len(self.log.bases) > KEPT:
                 self.delete(self.log.bases.pop(0))
+            time.sleep(PAUSE)
 
     def delete(self, base: int) -> None:
         for suffix in SUFFIXES:
@@ -83,8 +87,9 @@ class Broker:
 class Readers:
     """Read as long as the broker works; what is wrong is kept with how often."""
 
-    def __init__(self, mounted: KafkaMount, broker: threading.Thread) -> None:
+    def __init__(self, mounted: KafkaMount, log: ToyPartition, broker: threading.Thread) -> None:
         self.path = mounted.path("busy/0")
+        self.log = log
         self.broker = broker
         self.wrong: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
@@ -99,10 +104,10 @@ class Readers:
             if not one < other <= one + 3:
                 self.wrong[f"{kind}: {one} before {other}"] += 1
 
-    def go_through(self, kind: str, allowed: tuple[int, ...], find: Callable[[], Path]) -> None:
+    def go_through(self, kind: str, allowed: tuple[int, ...], read: Callable[[], bytes]) -> None:
         while self.broker.is_alive():
             try:
-                text = find().read_bytes()
+                text = read()
                 self.reads[kind] += 1
                 self.check(kind, text)
             except OSError as error:
@@ -111,10 +116,20 @@ class Readers:
             except ValueError as error:
                 self.wrong[f"{kind}: {error}"] += 1
 
-    def a_segment(self, number: int) -> Path:
+    def a_segment(self, number: int) -> bytes:
         """One of those that are listed, which may be gone then."""
         names = sorted(os.listdir(self.path / "segment"))
-        return self.path / "segment" / names[number % len(names)]
+        return (self.path / "segment" / names[number % len(names)]).read_bytes()
+
+    def the_last(self) -> bytes:
+        """What the link leads to, which is gone only if its segment was deleted before that was opened."""
+        target = os.readlink(self.path / "last.json")
+        try:
+            return (self.path / target).read_bytes()
+        except FileNotFoundError:
+            if int(Path(target).stem) >= self.log.bases[0]:
+                raise
+            return b""
 
 
 @pytest.mark.parametrize("front", ONE_OF_EACH_KIND)
@@ -122,15 +137,15 @@ def test_readers_while_a_broker_works(front: str, tmp_path: Path, mount_kafka: M
     broker = Broker(tmp_path / "log-root")
     mounted = mount_kafka(tmp_path / "log-root", front=front)
     working = threading.Thread(target=broker.work)
-    readers = Readers(mounted, working)
+    readers = Readers(mounted, broker.log, working)
     numbers = itertools.count()
     threads = [
         threading.Thread(target=readers.go_through, args=arguments)
         for arguments in (
-            ("records", (errno.ESTALE,), lambda: readers.path / "records.jsonl"),
+            ("records", (errno.ESTALE,), (readers.path / "records.jsonl").read_bytes),
             ("segment", (errno.ESTALE, errno.ENOENT), lambda: readers.a_segment(next(numbers))),
-            ("last", (), lambda: readers.path / "last.json"),
-            ("problems", (errno.ESTALE,), lambda: readers.path / "meta/problems.jsonl"),
+            ("last", (), readers.the_last),
+            ("problems", (errno.ESTALE,), (readers.path / "meta/problems.jsonl").read_bytes),
         )
     ]
     working.start()

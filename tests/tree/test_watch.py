@@ -289,3 +289,35 @@ def test_an_answer_that_was_late_is_told_later(root: Path) -> None:
     assert files_told(tree) == both_names(0)
     view.promised_files.update(late)
     assert files_told(tree) == both_names(0)
+
+
+def test_names_are_in_doubt_from_a_change_until_it_is_told(root: Path) -> None:
+    tree = watched(root)
+
+    def is_in_doubt(topic: str) -> bool:
+        node = tree.resolve(f"{topic}/0/offset/3.json")
+        assert isinstance(node, File)
+        return node.is_new_there
+
+    assert not is_in_doubt("a")
+    shutil.rmtree(root / "a-0")
+    write_partition(root / "a-0", {0: dense(0, 9), 10: dense(10, 19)})
+    assert is_in_doubt("a")
+    assert not is_in_doubt("b")
+    tree.outdated()
+    assert is_in_doubt("a")
+    told(tree)
+    assert not is_in_doubt("a")
+
+
+def test_names_are_in_doubt_where_a_topic_was_gone_for_a_while(root: Path) -> None:
+    tree = watched(root)
+    shutil.rmtree(root / "a-0")
+    with pytest.raises(NotFound):
+        tree.resolve("a/0/offset/3.json")
+    write_partition(root / "a-0", {0: dense(0, 9), 10: dense(10, 19)})
+    node = tree.resolve("a/0/offset/3.json")
+    assert isinstance(node, File)
+    assert node.is_new_there
+    told(tree)
+    assert not node.is_new_there

@@ -47,7 +47,7 @@ def undelete_segments(log: Log, storage: Storage) -> Undeleted:
     """Return ``log`` from its first segment on, whatever its log start, with deleted segments between its own."""
     paths = {segment.base_offset: segment.files.log.path for segment in log.segments}
     taken = [_range_of(segment) for segment in log.segments if segment.size()]
-    deleted = log.files.deleted_logs
+    deleted = [files.log.path for files in log.files.deleted]
     merged, overlapping = [], []
     for segment in _log_of(log, deleted, storage).segments if deleted else ():
         offsets = _range_of(segment)

@@ -1,0 +1,106 @@
+"""Which segment of a log answers for which offsets.
+
+In a log there is one for each. Segments that were deleted are no log any more: what the cleaner merged reaches over
+the base offsets of those that it was made of, while all of them wait for their removal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
+from kfs.log.block import Damage
+from kfs.storage.open_files import FileChanged
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+
+
+class Span(NamedTuple):
+    """The offsets from ``start`` up to, not including, ``end`` (None: all above) for which a segment answers."""
+
+    segment: Segment
+    start: int
+    end: int | None
+
+    def within(self, start: int, end: int) -> tuple[int, int]:
+        """Return the start and the end of those offsets that lie between two others."""
+        return max(start, self.start), end if self.end is None else min(end, self.end)
+
+
+def consecutive_spans(segments: Iterable[Segment]) -> tuple[Span, ...]:
+    """Return the spans of segments each of which ends where the next begins."""
+    return tuple(Span(segment, segment.base_offset, segment.next_base_offset) for segment in segments)
+
+
+class DeletedSegments:
+    """Divides the offsets of segments that were deleted, and may overlap, among them.
+
+    For an offset in several that one answers whose base offset is the highest. Where they overlap because of a
+    compaction it is the oldest, and has what the cleaner took from the others. One that ends in damage answers up to
+    the next one's base offset: what is lost there isn't said to be nowhere.
+    """
+
+    def __init__(self) -> None:
+        #: The offset behind the last record of each, and whether it ends in damage; neither changes.
+        self._ends: WeakKeyDictionary[Segment, tuple[int, bool]] = WeakKeyDictionary()
+
+    def spans_of(self, segments: Sequence[Segment]) -> tuple[Span, ...]:
+        """Return the spans of segments in the order of their base offsets, and set what bounds each of them.
+
+        The next segment's base offset is no bound to one that reaches over it.
+        """
+        for segment in segments:
+            if segment not in self._ends:
+                segment.next_base_offset = None if segment is segments[-1] else MAX_INT64
+                self._ends[segment] = _end_of(segment)
+        ends: dict[Segment, int] = {}
+        for segment, following in pairwise(segments):
+            end, is_damage = self._ends[segment]
+            ends[segment] = max(end, following.base_offset) if is_damage else end
+            segment.next_base_offset = MAX_INT64 if end > following.base_offset else following.base_offset
+        for segment in segments[-1:]:
+            ends[segment], _ = self._ends[segment]
+            segment.next_base_offset = None
+        if all(segment.next_base_offset != MAX_INT64 for segment in segments):
+            return consecutive_spans(segments)
+        return self._divided(ends)
+
+    @staticmethod
+    def _divided(ends: Mapping[Segment, int]) -> tuple[Span, ...]:
+        """Return the spans of segments that are in order, each with the offset where it ends."""
+        begun: list[Segment] = []
+        owners: list[tuple[Segment, int]] = []  # with the offset from which on they answer
+        at = 0
+        for segment in (*ends, None):
+            base = MAX_INT64 if segment is None else segment.base_offset
+            while begun and at < base:
+                end = min(ends[begun[-1]], base)
+                if end > at:
+                    if not owners or owners[-1][0] is not begun[-1]:
+                        owners.append((begun[-1], at))
+                    at = end
+                if end < base:
+                    begun.pop()
+            if segment is not None:
+                at = base
+                begun.append(segment)
+        stops = [*(start for _, start in owners[1:]), None]
+        return tuple(Span(owner, start, stop) for (owner, start), stop in zip(owners, stops, strict=True))
+
+
+def _end_of(segment: Segment) -> tuple[int, bool]:
+    try:
+        _, end = segment.tail()
+        last = deque(segment.walk_from(end), maxlen=1)
+    except FileChanged:  # it is gone: whoever asks for it hears of that
+        return segment.base_offset, False
+    except CorruptData as error:
+        segment.problems.add_error(error)
+        return segment.base_offset, True
+    return end, any(isinstance(item, Damage) for item in last)
