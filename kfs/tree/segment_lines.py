@@ -154,7 +154,7 @@ class SegmentLines:
                 yield item
             elif isinstance(item, Undecodable):
                 header = item.block.header
-                if header.base_offset >= end:
+                if header.last_offset >= end:
                     return
                 hides = header.is_transactional and not header.is_control
                 hides = hides and is_aborted(header.producer_id, header.base_offset, header.last_offset)
@@ -255,7 +255,7 @@ def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool
     start, was_hidden = item.first, False
     for row in range(item.first, item.stop):
         base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
-        is_beyond = base_offset >= end
+        is_beyond = last_offset >= end  # a log start offset above the last stable one may lie inside of a batch
         hides = not is_beyond and not item.is_control and bool(table.attributes[row] & TRANSACTIONAL_MASK)
         hides = hides and is_aborted(table.producer_ids[row], base_offset, last_offset)
         if (is_beyond or hides != was_hidden) and start < row:

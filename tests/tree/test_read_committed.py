@@ -317,6 +317,16 @@ def test_what_is_deleted_ends_at_the_log_start_in_the_active_segment_too(level: 
 
 
 @pytest.mark.usefixtures("eager")
+def test_nothing_is_shown_of_a_batch_that_the_log_start_lies_inside_of_behind_an_open_transaction(
+    tmp_path: Path,
+) -> None:
+    write_transactions(tmp_path / "t-0", [Data(1), Data(None, 3)])
+    set_log_start(tmp_path, "t", 0, 2)
+    tree = open_tree(tmp_path, options=TreeOptions(isolation=IsolationLevel.READ_COMMITTED))
+    assert names(directory_at(tree, "t/0/offset")) == []
+    assert content_of(tree, "t/0/segment/0.jsonl") == content_of(tree, "t/0/records.jsonl") == b""
+
+
 def test_of_many_partitions_those_read_lately_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: weakref.WeakSet[aborted_transactions.AbortedTransactions] = weakref.WeakSet()
 
