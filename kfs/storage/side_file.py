@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -10,16 +11,39 @@ from kfs.errors import CorruptData
 from kfs.storage.open_files import FileGone, OpenFile
 
 _LARGEST: Final = 64 * 1024 * 1024
+#: What was written to this recently, in nanoseconds, may be in the midst of it: not all of them get their name last.
+_JUST_WRITTEN_NS: Final = 250_000_000
+#: How long, in seconds, is waited until it is looked at again, and how often.
+_PAUSE_SECONDS: Final = 0.025
+_MOST_PAUSES: Final = 12
 Parsed = TypeVar("Parsed")
 
 
 def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
-    """Parse the whole of a file, None where there is none.
+    """Parse the whole of a file, None where there is none; one that is just being written is waited for.
 
     Raises:
         CorruptData: it can't be read or parsed, or is larger than 64 MiB; the file is named.
         Shortage: there is no descriptor for it.
     """
+    for _ in range(_MOST_PAUSES):
+        try:
+            return _read(path, parse)
+        except CorruptData:
+            if not _was_just_written(path):
+                raise
+        time.sleep(_PAUSE_SECONDS)
+    return _read(path, parse)
+
+
+def _was_just_written(path: str) -> bool:
+    try:
+        return 0 <= time.time_ns() - os.stat(path).st_mtime_ns < _JUST_WRITTEN_NS
+    except OSError:
+        return False
+
+
+def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

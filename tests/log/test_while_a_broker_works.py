@@ -17,8 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import kfs.storage.side_file
 import kfs.tree.meta_dir
 from kfs.format.layout import MAX_INT64
+from kfs.format.producer_snapshot import encode_producer_snapshot
 from kfs.format.record import Record
 from kfs.log.log import Log, OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
@@ -391,3 +393,41 @@ def test_a_smaller_file_of_two_compactions_later_that_has_the_same_number_was_no
     os.utime(directory)
     assert [each.offset for each in records_in(log)] == [*range(15), *range(20, 30)]
     assert list(log.problems.with_rest()) == []
+
+
+def test_a_snapshot_that_is_being_written_is_read_when_it_is_whole(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory / log_name(20, ".snapshot")
+    path.touch()
+    clock = path.stat().st_mtime_ns
+    written = []
+
+    def sleep(_seconds: float) -> None:
+        written.append(path.write_bytes(encode_producer_snapshot([])))
+
+    monkeypatch.setattr(
+        kfs.storage.side_file, "time", SimpleNamespace(sleep=sleep, time_ns=lambda: clock), raising=False
+    )
+    log = open_log(directory)
+    assert list(log.producer_snapshots()) == [(20, ())]
+    assert len(written) == 1
+    assert list(log.problems.with_rest()) == []
+
+
+def test_a_snapshot_that_stays_short_is_a_problem(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = directory / log_name(20, ".snapshot")
+    path.touch()
+    clock = [path.stat().st_mtime_ns]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += int(seconds * 1e9)
+
+    monkeypatch.setattr(kfs.storage.side_file, "time", SimpleNamespace(sleep=sleep, time_ns=lambda: clock[0]))
+    log = open_log(directory)
+    assert list(log.producer_snapshots()) == []
+    (problem,) = log.problems.with_rest()
+    assert problem.file == str(path)
+    caplog.clear()
