@@ -254,7 +254,8 @@ def open(  # noqa: A001 - it is read as kfs.open
     """Open log directories, single partition directories, or loose ``.log`` files, as one; nothing is ever written.
 
     Args:
-        log_dirs: one or several. A partition that lies in several is read from the copy that a broker would go by.
+        log_dirs: one or several. A partition that lies in several is read from the copy that a broker would go by,
+            and what is lost in it from another of the same history.
         topics: only topics that match this shell pattern, or one of them.
         isolation: ``"read_committed"`` hides the records of aborted transactions, and all from the first open one on.
         on_damage: ``"fail"``: a read that comes to what can't be read raises ``CorruptData``; ``"skip"``: it goes on

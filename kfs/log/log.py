@@ -258,8 +258,8 @@ class Log:
             )
             if key not in self._asked[0] or copies != self._asked[1]:
                 there = self._listing.segments
-                self._asked = frozenset((each.base_offset, each.files.log.inode) for each in (*there, segment)), copies
                 self._healed = self._healer.healed(self.storage)
+                self._asked = frozenset((each.base_offset, each.files.log.inode) for each in (*there, segment)), copies
                 for each in there:
                     if (each.base_offset, each.files.log.inode) in self._healed:
                         each.end(_COMPLETED)
