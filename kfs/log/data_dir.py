@@ -153,7 +153,7 @@ class DataDir:
         if len(copies) < 2 or directory not in copies:
             return []
         older = self._of_older_topics(copies)
-        return [other for other in copies if other is not directory and other not in older and not other.loose]
+        return [other for other in copies if other is not directory and other not in older and other.is_whole]
 
     def copies_of(self, log: Log) -> list[Log]:
         """Return the other copies of a partition that is served."""
@@ -217,7 +217,7 @@ class DataDir:
         log = self._logs.get(key)
         if log is None or (log.directory.loose, log.directory.name) != (directory.loose, directory.name):
             self._logs.pop(key, None)
-            heals = self._heals and not directory.loose
+            heals = self._heals and directory.is_whole
             made = Log(
                 directory,
                 self.storage,

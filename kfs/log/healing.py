@@ -148,6 +148,8 @@ class _History:
         self._log = log
         self._other = other
         self._comparison: Comparison | None = None
+        #: Batches that both have, as far as they were looked for.
+        self._in_common: list[Block] = []
 
     def batches(self, offsets: OffsetRange) -> list[_Found]:
         """Return the batches that the other copy has of some offsets, if it is proven that they belong there."""
@@ -212,7 +214,10 @@ class _History:
         return min(_end_of(max(common), each) for each in epochs) if common else 0
 
     def _anchor(self, offsets: OffsetRange) -> Block | None:
-        """Return the first batch of some offsets that both copies have, intact and the same; None: none is found."""
+        """Return a batch of some offsets that both copies have, intact and the same; None: none is found."""
+        for known in self._in_common:
+            if offsets.start <= known.header.base_offset and known.header.last_offset < offsets.end:
+                return known
         tried = 0
         for _, item in self._log.walk(offsets):
             if not isinstance(item, Block) or item.header.base_offset < offsets.start:
@@ -221,6 +226,7 @@ class _History:
                 return None
             tried += 1
             if self._has_record_of(item):
+                self._in_common.append(item)
                 return item
         return None
 

@@ -35,7 +35,7 @@ from tests.logs import (
 )
 from tests.read.test_every_view import Segments, lost_ranges, shown_by_all
 from tests.read.views import TELLING, Asked, Shown, tells
-from tests.system.kafka_mount import kfs
+from tests.system.kafka_mount import kfs as run_kfs
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -315,5 +315,5 @@ def test_cat_ls_and_stat_take_another_copy(two: list[Path]) -> None:
 
 def kfs_output(*arguments: str | Path) -> tuple[int, str]:
     """Run a command; return its exit code and what it prints."""
-    done = kfs(*arguments)
+    done = run_kfs(*arguments)
     return done.returncode, done.stdout.decode()
