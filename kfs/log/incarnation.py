@@ -52,8 +52,8 @@ class LogIncarnation:
         """Whether nothing has happened to the file since it was last looked at, or it never was."""
         return self._seen in (_NOT_YET, _Seen(status.st_size, status.st_mtime_ns))
 
-    def verify(self, file: OpenFile, *, is_closed: bool) -> None:
-        """Compare the file with what was seen of it.
+    def verify(self, file: OpenFile, *, is_closed: bool) -> int:
+        """Compare the file with what was seen of it; return its size.
 
         ``is_closed`` says whether the segment was known to be closed before this was called: what is closed is written
         to no more.
@@ -61,6 +61,11 @@ class LogIncarnation:
         Raises:
             FileChanged: it isn't what it was, now or earlier.
         """
+        if not self.end_reason:
+            status, seen = file.status(), self._seen
+            is_as_seen = status.st_size == seen.size and status.st_mtime_ns == seen.mtime_ns
+            if is_as_seen and (self._was_closed or not is_closed):
+                return seen.size  # as nearly always, and after each read
         with self._looking:
             if not self.end_reason:
                 status = file.status()
@@ -72,6 +77,7 @@ class LogIncarnation:
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
                 raise FileChanged(self.end_reason, self._seen.size, file.path)
+            return self._seen.size
 
     def _difference(self, file: OpenFile, now: _Seen, *, was_moved: bool) -> str:
         """Return what has become of the file, nothing if it has only grown.

@@ -94,6 +94,10 @@ class Segment:
             FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to. What its log
                 doesn't list any more is read only as long as it is open: another file may have its path and number.
         """
+        return self._sized_file()[0]
+
+    def _sized_file(self) -> tuple[OpenFile, int]:
+        """Return :meth:`file` and its size, errors too."""
         log = self.files.log
         try:
             file = self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed)
@@ -102,8 +106,7 @@ class Segment:
             raise
         if self.patch is not None:
             file = PatchedFile(file, self.patch, self._opened, self._spoil)
-        self._verify(file)
-        return file
+        return file, self._verify(file)
 
     def _opened(self, extent: Extent) -> OpenFile:
         """Open the file of another copy; without it this isn't what it was."""
@@ -133,10 +136,10 @@ class Segment:
             if status.st_ino == self.files.log.inode and not self._incarnation.is_as_seen(status):
                 self.file()
 
-    def _verify(self, file: OpenFile) -> None:
+    def _verify(self, file: OpenFile) -> int:
         is_closed = not self.is_last
         try:
-            self._incarnation.verify(file, is_closed=is_closed)
+            return self._incarnation.verify(file, is_closed=is_closed)
         except FileChanged:
             self._on_change()
             raise
@@ -144,8 +147,8 @@ class Segment:
     def _window(self) -> Window:
         """Return a window over the file as it is now: what is read through it is of this incarnation, or an error."""
         bounds = SegmentBounds(self.base_offset, self.next_base_offset)  # first: what is closed then, is complete
-        file = self.file()
-        return Window(file, file.size(), bounds, self._verify)
+        file, size = self._sized_file()
+        return Window(file, size, bounds, self._verify)
 
     @property
     def was_cut(self) -> bool:
@@ -164,7 +167,7 @@ class Segment:
     def size(self) -> int:
         """Return the bytes of the ``.log``; none where it can't be opened just now."""
         try:
-            return self.file().size()
+            return self._sized_file()[1]
         except CorruptData:
             return 0
 
@@ -296,7 +299,7 @@ class Segment:
 
     def tail(self) -> tuple[int, int]:
         """Return the byte position where the log ends in this segment, and the offset after its last batch."""
-        size = self.file().size()
+        size = self._sized_file()[1]
         known_size, position, next_offset = self._tail
         if size == known_size:
             return position, next_offset
