@@ -8,7 +8,7 @@ table that grows with the log.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from threading import Lock
@@ -28,6 +28,8 @@ _RELATIVE_BITS: Final = 31
 _VIEW_SHIFT: Final = SLOT_BITS + _RELATIVE_BITS
 _SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 _RELATIVE_MASK: Final = (1 << _RELATIVE_BITS) - 1
+#: So many names in a directory may have ids though they are gone, beside as many as are there.
+_FEW_NAMES: Final = 64
 
 
 class View(IntEnum):
@@ -138,6 +140,13 @@ class NodeIds:
             self._by_path[path] = node_id, mark
         return node_id
 
+    def forget(self, path: str) -> None:
+        """Forget what was found at ``path``: nothing is there any more, and its id isn't found by it."""
+        with self._issuing:
+            known = self._by_path.pop(path, None)
+            if known is not None:
+                self._paths.pop(known[0], None)
+
     def last_of(self, path: str) -> int:
         """Return the id of what was last found at ``path``; if nothing was yet, that of what will be."""
         known = self._by_path.get(path)
@@ -195,3 +204,23 @@ class NodeIds:
             self._slots.forget(slot)
             raise Stale(f"no node {node_id}: its segment is gone")
         return View(node_id >> _VIEW_SHIFT), partition, segment, segment.base_offset + (node_id & _RELATIVE_MASK)
+
+
+class NamesWithIds:
+    """The names in a directory at ``path`` that have ids; files come and go there, and what is gone keeps none for long."""
+
+    def __init__(self, ids: NodeIds, path: str) -> None:
+        self._ids = ids
+        self._path = path
+        self._names: set[str] = set()
+        self._most = _FEW_NAMES
+
+    def note(self, name: str, there: Callable[[], Iterable[str]]) -> None:
+        """Note that a name has an id; now and then, take back those of names that aren't ``there`` any more."""
+        self._names.add(name)
+        if len(self._names) >= self._most:
+            gone = self._names.difference(there())
+            for each in gone:
+                self._ids.forget(f"{self._path}/{each}")
+            self._names -= gone
+            self._most = 2 * len(self._names) + _FEW_NAMES

@@ -25,7 +25,7 @@ from kfs.render.renderers import line_renderer
 from kfs.storage.open_files import FileChanged
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
-from kfs.tree.node_ids import View
+from kfs.tree.node_ids import NamesWithIds, View
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.slot_table import SlotTable
 from kfs.tree.text import LogText, SegmentText, TextSource
@@ -63,6 +63,7 @@ class PartitionView:
         self.transactions = CommittedReader(log)
         #: Knows more of them, and reads the whole log for that, once somebody asks.
         self.history = TransactionHistory(log)
+        self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
         self.committed = self.transactions if is_committed else None
         self._choose_range = choose_range

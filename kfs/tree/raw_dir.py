@@ -127,6 +127,7 @@ class RawDirectory(Directory):
         segment = self._segment_of(path, stamp.inode)
         found = Exactly(stamp if segment is None else segment.slot)
         node_id = self.partition.context.ids.of_path(f"{self.path}/{name}", found)
+        self.partition.raw_names.note(name, self._names)
         return RawFile(self.partition, node_id, path, stamp, segment)
 
     def _segment_of(self, path: str, inode: int) -> Segment | None:

@@ -133,6 +133,19 @@ def test_a_file_that_is_removed_is_gone(root: Path) -> None:
         tree.resolve(f"t/0/raw/{log_name(0, '.index')}")
 
 
+def test_files_that_come_and_go_leave_no_ids_behind(tmp_path: Path) -> None:
+    directory = write_partition(tmp_path / "t-0", {0: dense(0, 9)})
+    tree = open_tree(tmp_path)
+    for number in range(1000):
+        path = directory / log_name(number, ".snapshot")
+        path.write_bytes(b"")
+        assert content_of(tree, f"t/0/raw/{path.name}") == b""
+        path.unlink()
+    assert len(tree.context.ids._by_path) == len(tree.context.ids._paths) < 200
+    kept = file_at(tree, f"t/0/raw/{log_name(0)}")
+    assert tree.node(kept.attributes().node_id).attributes() == kept.attributes()
+
+
 def test_an_unreadable_sector_is_an_error_and_no_invented_bytes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "t-0" / "big").write_bytes(b"x" * 20_000)
     file = file_at(open_tree(root), "t/0/raw/big")
