@@ -207,7 +207,7 @@ class NodeIds:
 
 
 class NamesWithIds:
-    """The names in a directory at ``path`` that have ids; files come and go there, and what is gone keeps none for long."""
+    """The names in a directory at ``path`` that have ids. Files come and go there; what is gone keeps none for long."""
 
     def __init__(self, ids: NodeIds, path: str) -> None:
         self._ids = ids
