@@ -415,9 +415,10 @@ class PartitionView:
             return ""
         log = self.log
         file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        completed = segment.patch, tuple(copy.path for copy in log.other_copies())
         options = self.context.options
         how = (kind, options.on_damage.value, log.storage.max_batch_bytes, options.isolation.value)
-        return repr((log.topic, log.partition, segment.base_offset, file, shown, how))
+        return repr((log.topic, log.partition, segment.base_offset, file, completed, shown, how))
 
     def log_text(self) -> LogText:
         """Return the lines of every record."""

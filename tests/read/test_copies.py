@@ -19,6 +19,9 @@ from kfs.log.data_dir import DataDir
 from kfs.log.log import OffsetRange
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
+from kfs.tree.context import TreeOptions
+from kfs.tree.segment_lines import OnDamage
+from kfs.tree.table_store import TableStore
 from tests.log.damages import Damage, Parts, damaged, intact_records, is_ambiguous, joined_parts, local_damage
 from tests.log.some_logs import some_segments
 from tests.logs import (
@@ -27,6 +30,7 @@ from tests.logs import (
     log_name,
     look_every_time,
     open_log,
+    open_tree,
     positions,
     record,
     records,
@@ -34,7 +38,7 @@ from tests.logs import (
     write_partition,
 )
 from tests.read.test_every_view import Segments, lost_ranges, shown_by_all
-from tests.read.views import TELLING, Asked, Shown, tells
+from tests.read.views import TELLING, Asked, Shown, read_file, tells
 from tests.system.kafka_mount import kfs as run_kfs
 
 pytest.importorskip("pyarrow")
@@ -206,6 +210,20 @@ def test_a_copy_that_grows_is_followed(two: list[Path]) -> None:
         file.write(batch(records(60, 69)).data)
     assert log.log_end_offset == 70
     assert [log.find(offset) is not None for offset in (15, 65)] == [True, True]
+
+
+def test_what_was_measured_of_a_damaged_segment_is_not_taken_for_the_completed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfs.tree.text.WORTH_KEEPING", 0)
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", {0: CONTENT[:3], 30: CONTENT[3:]})
+    broken(tmp_path / "one", positions(CONTENT)[1] + 70)
+    options = TreeOptions(on_damage=OnDamage.SKIP, table_store=TableStore(str(tmp_path / "tables")))
+    path = f"t/0/segment/{log_name(0, '.jsonl')}"
+    alone = read_file(open_tree(tmp_path / "one", options=options), path)
+    both = read_file(open_tree(tmp_path / "one", tmp_path / "two", options=options), path)
+    assert (alone.count(b"\n"), both.count(b"\n")) == (20, 30)
 
 
 def test_where_what_is_lost_was_read_is_among_the_problems(two: list[Path]) -> None:
