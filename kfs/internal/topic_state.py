@@ -202,7 +202,7 @@ class TopicStates(Generic[State]):
                     other.refresh()
                     if not other.damaged:
                         self._generation += state.version + 1
-                        reason = f"it is damaged; what is told is what the copy in {copy.directory.path} says"
+                        reason = f"damaged; read from the copy in {copy.directory.path}"
                         copy.problems.add(Problem(state.log.directory.path, 0, 0, reason))
                         return other
         return state

@@ -109,7 +109,8 @@ def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
     for loss in losses:
         for history in histories:
             for offsets in loss.missing:
-                loss.take(history.batches(offsets), is_all=history.has_all_of(offsets))
+                if history.is_proven(offsets):
+                    loss.take(history.batches(offsets), is_all=history.has_all_of(offsets))
     if not any(loss.found for loss in losses):
         return None
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
@@ -152,9 +153,7 @@ class _History:
         self._in_common: list[Block] = []
 
     def batches(self, offsets: OffsetRange) -> list[_Found]:
-        """Return the batches that the other copy has of some offsets, if it is proven that they belong there."""
-        if not self._is_proven(offsets):
-            return []
+        """Return the batches that the other copy has of some offsets."""
         found: list[_Found] = []
         for segment, item in self._other.walk(offsets):
             if isinstance(item, Block):
@@ -163,7 +162,7 @@ class _History:
 
     def has_all_of(self, offsets: OffsetRange) -> bool:
         """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
-        if not self._is_proven(offsets) or self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
+        if self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
             return False
         return not any(isinstance(item, Damage) and item.loses_records for _, item in self._other.walk(offsets))
 
@@ -177,7 +176,8 @@ class _History:
     def _is_compacted(self) -> bool:
         return LackCause.COMPACTED in self._compared.second_lacks or LackCause.MISSING in self._compared.second_lacks
 
-    def _is_proven(self, offsets: OffsetRange) -> bool:
+    def is_proven(self, offsets: OffsetRange) -> bool:
+        """Whether what the other copy has at some offsets is proven to belong there."""
         metadata = [each.partition_metadata() for each in (self._log, self._other)]
         if len({None if each is None else each.topic_id for each in metadata}) > 1:
             return False

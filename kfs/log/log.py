@@ -241,7 +241,7 @@ class Log:
             return Segment(files, self.storage, self.problems, self.look_again, on_loss=self._note_loss)
         for problem in healed.problems:
             self.problems.add(problem)
-        return Segment(_without_index(files), self.storage, self.problems, self.look_again, patch=healed.patch)
+        return Segment(files, self.storage, self.problems, self.look_again, patch=healed.patch)
 
     def _note_loss(self, segment: Segment) -> None:
         """Look for what a segment has lost in other copies, once for all segments that there are.

@@ -32,8 +32,8 @@ Patch = tuple[Extent, ...]
 class PatchedFile(OpenFile):
     """An open file as a patch makes it. Its positions are those of what is read, not those in the file.
 
-    ``opened`` opens the file of an extent, and raises :class:`FileChanged`; ``spoil`` is told where that is another by
-    now.
+    ``opened`` opens the file of an extent, and raises :class:`FileChanged`; ``spoil`` is called
+    with the reason where that file was replaced or cut.
     """
 
     __slots__ = ("_base", "_of", "_patch", "_spoil", "_starts")
