@@ -25,6 +25,7 @@ from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
 from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.log.segment import Segment
+from kfs.log.segment_files import SegmentKey
 from kfs.log.storage import Storage
 from kfs.storage.patched_file import Extent, Patch
 
@@ -80,7 +81,7 @@ class Healer:
         self.others = others
         self._healing = threading.Lock()
 
-    def healed(self, storage: Storage) -> dict[tuple[int, int], Healed]:
+    def healed(self, storage: Storage) -> dict[SegmentKey, Healed]:
         """Return what is found of what segments have lost, by base offset and inode of their ``.log``.
 
         Raises:
@@ -96,7 +97,7 @@ class Healer:
             for segment in log.segments:
                 healed = _healed(segment, histories)
                 if healed is not None:
-                    made[segment.base_offset, segment.files.log.inode] = healed
+                    made[segment.files.key] = healed
             return made
 
 

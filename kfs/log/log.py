@@ -22,6 +22,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
+from kfs.log.completion import Completion
 from kfs.log.directory_incarnation import DirectoryIncarnation
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import (
@@ -43,7 +44,7 @@ from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
 
 if TYPE_CHECKING:
-    from kfs.log.healing import Healed, Healer
+    from kfs.log.healing import Healer
 
 #: How old, in seconds, what is known of a live directory may be.
 LOOK_AGAIN_SECONDS: Final = 0.25
@@ -55,8 +56,6 @@ _LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
 #: Why a segment is another one from then on.
 _COMPLETED: Final = "what is lost in it is read from another copy"
-#: A segment's base offset, and the inode of its ``.log``.
-_Key = tuple[int, int]
 #: Of the offsets in remote storage, nothing is known yet.
 _NOT_LOOKED: Final = ((-1, None), None)
 
@@ -120,15 +119,11 @@ class Log:
         #: By the first base offset and the checkpoint.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
-        self._healer = healer
-        self._healing = threading.Lock()
-        self._healed: dict[_Key, Healed] = {}
-        #: Which segments were asked about, and the other copies that there were then.
-        self._asked: tuple[frozenset[_Key], tuple[str, ...]] = (frozenset(), ())
+        self._completion = Completion(healer, storage)
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the copies that are asked for what is lost in this one."""
-        return () if self._healer is None else self._healer.others()
+        return self._completion.others()
 
     # -- segments
 
@@ -209,18 +204,18 @@ class Log:
             self._remote = _NOT_LOOKED  # of which that said something, too
         for listed in self._listing.segments:
             listed.notice_change()
-        before = {(segment.base_offset, segment.files.log.inode): segment for segment in self._listing.segments}
+        before = {segment.files.key: segment for segment in self._listing.segments}
         if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
             for files in self.files.segments:
-                if (same_number := before.get((files.base_offset, files.log.inode))) is not None:
+                if (same_number := before.get(files.key)) is not None:
                     same_number.end("another file has its path and number")
             before = {}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
         for files in self.files.segments:
-            segment = known.get((files.base_offset, files.log.inode))
+            segment = known.get(files.key)
             if segment is None:
-                was = before.get((files.base_offset, files.log.inode))
+                was = before.get(files.key)
                 segment = self._new_segment(files, was)
                 self._tell_cut(files, was=was)
             segment.files = files if segment.patch is None else _without_index(files)
@@ -232,11 +227,9 @@ class Log:
 
     def _new_segment(self, files: SegmentFiles, was: Segment | None) -> Segment:
         self.problems.forget_file(files.log.path)
-        key = files.base_offset, files.log.inode
-        if was is not None and was.patch is not None:  # the file, or a copy's, has become something else
-            self._healed.pop(key, None)
-            self._asked = frozenset(), ()
-        healed = self._healed.get(key)
+        if was is not None and was.patch is not None:
+            self._completion.forget(files)
+        healed = self._completion.of(files)
         if healed is None:
             return Segment(files, self.storage, self.problems, self.look_again, on_loss=self._note_loss)
         for problem in healed.problems:
@@ -249,22 +242,13 @@ class Log:
         Raises:
             Patched: something was found: the segment is read with that from now on.
         """
-        if self._healer is None:
+        there = self._listing.segments
+        completed = self._completion.look(segment.files.key, [each.files.key for each in there])
+        for each in there:
+            if (healed := completed.get(each.files.key)) is not None and each.patch != healed.patch:
+                each.end(_COMPLETED)
+        if segment.files.key not in completed:
             return
-        with self._healing:
-            key, copies = (
-                (segment.base_offset, segment.files.log.inode),
-                tuple(other.path for other in self._healer.others()),
-            )
-            if key not in self._asked[0] or copies != self._asked[1]:
-                there = self._listing.segments
-                self._healed = self._healer.healed(self.storage)
-                self._asked = frozenset((each.base_offset, each.files.log.inode) for each in (*there, segment)), copies
-                for each in there:
-                    if (each.base_offset, each.files.log.inode) in self._healed:
-                        each.end(_COMPLETED)
-            if key not in self._healed:
-                return
         segment.end(_COMPLETED)
         self.look_again()
         raise Patched(_COMPLETED, 0, segment.files.log.path)

@@ -21,6 +21,10 @@ _NAME = re.compile(
 _MAX_OFFSET = 2**63 - 1
 
 
+#: A segment's base offset, and the inode of its ``.log``.
+SegmentKey = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     """A file as a directory listing shows it."""
@@ -38,6 +42,11 @@ class SegmentFiles:
     index: FoundFile | None = None
     timeindex: FoundFile | None = None
     txnindex: FoundFile | None = None
+
+    @property
+    def key(self) -> SegmentKey:
+        """What tells it from other segments of its log at one time."""
+        return self.base_offset, self.log.inode
 
 
 @dataclass(slots=True)

@@ -1,0 +1,57 @@
+"""What other copies of a partition have of what its segments have lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kfs.log.segment_files import SegmentFiles, SegmentKey
+from kfs.log.storage import Storage
+
+if TYPE_CHECKING:
+    from kfs.log.healing import Healed, Healer
+    from kfs.log.partition_directory import PartitionDirectory
+
+
+class Completion:
+    """Asks the other copies when a loss is found, once for each state of the log and of them. Threads share it."""
+
+    def __init__(self, healer: Healer | None, storage: Storage) -> None:
+        self._healer = healer
+        self._storage = storage
+        self._asking = threading.Lock()
+        self._healed: dict[SegmentKey, Healed] = {}
+        #: Which segments were asked about, and the other copies that there were then.
+        self._asked: tuple[frozenset[SegmentKey], tuple[str, ...]] = (frozenset(), ())
+
+    def others(self) -> Sequence[PartitionDirectory]:
+        """Return the directories of the other copies."""
+        return () if self._healer is None else self._healer.others()
+
+    def of(self, files: SegmentFiles) -> Healed | None:
+        """Return how a segment is to be read, as far as the copies were asked; None: as it is."""
+        return self._healed.get(files.key)
+
+    def look(self, lossy: SegmentKey, there: Iterable[SegmentKey]) -> Mapping[SegmentKey, Healed]:
+        """Ask about all segments that are ``there`` because one of them has a loss, unless they were asked already.
+
+        Returns how those are to be read that are completed from now on.
+
+        Raises:
+            FileChanged: a copy changes while it is read.
+        """
+        if self._healer is None:
+            return {}
+        with self._asking:
+            copies = tuple(other.path for other in self._healer.others())
+            if lossy not in self._asked[0] or copies != self._asked[1]:
+                self._healed = self._healer.healed(self._storage)
+                self._asked = frozenset((*there, lossy)), copies
+            return dict(self._healed)
+
+    def forget(self, files: SegmentFiles) -> None:
+        """Ask anew when something is lost next: a segment that was completed, or a copy, has become something else."""
+        with self._asking:
+            self._healed.pop(files.key, None)
+            self._asked = frozenset(), ()
