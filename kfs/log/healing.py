@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.checkpoint import EpochEntry
-from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_INT64
+from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_INT32, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log, OffsetRange, gap_behind
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
 from kfs.log.remote_offsets import NEVER_TIERED
@@ -50,11 +50,25 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Loss:
-    """Bytes of a segment that lose records, and the offsets that are still to be found."""
+    """Bytes of a segment that lose records, none where they are gone with their bytes, and what is still to be found.
 
-    damage: Damage
+    ``lost`` are the offsets between the batches on either side.
+    """
+
+    lost: OffsetRange
+    problem: Problem
+    position: int
+    end: int
     missing: list[OffsetRange]
     found: list[_Found]
+
+    @classmethod
+    def of(cls, lost: OffsetRange, problem: Problem, position: int, end: int) -> _Loss:
+        return cls(lost, problem, position, end, [lost], [])
+
+    @property
+    def has_no_trace(self) -> bool:
+        return self.position == self.end
 
     def take(self, batches: Sequence[_Found], *, is_all: bool) -> None:
         """Note batches of another copy; ``is_all`` says that nothing else ever was between them."""
@@ -102,44 +116,50 @@ class Healer:
 
 
 def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
-    losses = [
-        _Loss(item, [OffsetRange(item.after + 1, item.before)], [])
-        for item in segment.walk()
-        if isinstance(item, Damage) and item.loses_records and not item.is_open
-    ]
+    losses = list(_losses(segment))
     for loss in losses:
         for history in histories:
             for offsets in loss.missing:
-                if history.is_proven(offsets):
+                if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
                     loss.take(history.batches(offsets), is_all=history.has_all_of(offsets))
     if not any(loss.found for loss in losses):
         return None
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
 
 
+def _losses(segment: Segment) -> Iterator[_Loss]:
+    item: Block | Damage | None = None
+    for item in segment.walk():
+        if isinstance(item, Damage) and item.loses_records and not item.is_open:
+            yield _Loss.of(OffsetRange(item.after + 1, item.before), item.problem, item.position, item.end)
+    gap = None if isinstance(item, Damage) else gap_behind(segment)
+    if gap is not None and gap.end - segment.base_offset <= MAX_INT32:
+        position = segment.tail()[0]
+        yield _Loss.of(gap, Problem(segment.files.log.path, position, 0, "it ends too early"), position, position)
+
+
 def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
     for loss in losses:
         if loss.found:
-            problem, lost = loss.damage.problem, loss.damage
+            problem, lost = loss.problem, loss.lost
             copies = ", ".join(sorted({one.extent.path for one in loss.found}))
-            reason = (
-                f"{problem.reason}; what it had between offsets {lost.after} and {lost.before} is read from {copies}"
-            )
+            between = f"between offsets {lost.start - 1} and {lost.end}"
+            reason = f"{problem.reason}; what it had {between} is read from {copies}"
             yield Problem(problem.file, problem.position, problem.size, reason)
 
 
 def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:
     log, position = (segment.files.log.path, segment.files.log.inode), 0
     for loss in losses:
-        damage = loss.damage
-        broken = Extent(*log, damage.position, damage.end - damage.position)
         if not loss.found:
             continue
-        yield Extent(*log, position, damage.position - position)
+        yield Extent(*log, position, loss.position - position)
         pieces = [(one.first, one.extent) for one in loss.found]
-        pieces += [(rest.start, broken) for rest in loss.missing]  # which tells that something is lost there
+        if not loss.has_no_trace:
+            broken = Extent(*log, loss.position, loss.end - loss.position)
+            pieces += [(rest.start, broken) for rest in loss.missing]  # which tells that something is lost there
         yield from (extent for _, extent in sorted(pieces, key=lambda piece: piece[0]))
-        position = damage.end
+        position = loss.end
     yield Extent(*log, position, None)
 
 
@@ -164,6 +184,9 @@ class _History:
     def has_all_of(self, offsets: OffsetRange) -> bool:
         """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
         if self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
+            return False
+        gaps = (gap_behind(segment) for segment in self._other.segments)
+        if any(gap is not None and gap.start < offsets.end and offsets.start < gap.end for gap in gaps):
             return False
         return not any(isinstance(item, Damage) and item.loses_records for _, item in self._other.walk(offsets))
 
@@ -193,6 +216,11 @@ class _History:
         if anchor.header.magic >= MAGIC_V2:
             return True
         return self._anchor(OffsetRange(self._log.log_start_offset, offsets.start)) is not None
+
+    def may_be_compacted(self, offsets: OffsetRange) -> bool:
+        """Whether the log may lack some offsets only because they were compacted away."""
+        cleaned = self._log.first_dirty_offset or 0
+        return offsets.start < cleaned or LackCause.COMPACTED in self._compared.first_lacks
 
     @property
     def _keeps_the_newest(self) -> bool:

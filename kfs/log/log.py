@@ -221,6 +221,8 @@ class Log:
             segment.files = files if segment.patch is None else _without_index(files)
             segments.append(segment)
         self._replace(segments)
+        if self._completes_gaps():
+            return self._list(status)
         for orphan in self.files.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
         return is_settled
@@ -252,6 +254,16 @@ class Log:
         segment.end(_COMPLETED)
         self.look_again()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
+
+    def _completes_gaps(self) -> bool:
+        """Whether other copies have records that lie between segments, of which there is no other trace here."""
+        if not self._completion.others():
+            return False
+        for segment in self._listing.segments:
+            with suppress(CorruptData):  # what can't be read tells of it by itself
+                if gap_behind(segment) is not None and segment.patch is None:
+                    self._note_loss(segment)
+        return any(segment.is_stale for segment in self._listing.segments)
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
         """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
@@ -632,6 +644,18 @@ class Log:
         The last leader epoch counts first, then the log's end, as in an election; then who has more behind that.
         """
         return self.last_leader_epoch(), self.log_end_offset, -self.log_start_offset
+
+
+def gap_behind(segment: Segment) -> OffsetRange | None:
+    """Return the offsets between the end of a segment and the next one, None where there are none.
+
+    Raises:
+        CorruptData: the segment can't be read.
+    """
+    if segment.next_base_offset is None:
+        return None
+    end = segment.tail()[1]
+    return OffsetRange(end, segment.next_base_offset) if end < segment.next_base_offset else None
 
 
 def _without_index(files: SegmentFiles) -> SegmentFiles:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.format.layout import MAGIC_V2
 from kfs.log.data_dir import DataDir
-from kfs.log.log import OffsetRange
+from kfs.log.log import OffsetRange, gap_behind
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
 from kfs.tree.context import TreeOptions
@@ -45,6 +45,8 @@ pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
 
 local = st.lists(local_damage, min_size=1, max_size=2)
+#: What is done to a segment whose files are gone.
+GONE: list[Damage] = []
 
 
 @contextmanager
@@ -60,6 +62,9 @@ def copies(
             write_partition(root / "t-0", segments)
             parts.append([])
             for base, content in segments.items():
+                if done.get(base) is GONE:
+                    gone(root, base)
+                    continue
                 broken = damaged(content, done.get(base, []))
                 write_log(root / "t-0", base, joined_parts(broken))
                 parts[-1] += broken
@@ -73,7 +78,8 @@ def damaged_copies(draw: st.DrawFn, count: int) -> tuple[Segments, list[dict[int
     segments = draw(some_segments())
     last = segments[max(segments)][-1].last_offset
     end = batch([record(last + 1), record(last + 2)])
-    done = [{base: draw(local) for base in draw(st.sets(st.sampled_from(sorted(segments))))} for _ in range(count)]
+    some = st.sets(st.sampled_from(sorted(segments)))
+    done = [{base: draw(st.one_of(local, local, st.just(GONE))) for base in draw(some)} for _ in range(count)]
     return {**segments, last + 1: [end]}, done
 
 
@@ -88,12 +94,20 @@ def test_what_one_copy_has_lost_is_read_from_another(drawn: tuple[Segments, list
         originals = {one.offset: one.value for content in segments.values() for each in content for one in each.records}
         assert all(originals[offset] == value for offset, value in shown.items())
         intact = {offset for each in parts for offset in intact_records(each)}
-        # What is missing without a trace, nobody looks for.
+        # What is missing in the middle of a segment without a trace, nobody looks for.
         served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
         assert served is not None
-        lost = lost_ranges(open_log(Path(served.directory.path)), 0)
+        alone = open_log(Path(served.directory.path))
+        gaps = [gap for segment in alone.segments if (gap := gap_behind(segment)) is not None]
+        lost = [*lost_ranges(alone, 0), *(gaps if not is_compacted(segments) else [])]
         missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
         assert missing <= before_all_anchors(segments, parts)
+
+
+def is_compacted(segments: Segments) -> bool:
+    """Whether a batch shows that records were taken out of it; in such a log a gap proves nothing."""
+    batches = [each for content in segments.values() for each in content if each.data[16] >= MAGIC_V2]
+    return any(len(each.records) <= each.last_offset - each.first_offset for each in batches)
 
 
 def before_all_anchors(segments: Segments, parts: list[Parts]) -> set[int]:
@@ -187,6 +201,67 @@ def test_a_segment_that_was_cut_is_completed(tmp_path: Path) -> None:
     path = tmp_path / "one" / "t-0" / log_name(0)
     path.write_bytes(path.read_bytes()[: positions(CONTENT)[1] + 20])
     assert offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))) == list(range(60))
+
+
+def three_segments(*roots: Path) -> list[Path]:
+    """Write copies of 60 records in three segments of twenty."""
+    for root in roots:
+        write_partition(root / "t-0", {0: CONTENT[:2], 20: CONTENT[2:4], 40: CONTENT[4:]})
+    return list(roots)
+
+
+def gone(root: Path, base: int) -> None:
+    (root / "t-0" / log_name(base)).unlink()
+
+
+def test_segments_that_are_gone_are_completed(tmp_path: Path) -> None:
+    one, two, three = three_segments(*(tmp_path / name for name in ("one", "two", "three")))
+    gone(one, 20)
+    gone(two, 0)
+    broken(three, positions(CONTENT[:2])[1] + 70)
+    broken(three, positions(CONTENT[2:4])[0] + 70, 20)
+    for roots in ((one, two), (two, one), (one, two, three), (three, two, one)):
+        asked = Asked.of(*roots)
+        assert offsets_of(shown_by_all(asked)) == list(range(60)), roots
+        for view in TELLING:
+            assert not tells(view, asked, OffsetRange(0, 60)), (roots, view.__name__)
+    assert offsets_of(shown_by_all(Asked.of(one, three))) == [*range(20), *range(30, 60)]
+
+
+def test_a_segment_that_is_gone_is_among_the_problems(tmp_path: Path) -> None:
+    one, two = three_segments(tmp_path / "one", tmp_path / "two")
+    gone(one, 20)
+    log = DataDir([str(one), str(two)], Storage()).log("t", 0)
+    assert log is not None
+    assert [segment.base_offset for segment in log.segments] == [0, 40]
+    [problem] = log.problems
+    size = sum(len(each.data) for each in CONTENT[:2])
+    assert (problem.file, problem.position) == (str(one / "t-0" / log_name(0)), size)
+    assert problem.reason.endswith(f"between offsets 19 and 40 is read from {two / 't-0' / log_name(20)}")
+
+
+def test_a_gap_that_compaction_may_have_left_is_none(tmp_path: Path) -> None:
+    one, two = three_segments(tmp_path / "one", tmp_path / "two")
+    gone(one, 20)
+    (one / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    assert offsets_of(shown_by_all(Asked.of(one, two))) == [*range(20), *range(40, 60)]
+    (one / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    assert offsets_of(shown_by_all(Asked.of(one, two))) == list(range(60))
+
+
+def test_a_segment_goes_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_every_time(monkeypatch)
+    one, two = three_segments(tmp_path / "one", tmp_path / "two")
+    log = DataDir([str(one), str(two)], Storage()).log("t", 0)
+    assert log is not None
+    assert log.find(25) is not None
+    gone(one, 20)
+    log.storage.cache.clear()
+    assert [segment.base_offset for segment in log.segments] == [0, 40]
+    assert [log.find(offset) is not None for offset in (15, 25, 45)] == [True] * 3
+    shutil.copy(two / "t-0" / log_name(20), one / "t-0")
+    assert [segment.base_offset for segment in log.segments] == [0, 20, 40]
+    assert [log.find(offset) is not None for offset in (15, 25, 45)] == [True] * 3
 
 
 def test_messages_without_epochs_need_a_batch_before_them_too(tmp_path: Path) -> None:
