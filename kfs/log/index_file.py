@@ -17,7 +17,7 @@ from kfs.log.segment_files import FoundFile
 from kfs.storage.descriptors import BUDGET
 from kfs.storage.open_files import FileChanged, FilePool, OpenFile
 
-_COPIED_BYTES: Final = 8 * 1024 * 1024
+_COPIED_BYTES: Final = 4 * 1024 * 1024
 _Key = tuple[str, int, int]
 #: LogConfig.segment.index.bytes has no upper bound of its own, int32 positions in a segment do.
 _LARGEST_INDEX: Final = 2**31 - 1
@@ -97,7 +97,7 @@ class IndexPool:
 
 
 def _weight(content: IndexBytes) -> int:
-    return len(content.data) + 200
+    return len(content.data) + 768  # what objects cost, the key too
 
 
 def _load(file: OpenFile, identity: tuple[int, ...], layout: EntryLayout, *, closed: bool) -> IndexBytes:

@@ -53,7 +53,7 @@ class LoadedBlock:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes."""
-        return self.columns.nbytes + 512
+        return self.columns.nbytes + 2048  # what objects cost
 
     def lies_within(self, after: int, before: int) -> bool:
         """Whether all its records have offsets above ``after`` and below ``before``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 _TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
 _GENERATED_BYTES: Final = 16 * 1024 * 1024
-_MOST_HOURS_KEPT: Final = 100_000
+_HOURS_BYTES: Final = 4 * 1024 * 1024
 _VERSIONS_KEPT: Final = 16 * 1024
 
 
@@ -77,6 +78,11 @@ class Generated(NamedTuple):
     owner: Owner
 
 
+def _hours_bytes(hours: frozenset[int | None]) -> int:
+    """The memory that the hours of a segment take, with the key that they are found by."""
+    return sys.getsizeof(hours) + 32 * len(hours) + 384
+
+
 class TreeContext:
     """The state of one tree. Threads share it: a server has another thread go on where one is kept waiting."""
 
@@ -92,7 +98,7 @@ class TreeContext:
         #: Renders what follows in a file that somebody reads.
         self.reading = WorkAhead()
         self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
-        self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_MOST_HOURS_KEPT, getsizeof=len)
+        self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}
         #: Partitions in whose place there is another log, for the watch to tell.
@@ -103,7 +109,7 @@ class TreeContext:
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
-        self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 256)
+        self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
 
     def seen_views(self) -> list[PartitionView]:
         """Return the partitions that were shown."""

@@ -42,8 +42,8 @@ _CHUNKS_AHEAD: Final = 8
 _READERS_KEPT: Final = 1024
 #: Over so many measurements, about, the pace is an average.
 _PACES: Final = 8
-#: Of 40 bytes each, over all tables in memory.
-_MOST_ENTRIES: Final = 512 * 1024
+#: Of all tables in memory.
+_TABLE_BYTES: Final = 16 * 1024 * 1024
 #: The pass over a smaller segment, in bytes, costs less than a file.
 WORTH_KEEPING: Final = 64 * 1024
 #: What an active segment has at least whose table is kept: it's of no more use as soon as anything is appended.
@@ -171,7 +171,7 @@ class TextCache:
         self._readers: LRUCache[tuple[TextKey, int], float] = LRUCache(_READERS_KEPT)
         #: How long a chunk takes to be made, in seconds, lately.
         self._pace = 0.0
-        self._tables: LRUCache[TextKey, TextTable] = LRUCache(_MOST_ENTRIES, getsizeof=len)
+        self._tables: LRUCache[TextKey, TextTable] = LRUCache(_TABLE_BYTES, getsizeof=lambda table: table.nbytes)
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
@@ -191,7 +191,7 @@ class TextCache:
     def keep_table(self, key: TextKey, table: TextTable) -> None:
         """Keep a table, or weigh it anew after it has grown."""
         with self._lock:
-            if len(table) <= self._tables.maxsize:
+            if table.nbytes <= self._tables.maxsize:
                 self._tables[key] = table
 
     def chunks(self, key: TextKey, wanted: range, kept: Container[int], make: MakeChunks) -> list[Piece]:

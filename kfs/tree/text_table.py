@@ -52,6 +52,11 @@ class TextTable:
     def __len__(self) -> int:
         return len(self.text_starts)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory held, in bytes; most tables have one chunk, and are hardly more than what objects cost."""
+        return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.grounds)) + 1536
+
     def begin_chunk(self) -> None:
         """Begin a chunk where the table ends."""
         self.text_starts.append(self.size)

@@ -100,7 +100,7 @@ def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int 
             found |= _chunk_hours(partition, segment, table, index)
         hours = frozenset(found)
         with context.lock:
-            if len(hours) <= context.hours.maxsize:
+            if context.hours.getsizeof(hours) <= context.hours.maxsize:
                 context.hours[key] = hours
     return hours
 
