@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
-from kfs.format.batch_header import BatchHeader
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
@@ -552,7 +552,7 @@ class Log:
                             return
                         if header.base_offset >= end and header.record_count >= 0:
                             break
-                        if header.last_offset < start and header.last_offset:
+                        if header.last_offset < start and (header.last_offset or header.record_count != UNKNOWN_COUNT):
                             continue
                         yield span, item
                         reached = start = max(start, min(header.last_offset + 1, item.before, end))

@@ -79,7 +79,7 @@ class RealBroker:
         lines = (f"{name}={value}\n" for name, value in properties.items())
         (directory / "server.properties").write_text("".join(lines))
         (directory / "log4j2.properties").write_text(_LOGGING)
-        tool = broker._command("kafka.tools.StorageTool", "format", "-t", "kfsTestClusterIdAAAAAA")
+        tool = broker.command("kafka.tools.StorageTool", "format", "-t", "kfsTestClusterIdAAAAAA")
         subprocess.run([*tool, "-c", str(directory / "server.properties")], check=True, stdout=subprocess.DEVNULL)
         return broker
 
@@ -88,19 +88,19 @@ class RealBroker:
         """The log directory."""
         return self.directory / "data"
 
-    def _command(self, main_class: str, *arguments: str) -> list[str]:
+    def command(self, main_class: str, *arguments: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
         return [self.java, *self.java_options, logging, "-cp", f"{kafka_jars()}/*", main_class, *arguments]
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
         """Return the command that asks the running broker with one of Kafka's tools."""
-        return self._command(main_class, "--bootstrap-server", f"127.0.0.1:{self.port}", *arguments)
+        return self.command(main_class, "--bootstrap-server", f"127.0.0.1:{self.port}", *arguments)
 
     @contextmanager
     def running(self) -> Iterator[Path]:
         """Run the broker for the length of a block and stop it cleanly; yield the file that it logs to."""
         log = self.directory / f"server-{len(list(self.directory.glob('server-*.log')))}.log"
-        command = self._command("kafka.Kafka", str(self.directory / "server.properties"))
+        command = self.command("kafka.Kafka", str(self.directory / "server.properties"))
         with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
             try:
                 self._wait_until_started(log, process)

@@ -154,6 +154,14 @@ def test_each_batch_is_lost_in_one_copy(two: list[Path]) -> None:
             assert not tells(view, asked, OffsetRange(0, 60)), view.__name__
 
 
+def test_a_batch_of_one_record_at_offset_0_comes_once(tmp_path: Path) -> None:
+    content = [*dense(0, 0), *dense(1, 40, 10)]
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", {0: content})
+    broken(tmp_path / "one", positions(content)[2] + 70)
+    assert offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))) == list(range(41))
+
+
 def test_what_both_have_lost_is_told(two: list[Path]) -> None:
     for root in two:
         broken(root, positions(CONTENT)[2] + 70)

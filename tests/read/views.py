@@ -28,14 +28,27 @@ Shown = dict[int, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Log directories with copies of one partition, ``t-0``, and the isolation level that it is read at."""
+    """Log directories with copies of one partition, and the isolation level that it is read at."""
 
     roots: tuple[Path, ...]
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    topic: str = "t"
+    partition: int = 0
 
     @classmethod
-    def of(cls, *roots: Path, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Self:
-        return cls(roots, isolation)
+    def of(
+        cls,
+        *roots: Path,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        topic: str = "t",
+        partition: int = 0,
+    ) -> Self:
+        return cls(roots, isolation, topic, partition)
+
+    @property
+    def name(self) -> str:
+        """Where it is in the tree."""
+        return f"{self.topic}/{self.partition}"
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -74,9 +87,9 @@ def read_file(tree: KafkaTree, path: str) -> bytes:
 def offset_files(asked: Asked) -> Shown:
     tree = open_tree(*asked.roots, options=_options(asked))
     lines = []
-    for name in names(directory_at(tree, "t/0/offset")):
+    for name in names(directory_at(tree, f"{asked.name}/offset")):
         try:
-            line = read_file(tree, f"t/0/offset/{name}")
+            line = read_file(tree, f"{asked.name}/offset/{name}")
         except CorruptData:
             continue
         assert line.endswith(b"\n")
@@ -88,10 +101,10 @@ def offset_files(asked: Asked) -> Shown:
 def value_files(asked: Asked) -> Shown:
     tree = open_tree(*asked.roots, options=_options(asked))
     shown: Shown = {}
-    for name in names(directory_at(tree, "t/0/offset")):
+    for name in names(directory_at(tree, f"{asked.name}/offset")):
         offset = int(name.removesuffix(".json"))
         try:
-            shown[offset] = read_file(tree, f"t/0/value/{offset}")
+            shown[offset] = read_file(tree, f"{asked.name}/value/{offset}")
         except CorruptData:
             continue
         except KfsError:
@@ -102,33 +115,37 @@ def value_files(asked: Asked) -> Shown:
 def segment_files(asked: Asked) -> Shown:
     tree = open_tree(*asked.roots, options=_options(asked))
     lines: list[bytes] = []
-    for name in names(directory_at(tree, "t/0/segment")):
-        lines += read_file(tree, f"t/0/segment/{name}").splitlines()
+    for name in names(directory_at(tree, f"{asked.name}/segment")):
+        lines += read_file(tree, f"{asked.name}/segment/{name}").splitlines()
     return of_lines(lines)
 
 
 def all_records(asked: Asked) -> Shown:
-    return of_lines(read_file(open_tree(*asked.roots, options=_options(asked)), "t/0/records.jsonl").splitlines())
+    return of_lines(
+        read_file(open_tree(*asked.roots, options=_options(asked)), f"{asked.name}/records.jsonl").splitlines()
+    )
 
 
 def cat(asked: Asked) -> Shown:
-    return of_lines(exported(asked.roots, "t", isolation=asked.isolation)[0].splitlines())
+    return of_lines(exported(asked.roots, asked.topic, asked.partition, isolation=asked.isolation)[0].splitlines())
 
 
 def in_python(asked: Asked) -> Shown:
     with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
-        return {record.offset: record.value for record in data["t"][0].read()}
+        return {record.offset: record.value for record in data[asked.topic][asked.partition].read()}
 
 
 def scan(asked: Asked) -> Shown:
     with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
-        table = data["t"][0].scan(columns=["offset", "value"], jobs=1).to_table()
+        table = data[asked.topic][asked.partition].scan(columns=["offset", "value"], jobs=1).to_table()
         return dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 def spark(asked: Asked) -> Shown:
     given = {"onCorrupt": "skip", "kafka.isolation.level": asked.isolation.value}
-    options = options_for(asked.roots[0], paths=json.dumps(asked.paths[1:]), **given)
+    options = options_for(
+        asked.roots[0], paths=json.dumps(asked.paths[1:]), assign=json.dumps({asked.topic: [asked.partition]}), **given
+    )
     return {row["offset"]: row["value"] for row in read(planned(options), options)}
 
 
@@ -159,7 +176,7 @@ def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
     tree = open_tree(*asked.roots, options=_options(asked))
     for offset in range(offsets.start, offsets.end):
         try:
-            file_at(tree, f"t/0/offset/{offset}.json")
+            file_at(tree, f"{asked.name}/offset/{offset}.json")
         except CorruptData:
             return True
         except KfsError:
@@ -169,18 +186,20 @@ def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
 
 def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
     selection = Selection(offsets.start, offsets.end)
-    return bool(exported(asked.roots, "t", selection=selection, isolation=asked.isolation)[1])
+    return bool(exported(asked.roots, asked.topic, asked.partition, selection=selection, isolation=asked.isolation)[1])
 
 
 def python_raises(asked: Asked, offsets: OffsetRange) -> bool:
     with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
-        list(data["t"][0].read(offsets.start, offsets.end))
+        list(data[asked.topic][asked.partition].read(offsets.start, offsets.end))
     return False
 
 
 def scan_raises(asked: Asked, offsets: OffsetRange) -> bool:
     with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
-        data["t"][0].scan(columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1).to_table()
+        data[asked.topic][asked.partition].scan(
+            columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1
+        ).to_table()
     return False
 
 
