@@ -6,7 +6,8 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 Segments = dict[int, list[Batch]]
 
+SUFFIXES = (".log", ".index", ".timeindex")
 local = st.lists(local_damage, min_size=1, max_size=3)
 anything = st.lists(local_damage | disorder, min_size=1, max_size=3)
 #: What becomes of the indexes of each segment.
@@ -42,10 +44,14 @@ class Case:
     parts: dict[int, Parts]
     indexes: tuple[str, ...]
     chosen_start: int | None
+    #: Segments, by base offset, of which no file is left.
+    gone: frozenset[int] = frozenset()
+    #: Whether the first two segments have each other's names.
+    is_exchanged: bool = False
 
     @property
     def all_parts(self) -> Parts:
-        return [part for base in sorted(self.parts) for part in self.parts[base]]
+        return [part for base in sorted(self.parts) if base not in self.gone for part in self.parts[base]]
 
     @property
     def log_start(self) -> int:
@@ -82,9 +88,23 @@ def written(case: Case) -> Iterator[Path]:
                 elif damage == "of another":
                     other = root / "t-0" / log_name(bases[number - 1], suffix)
                     path.write_bytes(other.read_bytes() if other.exists() else b"")
+        for base, suffix in product(case.gone, SUFFIXES):
+            (root / "t-0" / log_name(base, suffix)).unlink(missing_ok=True)
+        if case.is_exchanged:
+            exchange(root / "t-0", *bases[:2])
         if case.chosen_start is not None:
             set_log_start(root, "t", 0, case.log_start)
         yield root
+
+
+def exchange(partition: Path, one: int, other: int) -> None:
+    """Give the files of two segments each other's names."""
+    for suffix in SUFFIXES:
+        paths = [partition / log_name(base, suffix) for base in (one, other)]
+        content = [path.read_bytes() if path.exists() else None for path in paths]
+        for path, data in zip(paths, reversed(content), strict=True):
+            if data is not None:
+                path.write_bytes(data)
 
 
 def intact(case: Case) -> Shown:
@@ -123,8 +143,10 @@ def lost_ranges(log: Log, start: int) -> list[OffsetRange]:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(case=cases(some_segments(), local))
-def test_every_view_shows_what_is_intact_and_nothing_else(case: Case) -> None:
+@given(case=cases(some_segments(), local), gone=st.sets(st.integers(0, 2), max_size=2))
+def test_every_view_shows_what_is_intact_and_nothing_else(case: Case, gone: set[int]) -> None:
+    bases = sorted(case.segments)
+    case = replace(case, gone=frozenset(base for at, base in enumerate(bases[:-1]) if at in gone))
     assume(not any(part.is_moved for part in case.all_parts) and not is_ambiguous(case.all_parts))
     with written(case) as root:
         log = open_log(root / "t-0")
@@ -135,8 +157,9 @@ def test_every_view_shows_what_is_intact_and_nothing_else(case: Case) -> None:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(case=cases(some_segments(), anything))
-def test_every_view_shows_the_same_of_batches_out_of_place(case: Case) -> None:
+@given(case=cases(some_segments(), anything), is_exchanged=st.booleans())
+def test_every_view_shows_the_same_of_batches_out_of_place(case: Case, is_exchanged: bool) -> None:
+    case = replace(case, is_exchanged=is_exchanged and len(case.segments) > 1)
     with written(case) as root:
         shown = shown_by_all(Asked.of(root))
         written_as = originals(case)
