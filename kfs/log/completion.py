@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kfs.log.segment_files import SegmentFiles, SegmentKey
 from kfs.log.storage import Storage
@@ -12,6 +13,11 @@ from kfs.log.storage import Storage
 if TYPE_CHECKING:
     from kfs.log.healing import Healed, Healer
     from kfs.log.partition_directory import PartitionDirectory
+
+
+_LOG: Final = logging.getLogger("kfs")
+#: The same for every log, so that a command says it once.
+COMPLETED: Final = "what one copy has lost is read from another: meta/problems.jsonl says what, and from which"
 
 
 class Completion:
@@ -47,6 +53,8 @@ class Completion:
             copies = tuple(other.path for other in self._healer.others())
             if lossy not in self._asked[0] or copies != self._asked[1]:
                 self._healed = self._healer.healed(self._storage)
+                if self._healed:
+                    _LOG.warning("%s", COMPLETED)
                 self._asked = frozenset((*there, lossy)), copies
             return dict(self._healed)
 

@@ -208,7 +208,7 @@ class DataDir:
         best = max(logs, key=Log.standing)
         others = ", ".join(directory.path for directory in copies if directory is not best.directory)
         reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
-        self.problems.add(Problem(best.directory.path, 0, 0, reason))
+        self.problems.add(Problem(best.directory.path, 0, 0, reason), is_settled=True)
         return best.directory
 
     def _log_of(self, directory: PartitionDirectory, key: str | None = None) -> Log:

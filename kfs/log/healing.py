@@ -8,10 +8,11 @@ so there an intact batch below is wanted, too. A topic id has to be the same, an
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
@@ -22,7 +23,7 @@ from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
 from kfs.log.log import Log, OffsetRange, gap_behind
 from kfs.log.partition_directory import PartitionDirectory
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.log.segment import Segment
 from kfs.log.segment_files import SegmentKey
@@ -56,7 +57,7 @@ class _Loss:
     """
 
     lost: OffsetRange
-    problem: Problem
+    problems: list[Problem]
     position: int
     end: int
     missing: list[OffsetRange]
@@ -64,7 +65,7 @@ class _Loss:
 
     @classmethod
     def of(cls, lost: OffsetRange, problem: Problem, position: int, end: int) -> _Loss:
-        return cls(lost, problem, position, end, [lost], [])
+        return cls(lost, [problem], position, end, [lost], [])
 
     @property
     def has_no_trace(self) -> bool:
@@ -102,10 +103,11 @@ class Healer:
             FileChanged: a copy changes while it is read.
         """
         with self._healing:
-            others = [Log(other, storage) for other in self.others()]
+            quiet = Problems(logging.DEBUG)  # the log itself says what remains lost
+            others = [Log(other, storage, problems=quiet) for other in self.others()]
             if not others:
                 return {}
-            log = Log(self._directory, storage)
+            log = Log(self._directory, storage, problems=quiet)
             histories = [_History(log, other) for other in sorted(others, key=Log.standing, reverse=True)]
             made = {}
             for segment in log.segments:
@@ -129,9 +131,20 @@ def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
 
 def _losses(segment: Segment) -> Iterator[_Loss]:
     item: Block | Damage | None = None
+    loss: _Loss | None = None
     for item in segment.walk():
-        if isinstance(item, Damage) and item.loses_records and not item.is_open:
-            yield _Loss.of(OffsetRange(item.after + 1, item.before), item.problem, item.position, item.end)
+        if not (isinstance(item, Damage) and item.loses_records and not item.is_open):
+            continue
+        lost = OffsetRange(item.after + 1, item.before)
+        if loss is not None and loss.lost == lost:  # with nothing intact between them they lose the same
+            loss.end = item.end
+            loss.problems.append(item.problem)
+            continue
+        if loss is not None:
+            yield loss
+        loss = _Loss.of(lost, item.problem, item.position, item.end)
+    if loss is not None:
+        yield loss
     gap = None if isinstance(item, Damage) else gap_behind(segment)
     if gap is not None and gap.end - segment.base_offset <= MAX_INT32:
         position = segment.tail()[0]
@@ -141,11 +154,9 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
 def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
     for loss in losses:
         if loss.found:
-            problem, lost = loss.problem, loss.lost
             copies = ", ".join(sorted({one.extent.path for one in loss.found}))
-            between = f"between offsets {lost.start - 1} and {lost.end}"
-            reason = f"{problem.reason}; what it had {between} is read from {copies}"
-            yield Problem(problem.file, problem.position, problem.size, reason)
+            taken = f"what it had between offsets {loss.lost.start - 1} and {loss.lost.end} is read from {copies}"
+            yield from (replace(problem, reason=f"{problem.reason}; {taken}") for problem in loss.problems)
 
 
 def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,7 +86,8 @@ class Log:
 
     Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
     watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
-    log should begin with aren't here, ``healer`` where records are lost.
+    log should begin with aren't here, ``healer`` where records are lost. What is
+    found wrong goes to ``problems``.
     """
 
     def __init__(
@@ -97,13 +98,14 @@ class Log:
         until_high_watermark: bool = False,
         tier: Callable[[PartitionDirectory], Tier] = lambda _directory: Tier.UNKNOWN,
         healer: Healer | None = None,
+        problems: Problems | None = None,
     ) -> None:
         self.directory = directory
         self.topic = directory.name.topic
         self.partition = directory.name.partition
         self.storage = storage
         self.until_high_watermark = until_high_watermark
-        self.problems = Problems()
+        self.problems = Problems() if problems is None else problems
         self.files = PartitionFiles()
         self._listing = _Listing((), (), (), ())
         self._deleted_segments = DeletedSegments()
@@ -235,7 +237,7 @@ class Log:
         if healed is None:
             return Segment(files, self.storage, self.problems, self.look_again, on_loss=self._note_loss)
         for problem in healed.problems:
-            self.problems.add(problem)
+            self.problems.add(problem, is_settled=True)
         return Segment(files, self.storage, self.problems, self.look_again, patch=healed.patch)
 
     def _note_loss(self, segment: Segment) -> None:
@@ -254,6 +256,17 @@ class Log:
         segment.end(_COMPLETED)
         self.look_again()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
+
+    def complete(self, paths: Collection[str]) -> None:
+        """Have other copies asked about the segments whose ``.log`` is among ``paths``: something is lost there.
+
+        What comes of it is among the problems.
+        """
+        for segment in self.segments:
+            if segment.files.log.path in paths and segment.patch is None:
+                with suppress(CorruptData):
+                    self._note_loss(segment)
+        _ = self.segments
 
     def _completes_gaps(self) -> bool:
         """Whether other copies have records that lie between segments, of which there is no other trace here."""

@@ -45,14 +45,21 @@ def faulty_records(columns: RecordColumns, file: str, position: int, size: int) 
 
 
 class Problems:
-    """The problems of one log (or data directory), each once, in the order they were met."""
+    """The problems of one log (or data directory), each once, in the order they were met.
 
-    def __init__(self) -> None:
+    They are logged as warnings, unless another logging ``level`` is given.
+    """
+
+    def __init__(self, level: int = logging.WARNING) -> None:
+        self._level = level
         self._problems: dict[tuple[str, int], Problem] = {}
         self.dropped = 0
 
-    def add(self, problem: Problem) -> None:
-        """Remember and log a problem unless one is known at that file and position."""
+    def add(self, problem: Problem, *, is_settled: bool = False) -> None:
+        """Remember and log a problem unless one is known at that file and position.
+
+        One that ``is_settled`` changes no answer: the log has it as information.
+        """
         key = (problem.file, problem.position)
         if key in self._problems:
             return
@@ -62,7 +69,8 @@ class Problems:
             self.dropped += 1
             return
         self._problems[key] = problem
-        _LOG.warning("%s: position %d: %s", problem.file, problem.position, problem.reason)
+        level = min(self._level, logging.INFO) if is_settled else self._level
+        _LOG.log(level, "%s: position %d: %s", problem.file, problem.position, problem.reason)
 
     def add_error(self, error: CorruptData, size: int = 0) -> None:
         """Remember an error that already names its file."""

@@ -195,6 +195,7 @@ def _problems(partition: PartitionView) -> bytes:
     listed = {path for path in (segment.files.log.path for segment in log.segments) if not path.endswith(".swap")}
     if not all(finding.file in listed for finding in findings) and _is_renaming(log, renamed_ns):
         findings = [finding for finding in findings if finding.file in listed]
+    log.complete({finding.file for finding in findings})
     for finding in findings:
         start, end = finding.bytes or (0, 0)
         log.problems.add(Problem(finding.file, start, end - start, finding.sentence))

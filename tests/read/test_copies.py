@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAGIC_V2
+from kfs.log.block import Block
+from kfs.log.completion import COMPLETED
 from kfs.log.data_dir import DataDir
 from kfs.log.log import OffsetRange, gap_behind
 from kfs.log.storage import Storage
@@ -317,6 +319,33 @@ def test_where_what_is_lost_was_read_is_among_the_problems(two: list[Path]) -> N
     [problem] = log.problems
     assert (problem.file, problem.position) == (str(two[0] / "t-0" / log_name(0)), positions(CONTENT)[1])
     assert problem.reason.endswith(f"between offsets 9 and 20 is read from {two[1] / 't-0' / log_name(0)}")
+
+
+def test_batches_lost_side_by_side_are_taken_once(two: list[Path]) -> None:
+    for number in (1, 2, 4):
+        broken(two[0], positions(CONTENT)[number] + 70)
+    log = DataDir([str(root) for root in two], Storage()).log("t", 0)
+    assert log is not None
+    found = [item for _, item in log.walk(OffsetRange(0, 60))]
+    assert [item.header.base_offset for item in found if isinstance(item, Block)] == list(range(0, 60, 10))
+    assert [problem.position for problem in log.problems] == [positions(CONTENT)[number] for number in (1, 2, 4)]
+    assert all("is read from" in problem.reason for problem in log.problems)
+
+
+def test_a_command_says_once_that_copies_complete_each_other(two: list[Path]) -> None:
+    for number in (1, 3):
+        broken(two[0], positions(CONTENT)[number] + 70)
+    for path in ("t/0", "t/0/records.jsonl"):
+        done = run_kfs("cat", two[0], path, "--also", two[1])
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 60)
+        assert done.stderr.decode() == f"kfs: {COMPLETED}\n"
+
+
+def test_the_problems_name_the_copies_before_anything_was_read(two: list[Path]) -> None:
+    broken(two[0], positions(CONTENT)[1] + 70)
+    done = run_kfs("cat", two[0], "t/0/meta/problems.jsonl", "--also", two[1])
+    reasons = [json.loads(line)["reason"] for line in done.stdout.splitlines()]
+    assert [reason for reason in reasons if f"is read from {two[1] / 't-0' / log_name(0)}" in reason]
 
 
 def test_a_copy_that_goes_is_missed(two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
