@@ -36,6 +36,7 @@ class LogIncarnation:
         self.end_reason = ""
         #: Whether it is that because the file became shorter.
         self.was_cut = False
+        self._error: type[FileChanged] = FileChanged
         self._seen = _NOT_YET
         self._was_closed = False
         self._log_end = 0
@@ -76,7 +77,7 @@ class LogIncarnation:
                     self._seen = now
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
-                raise FileChanged(self.end_reason, self._seen.size, file.path)
+                raise self._error(self.end_reason, self._seen.size, file.path)
             return self._seen.size
 
     def _difference(self, file: OpenFile, now: _Seen, *, was_moved: bool) -> str:
@@ -98,10 +99,16 @@ class LogIncarnation:
                 return f"file was cut below {self._log_end} bytes and written anew"
         return ""
 
-    def end(self, reason: str) -> None:
-        """Have it be something else, for a reason that the file doesn't show."""
+    def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
+        """Have it be something else, for a reason that the file doesn't show; readers get an ``error`` of that type."""
         with self._looking:
-            self.end_reason = self.end_reason or reason
+            if not self.end_reason:
+                self.end_reason, self._error = reason, error
+
+    def check(self, path: str) -> None:
+        """Raise that :class:`FileChanged` if it was ended."""
+        if self.end_reason:
+            raise self._error(self.end_reason, self._seen.size, path)
 
     def note_end(self, log_end: int, last: Block | None, *, is_closed: bool) -> None:
         """Note where the log ends in the file, and the last batch before that, if another one than was noted."""

@@ -250,10 +250,10 @@ class Log:
         completed = self._completion.look(segment.files.key, [each.files.key for each in there])
         for each in there:
             if (healed := completed.get(each.files.key)) is not None and each.patch != healed.patch:
-                each.end(_COMPLETED)
+                each.end(_COMPLETED, Patched)
         if segment.files.key not in completed:
             return
-        segment.end(_COMPLETED)
+        segment.end(_COMPLETED, Patched)
         self.look_again()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
 

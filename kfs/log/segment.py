@@ -23,7 +23,7 @@ from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentBounds, SegmentWalk
 from kfs.log.window import Window
 from kfs.storage.open_files import FileChanged, FileGone, OpenFile
-from kfs.storage.patched_file import Extent, Patch, PatchedFile
+from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
@@ -100,6 +100,7 @@ class Segment:
         """Return :meth:`file` and its size, errors too."""
         log = self.files.log
         try:
+            self._incarnation.check(log.path)
             file = self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed)
         except FileChanged:
             self._on_change()
@@ -114,19 +115,23 @@ class Segment:
             return self.storage.files.open(extent.path, extent.inode, self.slot, anew=self.is_listed)
         except CorruptData as error:
             self._spoil(str(error))
-            raise FileChanged(error.reason, error.position, extent.path) from None
+            raise Patched(error.reason, error.position, extent.path) from None
 
     def _spoil(self, reason: str) -> None:
-        self.end(f"another copy that completed it is no more what it was: {reason}")
+        self.end(f"another copy that completed it is no more what it was: {reason}", Patched)
         self._on_change()
 
-    def end(self, reason: str) -> None:
-        """Take it for something else from now on, whatever its file looks like."""
-        self._incarnation.end(reason)
+    def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
+        """Take it for something else from now on, whatever its file looks like; ``error`` is what readers get."""
+        self._incarnation.end(reason, error)
 
     def check_is_listed(self) -> None:
-        """Raise :class:`FileGone` if it isn't among the segments of its log any more: that speaks of others now."""
+        """Raise :class:`FileGone` if it isn't among the segments of its log any more: that speaks of others now.
+
+        Where it was ended, that is the error.
+        """
         if not self.is_listed:
+            self._incarnation.check(self.files.log.path)
             raise FileGone("its log goes on without it", 0, self.files.log.path)
 
     def notice_change(self) -> None:

@@ -10,7 +10,7 @@ from kfs.storage.open_files import FileChanged, OpenFile
 
 
 class Patched(FileChanged):
-    """The file is read with a patch from now on, which moves what is in it: offsets stay what they are."""
+    """The file is read with a patch from now on, or another one, which moves what is in it: offsets stay the same."""
 
 
 class Extent(NamedTuple):
@@ -85,7 +85,7 @@ class PatchedFile(OpenFile):
             if len(data) < stop - at:
                 if extent.length is not None:
                     self._spoil(f"{extent.path} was cut")
-                    raise FileChanged("file was cut", extent.start + at - begin + len(data), extent.path)
+                    raise Patched("file was cut", extent.start + at - begin + len(data), extent.path)
                 break
         return b"".join(parts)
 

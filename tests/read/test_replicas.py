@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 #: Made by ``tests.broker.record_replicas``.
 ARCHIVE: Final = Path(__file__).with_name("replicas.tar.zst")
 #: Two damages, and many more for the long matrix.
-SEEDS: Final = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))]
+SEEDS: Final = [0, 20, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 40) if seed != 20)]
 #: ``stock`` is compacted.
 PARTITIONS: Final = ("orders-0", "orders-1", "payments-0", "stock-0")
 AS_WRITTEN: Final = PARTITIONS[:3]
