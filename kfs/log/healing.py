@@ -116,6 +116,18 @@ def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
 
 
+def history_of(log: Log, other: Log) -> _History:
+    """Return what a log and another copy have in common; nothing is compared before that is asked."""
+    return _History(log, other)
+
+
+def batches_in(log: Log, offsets: OffsetRange) -> Iterator[_Found]:
+    """Yield the batches that a log has of some offsets, and where the bytes of each are."""
+    for segment, item in log.walk(offsets):
+        if isinstance(item, Block):
+            yield from (one for one in _batches_of(item, segment) if _touches(one, offsets))
+
+
 def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
     for loss in losses:
         if loss.found:
@@ -154,11 +166,7 @@ class _History:
 
     def batches(self, offsets: OffsetRange) -> list[_Found]:
         """Return the batches that the other copy has of some offsets."""
-        found: list[_Found] = []
-        for segment, item in self._other.walk(offsets):
-            if isinstance(item, Block):
-                found += (one for one in _batches_of(item, segment) if _touches(one, offsets))
-        return found
+        return list(batches_in(self._other, offsets))
 
     def has_all_of(self, offsets: OffsetRange) -> bool:
         """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""

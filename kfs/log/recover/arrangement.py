@@ -1,0 +1,228 @@
+"""Which file is which segment of a partition, where their names don't tell: exchanged, or of a damaged compaction.
+
+A name is an offset, and what is in the file tells whether it is right: of a file under a wrong one no batch can be kept
+where it is. So only such files are given other names, and only those that such files have, or none.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import Final
+
+from kfs.format.layout import MAX_INT64
+from kfs.log.compare import compare
+from kfs.log.log import Log
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.recover.report import Change
+from kfs.log.recover.runs import Run, batches_between
+from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
+from kfs.log.resync import find_batch
+from kfs.log.segment import Segment
+from kfs.log.segment_files import PartitionFiles, SegmentFiles
+from kfs.log.walk import SegmentBounds
+from kfs.log.window import Window
+
+#: Offsets below the lowest wrong name that are looked for under it.
+_BELOW: Final = 2**30
+_SWAP: Final = ".log.swap"
+
+#: A segment, and what becomes of each byte of it.
+Planned = tuple[Segment, Sequence[Stretch]]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedDirectory(PartitionDirectory):
+    """A partition directory whose segments are ``arranged``, whatever it would be listed as."""
+
+    arranged: tuple[SegmentFiles, ...] = ()
+
+    def list(self, next_offset: object) -> PartitionFiles:
+        """See :meth:`PartitionDirectory.list`."""
+        return PartitionFiles(segments=[*self.arranged])
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A log as its files should be named, what is said of that, and the segments that others take the place of."""
+
+    log: Log
+    changes: tuple[Change, ...] = ()
+    undone: tuple[Segment, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Whether a file is one of a segment that an undone compaction replaces."""
+        return bool(self.undone) and path in self._paths()
+
+    def _paths(self) -> set[str]:
+        """Return the paths of all files of the segments, whether or not they are there."""
+        logs = [segment.files.log.path.rpartition(".log") for segment in self.log.segments]
+        kinds = (".log", ".index", ".timeindex", ".txnindex")
+        return {f"{stem}{kind}{state}" for stem, _, state in logs for kind in kinds}
+
+
+def arranged(log: Log, plans: Sequence[Planned], found: PartitionFiles) -> Arrangement:
+    """Return a log with its files under the names that they should have, and without damaged compactions.
+
+    ``plans`` are of its segments, in order; ``found`` is all that there is in its directory.
+
+    Raises:
+        CorruptData: a file changes meanwhile.
+    """
+    segments: list[SegmentFiles] = []
+    undone: list[Segment] = []
+    changes: list[Change] = []
+    for segment, stretches in plans:
+        before = replaced_by(log, segment, found) if _is_damaged(stretches) else ()
+        if before and _is_whole(log, segment, stretches, before):
+            segments += before
+            undone.append(segment)
+            changes.append(Change(segment.files.log.path, "damaged: what it replaces is kept in its place"))
+        else:
+            segments.append(segment.files)
+    names = _names(log, [each for each in plans if each[0] not in undone])
+    for at, files in enumerate(segments):
+        name = names.get(files.log.path, files.base_offset)
+        if name != files.base_offset:
+            segments[at] = replace(files, base_offset=name, index=None, timeindex=None)
+            reason = f"kept as the segment of base offset {name}, of which it is: the name is another's"
+            changes.append(Change(files.log.path, reason))
+    if not changes:
+        return Arrangement(log)
+    segments.sort(key=lambda files: files.base_offset)
+    return Arrangement(log_of(log, segments), tuple(changes), tuple(undone))
+
+
+def log_of(log: Log, segments: Iterable[SegmentFiles]) -> Log:
+    """Return a log of just those segments, otherwise the same."""
+    of = log.directory
+    return Log(ArrangedDirectory(of.path, of.name, of.log_dir, of.loose, arranged=tuple(segments)), log.storage)
+
+
+# --- compactions that were finished, and are damaged ----------------------------------------------------------------
+
+
+def replaced_by(log: Log, swap: Segment, found: PartitionFiles) -> tuple[SegmentFiles, ...]:
+    """Return the files that are still there of the segments that a ``.swap`` replaces; none of any other segment.
+
+    The cleaner renames them to ``.deleted`` once its own has become a ``.swap``.
+    """
+    if not swap.files.log.path.endswith(_SWAP):
+        return ()
+    end = MAX_INT64 if swap.next_base_offset is None else swap.next_base_offset
+    files = {each.base_offset: each for each in found.deleted}
+    for each in found.superseded:
+        stem, dot, kind = os.path.basename(each.path).partition(".")
+        if (dot, kind) == (".", "log"):
+            files[int(stem)] = SegmentFiles(int(stem), each)
+    return tuple(files[base] for base in sorted(files) if swap.base_offset <= base < end)
+
+
+def _is_damaged(stretches: Iterable[Stretch]) -> bool:
+    return any(each.fate is Fate.LOST for each in stretches)
+
+
+def _is_whole(log: Log, swap: Segment, stretches: Sequence[Stretch], before: tuple[SegmentFiles, ...]) -> bool:
+    """Whether those are all the files that a compaction was made of, each intact.
+
+    Then they are the log as it was before: nothing that a tombstone has deleted is back without the tombstone.
+    """
+    old, new = log_of(log, before), log_of(log, [swap.files])
+    segments = old.segments
+    if old.segments[0].base_offset != swap.base_offset:
+        return False
+    segments[-1].next_base_offset = swap.next_base_offset
+    if any(each.fate is not Fate.KEPT for segment in segments for each in plan_segment(segment, None)):
+        return False
+    if any(one.tail()[1] != other.base_offset for one, other in pairwise(segments)):
+        return False
+    end = segments[-1].tail()[1]
+    if any(each.has_offsets and each.first_offset >= end for each in stretches):
+        return False
+    compared = compare(new, old)
+    return compared.divergence is None and not compared.second_lacks
+
+
+# --- names that are another's ---------------------------------------------------------------------------------------
+
+
+def _names(log: Log, plans: Sequence[Planned]) -> dict[str, int]:
+    """Return the base offsets of files of which nothing can be kept under their names, by path."""
+    wrong = [segment for segment, stretches in plans if not _is_kept(stretches)]
+    first = {segment: _first_batches(segment, wrong) for segment in wrong}
+    slots = [segment.base_offset for segment in wrong]
+    names: dict[str, int] = {}
+    for segment in sorted(wrong, key=lambda each: each.base_offset not in _slot(first[each], slots, log)):
+        for name in _slot(first[segment], slots, log):
+            if name not in names.values() and (name in slots or _is_free(name, plans)):
+                names[segment.files.log.path] = name
+                break
+    left = [slot for slot in slots if slot not in names.values()]
+    for segment in wrong:
+        if segment.files.log.path not in names and left:
+            own = segment.base_offset
+            names[segment.files.log.path] = left.pop(left.index(own) if own in left else 0)
+    return names
+
+
+def _is_kept(stretches: Iterable[Stretch]) -> bool:
+    return any(each.fate is Fate.KEPT for each in stretches)
+
+
+def _first_batches(segment: Segment, wrong: Sequence[Segment]) -> list[Run]:
+    """Return the first batch that is intact in a file, whatever its name, and the next one behind it."""
+    file, size, limit = segment.file(), segment.size(), segment.storage.max_batch_bytes
+    window, found = Window(file, size), list[Run]()
+    for base in _ranges(each.base_offset for each in wrong):
+        position: int | None = 0
+        seen = base - 1
+        batches: list[Run] = []
+        while position is not None and len(batches) < 2:
+            position = find_batch(window, SegmentBounds(base, None), position, seen, limit)
+            if position is not None:
+                batches += islice(batches_between(segment, position, size), 1)
+                if not batches or batches[-1].start != position:  # its offsets can't be had
+                    break
+                position, seen = batches[-1].end, batches[-1].last
+        if batches and (not found or batches[0].start < found[0].start):
+            found = batches
+    return found
+
+
+def _ranges(names: Iterable[int]) -> list[int]:
+    """Return the base offsets from which on to look for offsets that segments of those names may have."""
+    bases: list[int] = []
+    for name in sorted(names):
+        if not bases or name - bases[-1] > _BELOW + _BELOW // 2:  # of 2^31 that a segment's may be above its name
+            bases.append(max(name - _BELOW, 0))
+    return bases
+
+
+def _slot(batches: Sequence[Run], slots: Sequence[int], log: Log) -> list[int]:
+    """Return the names that a file may have, by its first batches: the one in whose range they are, or their offset.
+
+    An offset is covered by no CRC, so that of a single batch is believed only where it is the name itself.
+    """
+    if not batches:
+        return []
+    first = batches[0].first
+    bases = [segment.base_offset for segment in log.segments]
+    at = bisect_right(bases, first) - 1
+    end = bases[at + 1] if at + 1 < len(bases) else MAX_INT64
+    if any(batch.last >= end for batch in batches):
+        return []
+    name = bases[at] if at >= 0 and bases[at] in slots else first
+    return [name] if len(batches) > 1 or first == name in slots else []
+
+
+def _is_free(name: int, plans: Sequence[Planned]) -> bool:
+    """Whether a name lies behind all that is kept of segments with lower ones."""
+    return all(
+        stretch.last_offset < name
+        for segment, stretches in plans
+        for stretch in stretches
+        if segment.base_offset <= name and stretch.fate is Fate.KEPT
+    )
