@@ -151,32 +151,34 @@ def _is_whole(log: Log, swap: Segment, stretches: Sequence[Stretch], before: tup
 
 def _names(log: Log, plans: Sequence[Planned]) -> dict[str, int]:
     """Return the base offsets of files of which nothing can be kept under their names, by path."""
-    wrong = [segment for segment, stretches in plans if not _is_kept(stretches)]
-    first = {segment: _first_batches(segment, wrong) for segment in wrong}
-    slots = [segment.base_offset for segment in wrong]
-    names: dict[str, int] = {}
-    for segment in sorted(wrong, key=lambda each: each.base_offset not in _slot(first[each], slots, log)):
-        for name in _slot(first[segment], slots, log):
-            if name not in names.values() and (name in slots or _is_free(name, plans)):
-                names[segment.files.log.path] = name
-                break
-    left = [slot for slot in slots if slot not in names.values()]
-    for segment in wrong:
-        if segment.files.log.path not in names and left:
-            own = segment.base_offset
-            names[segment.files.log.path] = left.pop(left.index(own) if own in left else 0)
-    return names
+    wrong = {segment.base_offset: segment for segment, stretches in plans if not _is_kept(stretches)}
+    first = {base: _first_batches(segment, wrong) for base, segment in wrong.items()}
+    says = {base: _name_of(first[base], wrong, log) for base in wrong}
+    names: dict[int, int] = {}
+    for base, name in sorted(says.items(), key=lambda each: each[0] != each[1]):  # who has its own keeps that
+        if name is None or name in names.values():
+            continue
+        # No CRC covers an offset: that of a single batch is believed if it is a name, or names were exchanged.
+        is_exchanged = name in wrong and says[name] not in (None, name)
+        is_believed = len(first[base]) > 1 or first[base][0].first == name in wrong or is_exchanged
+        if is_believed and (name in wrong or _is_free(name, plans)):
+            names[base] = name
+    left = [base for base in wrong if base not in names.values()]
+    for base in wrong:
+        if base not in names and left:
+            names[base] = left.pop(left.index(base) if base in left else 0)
+    return {wrong[base].files.log.path: name for base, name in names.items()}
 
 
 def _is_kept(stretches: Iterable[Stretch]) -> bool:
     return any(each.fate is Fate.KEPT for each in stretches)
 
 
-def _first_batches(segment: Segment, wrong: Sequence[Segment]) -> list[Run]:
+def _first_batches(segment: Segment, wrong: Iterable[int]) -> list[Run]:
     """Return the first batch that is intact in a file, whatever its name, and the next one behind it."""
     file, size, limit = segment.file(), segment.size(), segment.storage.max_batch_bytes
     window, found = Window(file, size), list[Run]()
-    for base in _ranges(each.base_offset for each in wrong):
+    for base in _ranges(wrong):
         position: int | None = 0
         seen = base - 1
         batches: list[Run] = []
@@ -201,21 +203,20 @@ def _ranges(names: Iterable[int]) -> list[int]:
     return bases
 
 
-def _slot(batches: Sequence[Run], slots: Sequence[int], log: Log) -> list[int]:
-    """Return the names that a file may have, by its first batches: the one in whose range they are, or their offset.
+def _name_of(batches: Sequence[Run], wrong: Iterable[int], log: Log) -> int | None:
+    """Return the name that a file should have, by its first batches: of wrong ones that in whose range they are.
 
-    An offset is covered by no CRC, so that of a single batch is believed only where it is the name itself.
+    Where there is none it is their first offset; None where they aren't in one segment's range.
     """
     if not batches:
-        return []
+        return None
     first = batches[0].first
     bases = [segment.base_offset for segment in log.segments]
     at = bisect_right(bases, first) - 1
     end = bases[at + 1] if at + 1 < len(bases) else MAX_INT64
     if any(batch.last >= end for batch in batches):
-        return []
-    name = bases[at] if at >= 0 and bases[at] in slots else first
-    return [name] if len(batches) > 1 or first == name in slots else []
+        return None
+    return bases[at] if at >= 0 and bases[at] in wrong else first
 
 
 def _is_free(name: int, plans: Sequence[Planned]) -> bool:

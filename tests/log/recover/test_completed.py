@@ -15,6 +15,7 @@ from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import PartitionReport
 from kfs.log.recover.salvage import EXTRA
 from kfs.log.recover.segment_plan import Fate
+from tests.log.recover.exchanging import exchange
 from tests.log.recover.recordings import CONFIG
 from tests.log.recover.salvaging import check_cover, partition, salvage
 from tests.logs import (
@@ -70,14 +71,6 @@ def broken(path: Path, position: int) -> None:
 # --- names that were exchanged --------------------------------------------------------------------------------------
 
 RINGS = [(0, 20), (20, 40), (0, 40), (0, 20, 40), (0, 40, 20)]
-
-
-def exchange(directory: Path, ring: Sequence[int], suffixes: Sequence[str]) -> None:
-    """Give the files of each base offset the names of the next one, the last's those of the first."""
-    for suffix in suffixes:
-        contents = [(directory / log_name(base, suffix)).read_bytes() for base in ring]
-        for base, content in zip((*ring[1:], ring[0]), contents, strict=True):
-            (directory / log_name(base, suffix)).write_bytes(content)
 
 
 @pytest.mark.parametrize("ring", RINGS)
@@ -235,6 +228,14 @@ def test_a_damaged_compaction_is_undone_where_all_that_it_replaces_is_there(flip
     said = {change.file: change.what for change in report.changes}
     assert "damaged: what it replaces is kept in its place" in said[str(directory / log_name(0, ".log.swap"))]
     assert str(directory / log_name(0)) not in said
+
+
+def test_a_compaction_of_which_nothing_is_left_is_undone_too(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    directory = write_partition(source / "t-0", BEFORE)
+    write_log(directory, 0, b"\xa5", ".log.swap")
+    assert recovered(source).losses == []
+    assert offsets(source) == list(range(30))
 
 
 def test_where_a_replaced_segment_is_damaged_too_only_what_is_lost_comes_from_it(tmp_path: Path) -> None:
