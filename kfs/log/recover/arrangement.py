@@ -113,12 +113,18 @@ def replaced_by(log: Log, swap: Segment, found: PartitionFiles) -> tuple[Segment
     if not swap.files.log.path.endswith(_SWAP):
         return ()
     end = MAX_INT64 if swap.next_base_offset is None else swap.next_base_offset
-    files = {each.base_offset: each for each in found.deleted}
+    files: dict[int, SegmentFiles] = {}
     for each in found.superseded:
-        stem, dot, kind = os.path.basename(each.path).partition(".")
-        if (dot, kind) == (".", "log"):
+        stem, _, kind = os.path.basename(each.path).partition(".")
+        if kind == "log" and swap.base_offset <= int(stem) < end:
             files[int(stem)] = SegmentFiles(int(stem), each)
-    return tuple(files[base] for base in sorted(files) if swap.base_offset <= base < end)
+    there = log_of(log, (files[base] for base in sorted(files)))
+    for deleted in found.deleted:
+        before = there.segment_for(deleted.base_offset)
+        is_older = before is not None and before.tail()[1] > deleted.base_offset  # of a compaction before this one
+        if swap.base_offset <= deleted.base_offset < end and not is_older:
+            files.setdefault(deleted.base_offset, deleted)
+    return tuple(files[base] for base in sorted(files))
 
 
 def _is_damaged(stretches: Iterable[Stretch]) -> bool:

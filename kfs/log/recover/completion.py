@@ -122,10 +122,10 @@ def _take(left: list[OffsetRange], sources: Callable[[], Sequence[Source]], done
     taken: list[Run] = []
     for source in sources() if left else ():
         for offsets in list(left):
-            runs = source.runs(offsets)
-            if runs and source.is_proven(offsets):
+            runs, lost = source.found(offsets)
+            if runs:
                 left.remove(offsets)
-                left += source.lacks(offsets)
+                left += lost
                 taken += runs
                 if source.undoes_compaction:
                     done.restored.append(offsets)

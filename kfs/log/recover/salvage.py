@@ -62,8 +62,13 @@ def salvage_partition(
     for segment in plan.segments:
         _write_segment(segment, directory)
     gone = [each for completed, account in plan.accounts() for each in _tell(completed, account, report)]
+    report.losses += plan.refused()
     report.taken += plan.taken()
     report.changes += plan.arrangement.changes
+    for source in plan.sources:
+        if source.failure is not None:
+            what = f"nothing more is taken from it: {source.failure}"
+            report.changes.append(Change(source.log.directory.path, what))
     _copy_other_files(others, directory, report)
     parameters = LoadParameters(log_start_offset=log.log_start_offset)
     copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)

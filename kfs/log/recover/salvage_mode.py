@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kfs.errors import CorruptData, RecoveryRefused
+from kfs.errors import CorruptData, RecoveryRefused, SourceLost
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log import Log
@@ -86,7 +86,8 @@ class _Salvage(LogDirRecovery):
         _ = log.segments  # which lists the directory
         undeleted = undelete_segments(log, self._storage) if self._undelete else Undeleted(log)
         try:
-            plan = plan_salvage(undeleted.log, log.files, partial(self._sources, log), self._new_state, self.advance)
+            sources = partial(self._sources, log)
+            plan = plan_salvage(undeleted.log, log.files, sources, self._new_state, self.advance)
             copy = salvage_partition(plan, self._others(log), target, self.mode, report)
             undeleted.set_aside(target, report)
         except (CorruptData, RecoveryRefused) as error:
@@ -108,12 +109,24 @@ class _Salvage(LogDirRecovery):
         if log.files.deleted:
             deleted = PartitionDirectory(directory.path, directory.name, None, is_of_deleted=True)
             sources.append(Deleted(arranged, Log(deleted, self._storage)))
-        path = os.path.abspath(directory.path)
+        copies = [Copy(arranged, Log(other, self._storage)) for other in self._copies_of(directory)]
+        return [*sources, *sorted(copies, key=self._standing, reverse=True)]
+
+    def _copies_of(self, directory: PartitionDirectory) -> list[PartitionDirectory]:
+        path = os.path.realpath(directory.path)
         for known in self._copies.directories():
-            if known.path == path:
-                copies = [Log(other, self._storage) for other in self._copies.other_copies(known)]
-                sources += (Copy(arranged, other) for other in sorted(copies, key=Log.standing, reverse=True))
-        return sources
+            if os.path.realpath(known.path) == path:
+                others = self._copies.other_copies(known)
+                return [other for other in others if os.path.realpath(other.path) != path]
+        return []
+
+    @staticmethod
+    def _standing(copy: Copy) -> tuple[int, int, int]:
+        try:
+            return copy.log.standing()
+        except (CorruptData, SourceLost) as error:
+            copy.failure = str(error)
+            return -1, -1, -1
 
     def _others(self, log: Log) -> list[FoundFile]:
         others = dict(log.files.others)

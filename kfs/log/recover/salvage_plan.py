@@ -14,7 +14,7 @@ from kfs.log.producer_state import ProducerState
 from kfs.log.recover.arrangement import Arrangement, arranged, replaced_by
 from kfs.log.recover.arrangement import log_of as log_of_files
 from kfs.log.recover.completion import Completed, complete
-from kfs.log.recover.report import SegmentAccount, Taken
+from kfs.log.recover.report import Loss, SegmentAccount, Taken
 from kfs.log.recover.runs import Run
 from kfs.log.recover.segment_plan import Fate, Misplaced, Stretch, plan_segment
 from kfs.log.recover.sources import Replaced, Source
@@ -70,11 +70,15 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class SalvagePlan:
-    """What is written of a log, ``arrangement`` of whose files it is, and the producers at its end."""
+    """What is written of a log, ``arrangement`` of whose files it is, and the producers at its end.
+
+    ``sources`` are where else its records were looked for.
+    """
 
     arrangement: Arrangement
     segments: Sequence[SegmentPlan]
     producers: ProducerState
+    sources: Sequence[Source] = ()
 
     def accounts(self) -> Iterator[tuple[Completed, SegmentAccount]]:
         """Yield what became of each byte of the log's own files."""
@@ -102,6 +106,15 @@ class SalvagePlan:
             for run, stretch in plan.pieces() if plan.is_patched else ():
                 if stretch.fate is Fate.KEPT and plan.completed.is_moved(run):
                     yield Taken(path, run.first, run.last, run.path, run.start, run.end)
+
+    def refused(self) -> Iterator[Loss]:
+        """Yield what comes from none of the log's own files, and a broker would refuse: it is set aside."""
+        own = {plan.raw.files.log.path for plan in self.segments}
+        for plan in self.segments:
+            for run, stretch in plan.pieces() if plan.is_patched else ():
+                if stretch.fate is not Fate.KEPT and run.path not in own:
+                    reason = stretch.reason
+                    yield Loss(run.path, run.start, run.end, run.first, run.last, reason, set_aside=True)
 
     @property
     def restored(self) -> list[OffsetRange]:
@@ -159,7 +172,7 @@ def plan_salvage(
 
     producers = new_state()
     segments = [_planned(each, producers) for each in complete(surveyed, of_segment)]
-    return SalvagePlan(arrangement, segments, producers)
+    return SalvagePlan(arrangement, segments, producers, others)
 
 
 def _planned(completed: Completed, producers: ProducerState) -> SegmentPlan:

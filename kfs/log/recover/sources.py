@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import compare
 from kfs.log.healing import batches_in, history_of
 from kfs.log.log import Log, OffsetRange
 from kfs.log.recover.runs import Run, joined, without
+from kfs.log.remote_offsets import NEVER_TIERED
 
 
 class Source(ABC):
@@ -23,14 +25,26 @@ class Source(ABC):
     def __init__(self, log: Log, *, undoes_compaction: bool = False) -> None:
         self.log = log
         self.undoes_compaction = undoes_compaction
+        #: Why nothing more is taken from it.
+        self.failure: str | None = None
 
     @abstractmethod
     def is_proven(self, offsets: OffsetRange) -> bool:
         """Whether what it has at some offsets belongs there in the other log, too."""
 
-    def runs(self, offsets: OffsetRange) -> list[Run]:
-        """Return what it has of some offsets, without what reaches over them."""
-        return list(joined(self._batches(offsets)))
+    def found(self, offsets: OffsetRange) -> tuple[list[Run], list[OffsetRange]]:
+        """Return what it has of some offsets and is proven to belong there, and those that are still lost.
+
+        What it has reaches over none of the offsets. One that can't be read has nothing.
+        """
+        if self.failure is None:
+            try:
+                runs = list(joined(self._batches(offsets)))
+                if runs and self.is_proven(offsets):
+                    return runs, self.lacks(offsets)
+            except (CorruptData, SourceLost) as error:
+                self.failure = str(error)
+        return [], [offsets]
 
     def _batches(self, offsets: OffsetRange) -> Iterator[Run]:
         seen = offsets.start - 1
@@ -86,7 +100,9 @@ class Deleted(Source):
         """See :meth:`Source.is_proven`; what lies below the log start offset is deleted for good."""
         if offsets.start < self._log_start_offset:
             return False
-        return all(self._is_of_epoch(block) for block in self._blocks(offsets)) or self._history.is_proven(offsets)
+        if self.log.topic not in NEVER_TIERED and all(map(self._is_of_epoch, self._blocks(offsets))):
+            return True
+        return self._history.is_proven(offsets)
 
     def _blocks(self, offsets: OffsetRange) -> Iterator[Block]:
         return (item for _, item in self.log.walk(offsets) if isinstance(item, Block))
@@ -109,7 +125,9 @@ class Replaced(Source):
         self._is_same: bool | None = None
 
     def is_proven(self, offsets: OffsetRange) -> bool:
-        """See :meth:`Source.is_proven`."""
+        """See :meth:`Source.is_proven`; of Kafka's own topics no key may be back that was deleted."""
+        if self.log.topic in NEVER_TIERED:
+            return False
         if self._is_same is None:
             self._is_same = compare(self._swap, self.log).divergence is None
         return self._is_same

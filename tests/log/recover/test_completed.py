@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -260,6 +262,27 @@ def test_what_neither_has_is_lost(tmp_path: Path) -> None:
     assert offsets(source) == [3, 8, 9, *range(15, 30)]
 
 
+def test_the_cleaner_may_have_deleted_some_of_what_it_replaces(tmp_path: Path) -> None:
+    """What an older compaction has deleted there is no part of it."""
+    source = tmp_path / "data"
+    directory = compacted(source, flipped=2)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / log_name(10, suffix)).rename(directory / log_name(10, f"{suffix}.deleted"))
+    write_log(directory, 5, joined(dense(5, 9)), ".log.deleted")
+    assert recovered(source).losses == []
+    assert offsets(source) == list(range(30))
+
+
+def test_of_a_topic_of_kafkas_own_a_compaction_is_undone_wholly_or_not_at_all(tmp_path: Path) -> None:
+    """A group that was deleted would be back."""
+    source = tmp_path / "data"
+    directory = compacted(source, flipped=1)
+    broken(directory / log_name(10), 70)
+    directory.rename(source / "__consumer_offsets-0")
+    report = salvage(source, tmp_path / "out")
+    assert lost(partition(report, "__consumer_offsets-0")) == [(5, 9)]
+
+
 def test_an_intact_compaction_stays_done(tmp_path: Path) -> None:
     source = tmp_path / "data"
     directory = write_partition(source / "t-0", BEFORE)
@@ -370,6 +393,35 @@ def test_a_segment_that_is_nowhere_is_lost(two: list[Path]) -> None:
     write_log(two[0] / "t-0", 20, b"\xa5" * 300)
     (two[1] / "t-0" / log_name(20)).unlink()
     assert lost(recovered(two[0], two[1])) == [(20, 39)]
+
+
+def test_a_copy_that_can_t_be_read_keeps_nothing_from_being_recovered(
+    two: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(two[0] / "t-0" / log_name(0), positions(FIRST)[1] + 70)
+    shutil.copytree(two[1], two[1].parent / "three")
+    unreadable = str(two[1] / "t-0" / log_name(40))
+    really = os.open
+
+    def opened(path: str, *arguments: int, **options: int) -> int:
+        if path == unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return really(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", opened)
+    for also in ([two[1]], [two[1], two[1].parent / "three"]):
+        output = two[0].parent / f"with-{len(also)}"
+        report = partition(salvage(two[0], output, also=also))
+        assert report.left_out is None
+        assert len(report.losses) == 2 - len(also)
+        said = {change.file: change.what for change in report.changes}
+        assert "Input/output error" in said[str(two[1] / "t-0")]
+
+
+def test_a_directory_in_itself_is_no_copy(two: list[Path]) -> None:
+    broken(two[0] / "t-0" / log_name(0), positions(FIRST)[1] + 70)
+    report = recovered(two[0], two[0] / "t-0")
+    assert (lost(report), report.taken) == ([(10, 19)], [])
 
 
 def test_a_partition_alone_and_exchanged_names_are_completed_too(two: list[Path]) -> None:
