@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Final
 
@@ -89,14 +89,14 @@ def _completed(
 ) -> Completed:
     done = Completed(segment, [])
     taken: list[Run] = [each.run for each in placed]
-    ranges: dict[OffsetRange, list[OffsetRange]] = {}
+    left: dict[int, list[OffsetRange]] = {}
+    where_else = cache(partial(sources, segment))
+    for offsets in _gaps(stretches):
+        left[offsets.start] = _left_of(offsets, placed)
+        taken += _take(left[offsets.start], where_else, done)
     for stretch in stretches:
         if stretch.fate is Fate.LOST and stretch.has_offsets:
-            offsets = OffsetRange(stretch.first_offset, stretch.last_offset + 1)
-            if offsets not in ranges:
-                ranges[offsets] = _left_of(offsets, placed)
-                taken += _take(ranges[offsets], partial(sources, segment), done)
-            done.stretches.append(_what_is_left(stretch, offsets, ranges[offsets], done))
+            done.stretches.append(_what_is_left(stretch, left[stretch.first_offset], done))
         elif isinstance(stretch, Misplaced):
             done.stretches += _divided(segment, stretch, moved.get(segment.files.log.path, ()))
         else:
@@ -110,9 +110,20 @@ def _completed(
     return done
 
 
+def _gaps(stretches: Sequence[Stretch]) -> list[OffsetRange]:
+    """Return the offsets that are lost, each once: what is lost beside each other is so of the same gap."""
+    ends: dict[int, int] = {}
+    for each in stretches:
+        if each.fate is Fate.LOST and each.has_offsets:
+            ends[each.first_offset] = max(ends.get(each.first_offset, 0), each.last_offset + 1)
+    return [OffsetRange(start, end) for start, end in ends.items()]
+
+
 def _left_of(offsets: OffsetRange, placed: Sequence[Placed]) -> list[OffsetRange]:
     left = [offsets]
-    for each in placed:
+    for each in placed[bisect_left(placed, offsets.start, key=lambda each: each.run.last) :]:
+        if each.run.first >= offsets.end:
+            break
         left = without(left, each.run.first, each.run.last)
     return left
 
@@ -133,13 +144,16 @@ def _take(left: list[OffsetRange], sources: Callable[[], Sequence[Source]], done
     return taken
 
 
-def _what_is_left(stretch: Stretch, offsets: OffsetRange, left: list[OffsetRange], done: Completed) -> Stretch:
-    if left == [offsets]:
+def _what_is_left(stretch: Stretch, left: Sequence[OffsetRange], done: Completed) -> Stretch:
+    """Return a stretch that is lost as what it is now; of its gap those offsets are ``left`` that nothing has."""
+    first, end = stretch.first_offset, stretch.last_offset + 1
+    lost = [OffsetRange(max(each.start, first), min(each.end, end)) for each in left if each.start < end]
+    if lost == [OffsetRange(first, end)]:
         return stretch
-    if not left:
+    if not lost:
         return replace(stretch, fate=Fate.REPLACED, reason=stretch.reason + _TAKEN)
-    done.lost[stretch.position] = left
-    return replace(stretch, first_offset=left[0].start, last_offset=left[-1].end - 1)
+    done.lost[stretch.position] = lost
+    return replace(stretch, first_offset=lost[0].start, last_offset=lost[-1].end - 1)
 
 
 def _kept(segment: Segment, stretches: Sequence[Stretch], placed: Sequence[Placed]) -> list[Run]:

@@ -112,7 +112,9 @@ def _places_of(segment: Segment, stretch: Misplaced, segments: Sequence[Segment]
         target = _segment_of(batch, segments)
         if target is None:
             continue
-        hole = holes.setdefault(target.base_offset, _Holes(target, batch.first)).around(batch)
+        if target.base_offset not in holes:
+            holes[target.base_offset] = _Holes(target, batch.first)
+        hole = holes[target.base_offset].around(batch)
         is_alone = batch.end - batch.start == stretch.end - stretch.position
         if hole is None or (is_alone and not hole.is_filled_by(batch)):
             continue

@@ -162,17 +162,19 @@ def plan_salvage(
     if arrangement.log is not log:
         surveyed = [(segment, plan_segment(segment, None)) for segment in arrangement.log.segments]
     others = sources(arrangement.log)
+    replaced: list[Source] = []
 
     def of_segment(segment: Segment) -> list[Source]:
         before = replaced_by(arrangement.log, segment, found)
         if not before:
             return [*others]
         swap, old = (log_of_files(arrangement.log, files) for files in ([segment.files], before))
-        return [Replaced(swap, old), *others]
+        replaced.append(Replaced(swap, old))
+        return [replaced[-1], *others]
 
     producers = new_state()
     segments = [_planned(each, producers) for each in complete(surveyed, of_segment)]
-    return SalvagePlan(arrangement, segments, producers, others)
+    return SalvagePlan(arrangement, segments, producers, [*replaced, *others])
 
 
 def _planned(completed: Completed, producers: ProducerState) -> SegmentPlan:

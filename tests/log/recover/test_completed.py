@@ -327,6 +327,20 @@ def test_what_is_lost_comes_from_a_deleted_segment_of_the_same_epoch(epoch: int,
     assert offsets(source) == [each for each in range(20) if epoch == 1 or each not in range(5, 10)]
 
 
+def test_batches_that_are_lost_beside_each_other_are_taken_once(tmp_path: Path) -> None:
+    """Also at the end of the log, where each claims how far it goes."""
+    source = tmp_path / "data"
+    content = of_epoch(0, 24, 1)
+    directory = write_partition(source / "t-0", {0: content})
+    with_epochs(directory, (1, 0))
+    write_log(directory, 0, joined(content), ".log.deleted")
+    for number in (1, 2, 4):
+        broken(directory / log_name(0), positions(content)[number] + 70)
+    broken(directory / log_name(0), positions(content)[3] + 70)
+    assert recovered(source).losses == []
+    assert offsets(source) == list(range(25))
+
+
 def test_nothing_below_the_log_start_comes_from_a_deleted_segment(tmp_path: Path) -> None:
     source = tmp_path / "data"
     directory = write_partition(source / "t-0", {0: of_epoch(0, 19, 1), 20: of_epoch(20, 29, 1)})
