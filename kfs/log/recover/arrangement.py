@@ -212,7 +212,8 @@ def _ranges(names: Iterable[int]) -> list[int]:
 def _name_of(batches: Sequence[Run], wrong: Iterable[int], log: Log) -> int | None:
     """Return the name that a file should have, by its first batches: of wrong ones that in whose range they are.
 
-    Where there is none it is their first offset; None where they aren't in one segment's range.
+    Where there is none it is their first offset, if they begin the file: within what is broken may be the batches of
+    another log, in a value. None where they aren't in one segment's range.
     """
     if not batches:
         return None
@@ -222,7 +223,9 @@ def _name_of(batches: Sequence[Run], wrong: Iterable[int], log: Log) -> int | No
     end = bases[at + 1] if at + 1 < len(bases) else MAX_INT64
     if any(batch.last >= end for batch in batches):
         return None
-    return bases[at] if at >= 0 and bases[at] in wrong else first
+    if at >= 0 and bases[at] in wrong:
+        return bases[at]
+    return first if batches[0].start == 0 else None
 
 
 def _is_free(name: int, plans: Sequence[Planned]) -> bool:

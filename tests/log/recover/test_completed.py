@@ -122,6 +122,17 @@ def test_a_segment_under_a_name_that_none_had_gets_its_own(tmp_path: Path) -> No
     assert sorted(path.name for path in (tmp_path / "out" / "t-0").glob("*.log")) == [log_name(b) for b in (0, 20, 40)]
 
 
+def test_batches_in_the_values_of_a_broken_segment_are_no_records_of_the_log(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    values = [one.data for one in dense(0, 19, 10)]
+    holding = batch([record(1000 + at, value) for at, value in enumerate(values)]).data
+    write_log(source / "t-0", 1000, holding[:20] + b"\xff" + holding[21:])
+    write_log(source / "t-0", 1002, joined(dense(1002, 1009)))
+    report = recovered(source)
+    assert lost(report) == [(1000, 1001)]
+    assert offsets(source) == list(range(1002, 1010))
+
+
 def test_a_file_of_which_nothing_is_left_takes_the_name_that_is_left(tmp_path: Path) -> None:
     source = tmp_path / "data"
     directory = write_partition(source / "t-0", THREE)
