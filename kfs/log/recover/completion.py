@@ -48,6 +48,18 @@ class Completed:
         at = bisect_right(self.reordered, run.start, key=lambda each: each.start) - 1
         return at >= 0 and run.start < self.reordered[at].end
 
+    def stays(self, stretch: Stretch) -> bool:
+        """Whether nothing of a stretch of the file is kept elsewhere."""
+        at = bisect_right(self.stretches, stretch.position, key=lambda each: each.position) - 1
+        return self.stretches[at].fate is not Fate.MOVED and stretch.end <= self.stretches[at].end
+
+    def beginning_in(self, stretch: Stretch) -> Sequence[Stretch]:
+        """Return the stretches that begin in one that is planned otherwise."""
+        start, stop = (
+            bisect_left(self.stretches, at, key=lambda each: each.position) for at in (stretch.position, stretch.end)
+        )
+        return self.stretches[start:stop]
+
     def lost_in(self, stretch: Stretch) -> Sequence[OffsetRange]:
         """Return the offsets that a stretch of the file has lost for good; none where it can't be told which."""
         offsets = OffsetRange(stretch.first_offset, stretch.last_offset + 1)

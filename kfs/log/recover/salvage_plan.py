@@ -185,8 +185,8 @@ def _planned(completed: Completed, producers: ProducerState) -> SegmentPlan:
         return SegmentPlan(segment, stretches, completed, beside)
     final: list[Stretch] = []
     for stretch in stretches:
-        if isinstance(stretch, Misplaced):
-            final += (each for each in completed.stretches if stretch.position <= each.position < stretch.end)
+        if isinstance(stretch, Misplaced) and not completed.stays(stretch):
+            final += completed.beginning_in(stretch)
         else:
             final.append(stretch)
     return SegmentPlan(segment, final, completed)

@@ -63,18 +63,25 @@ class Misplaced(Stretch):
     """Intact batches, one behind another in ascending offsets, that can't be where they are, if not elsewhere."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated(Misplaced):
+    """Misplaced batches whose offsets occurred before."""
+
+
 def plan_segment(segment: Segment, producers: ProducerState | None) -> list[Stretch]:
     """Return the fate of every byte of a segment, in order; neighbours that are kept are one, as misplaced ones are.
 
     ``producers`` is their state before the segment, and afterwards after it: a batch that a broker's recovery would
-    refuse because of it is set aside; without them none is.
+    refuse because of it is set aside. Without them none is, and repeated batches beside each other are one, too.
 
     Raises:
         CorruptData: the file changes meanwhile.
     """
     stretches: list[Stretch] = []
     for stretch in _Planner(segment, producers).stretches():
-        joined = _joined(stretches[-1], stretch) if stretches else None
+        last = stretches[-1] if stretches else None
+        is_alone = producers is not None and (isinstance(stretch, Repeated) or isinstance(last, Repeated))
+        joined = _joined(last, stretch) if last is not None and not is_alone else None
         if joined is not None:
             stretches[-1] = joined
         else:
@@ -152,7 +159,8 @@ class _Planner:
     def _of_damage(self, damage: Damage) -> Iterator[Stretch]:
         reason = damage.problem.reason
         if damage.cause in _INTACT:
-            yield _aside(header_at(self._segment, damage.position), reason, Misplaced)
+            kind = Repeated if damage.cause is Cause.REPEATED else Misplaced
+            yield _aside(header_at(self._segment, damage.position), reason, kind)
             return
         lost = Stretch(damage.position, damage.end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
         for header in self._intact_in(damage):
