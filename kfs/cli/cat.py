@@ -16,8 +16,9 @@ import click
 
 from kfs import __version__
 from kfs.cli.messages import messages
+from kfs.cli.options import also_option
 from kfs.cli.progress import LogsProgress, progress_bar
-from kfs.cli.source import SourceOptions, also_option, source_options
+from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat

@@ -9,7 +9,8 @@ from functools import partial
 import click
 
 from kfs.cli.messages import shown
-from kfs.cli.source import SourceOptions, also_option, source_options
+from kfs.cli.options import also_option
+from kfs.cli.source import SourceOptions, source_options
 from kfs.cli.stat import long_line
 from kfs.errors import CorruptData, NotFound
 from kfs.tree.node import Directory, Node, Symlink, settled

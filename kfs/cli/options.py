@@ -36,6 +36,14 @@ topic_option = click.option(
     metavar="PATTERN",
     help="Only topics that match, such as 'orders*'. Repeatable.",
 )
+#: For commands that have one LOG_DIR, before a PATH or because they make another of it.
+also_option = click.option(
+    "--also",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(readable=False),
+    help="Another LOG_DIR, or a copy of what LOG_DIR has, such as another broker's. Repeatable.",
+)
 isolation_option = click.option(
     "--isolation",
     type=click.Choice([level.value for level in IsolationLevel]),

@@ -9,7 +9,7 @@ import click
 
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
-from kfs.cli.options import ByteSize, max_batch_bytes_option
+from kfs.cli.options import ByteSize, also_option, max_batch_bytes_option
 from kfs.cli.progress import progress_bar
 from kfs.errors import RecoveryRefused
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
@@ -41,6 +41,7 @@ REPORT = "kfs-recovery-report.jsonl"
     " is lost.  [default: salvage; with --in-place kafka]",
 )
 @click.option("--unclean", is_flag=True, help="kafka: recover what isn't known to be flushed even after a clean stop.")
+@also_option
 @click.option("--undelete", is_flag=True, help="salvage: bring back what was deleted and is still on the disk.")
 @click.option(
     "--index-interval-bytes",
@@ -72,6 +73,7 @@ def recover(
     yes: bool,
     mode: str | None,
     unclean: bool,
+    also: tuple[str, ...],
     undelete: bool,
     index_interval_bytes: int,
     segment_index_bytes: int,
@@ -82,10 +84,15 @@ def recover(
     """Make a copy of LOG_DIR that a broker starts on, and say exactly what was lost.
 
     LOG_DIR is one of a broker's log.dirs, or one partition's directory in it, and is only read. Every
-    batch that is intact is kept, at its offset, behind damage too; intact batches whose offsets can't
-    be where they are go to extra/ in their partition's directory. Indexes, producer snapshots, leader
+    batch that is intact is kept, at its offset, behind damage too, and in the segment where that
+    belongs: files whose names were exchanged get their own again. Intact batches whose offsets can't
+    be right go to extra/ in their partition's directory. Indexes, producer snapshots, leader
     epochs and checkpoints are made again. What was lost is said by byte and offset range, and what
     that means, here and in kfs-recovery-report.jsonl in the output.
+
+    What LOG_DIR has lost is taken from where it still is, and that is said: from copies that --also
+    names, as far as they are proven to be of the same history, from deleted segments, and from those
+    that a damaged compaction was to replace.
 
     With --mode kafka the copy is what Kafka 4.3 leaves when it recovers LOG_DIR and is then stopped:
     cut off at the first bad batch of a partition, later segments deleted. Where a broker would not
@@ -93,6 +100,7 @@ def recover(
 
     \b
       kfs recover /var/lib/kafka/data --output /var/lib/kafka/recovered
+      kfs recover /disks/broker1 --also /disks/broker2 --also /disks/broker3 --output /disks/recovered
 
     A partition that can't be read is left out, and said; the others are recovered. What a running broker
     has open is refused.
@@ -104,8 +112,8 @@ def recover(
     mode = mode or ("kafka" if in_place else "salvage")
     if in_place and mode != "kafka":
         raise click.UsageError("--in-place does only what --mode kafka does")
-    if (unclean and mode != "kafka") or (undelete and mode != "salvage"):
-        raise click.UsageError("--unclean is for --mode kafka, --undelete for --mode salvage")
+    if (unclean and mode != "kafka") or ((undelete or also) and mode != "salvage"):
+        raise click.UsageError("--unclean is for --mode kafka, --undelete and --also are for --mode salvage")
     config = LogConfig(
         index_interval_bytes=index_interval_bytes,
         segment_index_bytes=segment_index_bytes,
@@ -122,7 +130,7 @@ def recover(
                 report = recover_copy(log_dir, output, as_kafka, advance)
             else:
                 storage = Storage(max_batch_bytes=max_batch_bytes)
-                salvage = SalvageMode(config=config, storage=storage, undelete=undelete)
+                salvage = SalvageMode(config=config, storage=storage, undelete=undelete, also=also)
                 report = recover_copy(log_dir, output, salvage, advance)
     except RecoveryRefused as refusal:
         messages.say(f"a broker would not start on this, so nothing is recovered:\n{refusal}")
@@ -140,6 +148,8 @@ def _lines(report: RecoveryReport) -> Iterator[str]:
     changes = [*report.changes, *(change for partition in report.partitions for change in partition.changes)]
     for change in changes:
         yield shown(str(change))
+    for partition in report.partitions:
+        yield from (shown(str(taken)) for taken in partition.taken)
     for loss in report.losses:
         yield shown(str(loss))
     for partition in report.partitions:

@@ -97,15 +97,6 @@ def source_options(command: Command) -> Command:
     return cast(Command, decorated)
 
 
-#: For commands that name a PATH behind their LOG_DIR.
-also_option = click.option(
-    "--also",
-    metavar="DIR",
-    multiple=True,
-    type=click.Path(readable=False),
-    help="Another LOG_DIR, or a copy of what LOG_DIR has, such as another broker's. Repeatable.",
-)
-
 _OPTIONS = (
     topic_option,
     click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),

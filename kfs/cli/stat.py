@@ -7,7 +7,8 @@ import stat as modes
 
 import click
 
-from kfs.cli.source import SourceOptions, also_option, source_options
+from kfs.cli.options import also_option
+from kfs.cli.source import SourceOptions, source_options
 from kfs.render.timestamps import iso_time
 from kfs.tree.node import Node, settled
 

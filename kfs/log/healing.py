@@ -41,7 +41,7 @@ class Healed(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A batch of another copy: its first and last offset, and where its bytes are."""
 
     first: int
@@ -61,7 +61,7 @@ class _Loss:
     position: int
     end: int
     missing: list[OffsetRange]
-    found: list[_Found]
+    found: list[Found]
 
     @classmethod
     def of(cls, lost: OffsetRange, problem: Problem, position: int, end: int) -> _Loss:
@@ -71,7 +71,7 @@ class _Loss:
     def has_no_trace(self) -> bool:
         return self.position == self.end
 
-    def take(self, batches: Sequence[_Found], *, is_all: bool) -> None:
+    def take(self, batches: Sequence[Found], *, is_all: bool) -> None:
         """Note batches of another copy; ``is_all`` says that nothing else ever was between them."""
         self.found += batches
         if is_all:
@@ -80,7 +80,7 @@ class _Loss:
             self.missing = [rest for each in self.missing for rest in _without(each, one)]
 
 
-def _without(offsets: OffsetRange, found: _Found) -> Iterator[OffsetRange]:
+def _without(offsets: OffsetRange, found: Found) -> Iterator[OffsetRange]:
     if offsets.start < min(found.first, offsets.end):
         yield OffsetRange(offsets.start, min(found.first, offsets.end))
     if max(found.last + 1, offsets.start) < offsets.end:
@@ -108,7 +108,7 @@ class Healer:
             if not others:
                 return {}
             log = Log(self._directory, storage, problems=quiet)
-            histories = [_History(log, other) for other in sorted(others, key=Log.standing, reverse=True)]
+            histories = [History(log, other) for other in sorted(others, key=Log.standing, reverse=True)]
             made = {}
             for segment in log.segments:
                 healed = _healed(segment, histories)
@@ -117,7 +117,7 @@ class Healer:
             return made
 
 
-def _healed(segment: Segment, histories: Sequence[_History]) -> Healed | None:
+def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
     losses = list(_losses(segment))
     for loss in losses:
         for history in histories:
@@ -151,6 +151,13 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
         yield _Loss.of(gap, Problem(segment.files.log.path, position, 0, "it ends too early"), position, position)
 
 
+def batches_in(log: Log, offsets: OffsetRange) -> Iterator[Found]:
+    """Yield the batches that a log has of some offsets, and where the bytes of each are."""
+    for segment, item in log.walk(offsets):
+        if isinstance(item, Block):
+            yield from (one for one in _batches_of(item, segment) if _touches(one, offsets))
+
+
 def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
     for loss in losses:
         if loss.found:
@@ -174,8 +181,8 @@ def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:
     yield Extent(*log, position, None)
 
 
-class _History:
-    """What two copies of a partition have in common."""
+class History:
+    """What two copies of a partition have in common; nothing is compared before that is asked."""
 
     def __init__(self, log: Log, other: Log) -> None:
         self._log = log
@@ -184,13 +191,9 @@ class _History:
         #: Batches that both have, as far as they were looked for.
         self._in_common: list[Block] = []
 
-    def batches(self, offsets: OffsetRange) -> list[_Found]:
+    def batches(self, offsets: OffsetRange) -> list[Found]:
         """Return the batches that the other copy has of some offsets."""
-        found: list[_Found] = []
-        for segment, item in self._other.walk(offsets):
-            if isinstance(item, Block):
-                found += (one for one in _batches_of(item, segment) if _touches(one, offsets))
-        return found
+        return list(batches_in(self._other, offsets))
 
     def has_all_of(self, offsets: OffsetRange) -> bool:
         """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
@@ -290,23 +293,23 @@ def _end_of(epoch: int, entries: Sequence[EpochEntry]) -> int:
     return next((entry.start_offset for entry in entries if entry.epoch > epoch), MAX_INT64)
 
 
-def _touches(found: _Found, offsets: OffsetRange) -> bool:
+def _touches(found: Found, offsets: OffsetRange) -> bool:
     return found.first < offsets.end and found.last >= offsets.start
 
 
-def _batches_of(block: Block, segment: Segment) -> Iterator[_Found]:
+def _batches_of(block: Block, segment: Segment) -> Iterator[Found]:
     """Yield the batches in a block: one, or each message of a run."""
     log, header, position = (segment.files.log.path, segment.files.log.inode), block.header, block.position
     if header.magic >= MAGIC_V2:
-        yield _Found(header.base_offset, header.last_offset, Extent(*log, position, header.size))
+        yield Found(header.base_offset, header.last_offset, Extent(*log, position, header.size))
         return
     if header.record_count == UNKNOWN_COUNT:  # what a wrapper holds is known only inside
         with suppress(CorruptData):
             offsets = block.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
-            yield _Found(offsets[0], offsets[-1], Extent(*log, position, header.size))
+            yield Found(offsets[0], offsets[-1], Extent(*log, position, header.size))
         return
     at = 0
     while at < len(block.data):
         offset, size = LOG_OVERHEAD_STRUCT.unpack_from(block.data, at)
-        yield _Found(offset, offset, Extent(*log, position + at, size + LOG_OVERHEAD))
+        yield Found(offset, offset, Extent(*log, position + at, size + LOG_OVERHEAD))
         at += size + LOG_OVERHEAD

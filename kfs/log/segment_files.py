@@ -119,7 +119,9 @@ def _apply_swaps(
         for base in [base for base in plain if low <= base < high]:
             result.superseded.extend(plain.pop(base).values())
     for base, kinds in swaps.items():
-        plain.setdefault(base, {}).update(kinds)
+        replaced = plain.setdefault(base, {})  # still there where nothing in the .swap can be read
+        result.superseded.extend(found for kind, found in replaced.items() if kind in kinds)
+        replaced.update(kinds)
     return plain
 
 

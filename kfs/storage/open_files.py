@@ -6,6 +6,7 @@ import errno
 import operator
 import os
 import stat
+from collections.abc import Iterator
 from functools import reduce
 from typing import Final, NamedTuple
 
@@ -200,6 +201,10 @@ class OpenFile:
     def where(self, position: int) -> tuple[str, int]:
         """Return the path of the file that the bytes at a position are of, and their position there."""
         return self.path, position
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
+        """Yield what the bytes from ``start`` to ``end`` consist of: files, and from where to where in each."""
+        yield self, start, end
 
     def sought(self, position: int, whence: int) -> int | None:
         """``lseek`` to data or to a hole; None where that can't be asked.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kfs.storage.open_files import FileChanged, OpenFile
@@ -73,31 +74,39 @@ class PatchedFile(OpenFile):
     def read(self, position: int, length: int) -> bytes:
         """See :meth:`OpenFile.read`; what is missing of another file is a :class:`FileChanged`, too."""
         parts: list[bytes] = []
-        end = position + length
-        for begin, extent in zip(self._starts, self._patch, strict=True):
-            stop = end if extent.length is None else min(end, begin + extent.length)
-            at = max(position, begin)
-            if at >= stop:
-                continue
-            file = self._file(extent)
-            data = file.read(extent.start + at - begin, stop - at)
+        for extent, start, end in self._extents(position, position + length):
+            data = self._file(extent).read(start, end - start)
             parts.append(data)
-            if len(data) < stop - at:
+            if len(data) < end - start:
                 if extent.length is not None:
                     self._spoil(f"{extent.path} was cut")
-                    raise Patched("file was cut", extent.start + at - begin + len(data), extent.path)
+                    raise Patched("file was cut", start + len(data), extent.path)
                 break
         return b"".join(parts)
+
+    def _extents(self, position: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
+        """Yield the extents that bytes of the patched file lie in, and from where to where in the file of each."""
+        for index in range(max(bisect_right(self._starts, position) - 1, 0), len(self._patch)):
+            begin, extent = self._starts[index], self._patch[index]
+            if begin >= stop:
+                return
+            end = stop if extent.length is None else min(stop, begin + extent.length)
+            start = max(position, begin)
+            if start < end:
+                yield extent, extent.start + start - begin, extent.start + end - begin
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
+        """See :meth:`OpenFile.pieces`."""
+        for extent, first, last in self._extents(start, end):
+            yield self._file(extent), first, last
 
     def _file(self, extent: Extent) -> OpenFile:
         return self._base if extent.path == self.path else self._of(extent)
 
     def read_error(self, position: int, length: int) -> str | None:
         """See :meth:`OpenFile.read_error`."""
-        for begin, extent in zip(self._starts, self._patch, strict=True):
-            stop = position + length if extent.length is None else min(position + length, begin + extent.length)
-            at = max(position, begin)
-            if at < stop and (error := self._file(extent).read_error(extent.start + at - begin, stop - at)):
+        for file, start, end in self.pieces(position, position + length):
+            if error := file.read_error(start, end - start):
                 return error
         return None
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.running import printed, refused
 from tests.corpus import compare, take_manifest
-from tests.logs import dense, joined, log_name, write_partition
+from tests.logs import dense, joined, log_name, positions, write_partition
 from tests.system.kafka_mount import kfs
 
 HOLD = """
@@ -114,3 +114,30 @@ def test_what_a_broker_has_open_isn_t_copied(mode: str, path: str, torn: Path, t
     assert compare(before, take_manifest(torn)) == []
     assert kfs("recover", torn / path, "--output", tmp_path / "copy", "--mode", mode).returncode == 1  # a torn tail
     assert (tmp_path / "copy" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_another_copy_still_has_is_taken_and_told(tmp_path: Path) -> None:
+    content = dense(0, 14)
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "topic-0", {0: content})
+    path = tmp_path / "one" / "topic-0" / log_name(0)
+    data = bytearray(path.read_bytes())
+    data[positions(content)[1] + 70] ^= 1
+    path.write_bytes(data)
+    assert kfs("recover", tmp_path / "one", "--output", tmp_path / "alone").returncode == 1
+    told = printed("recover", tmp_path / "one", "--also", tmp_path / "two", "-o", tmp_path / "copy").decode()
+    source = tmp_path / "two" / "topic-0" / log_name(0)
+    start, end = positions(content)[1:3]
+    assert f"TAKEN offsets 5 to 9 of {path} from {source}: bytes {start} to {end}" in told.splitlines()
+    assert (tmp_path / "copy" / "topic-0" / log_name(0)).read_bytes() == joined(content)
+    line = (tmp_path / "copy" / "kfs-recovery-report.jsonl").read_text().splitlines()[-1]
+    assert json.loads(line)["taken"] == [
+        {"file": str(path), "firstOffset": 5, "lastOffset": 9, "source": str(source), "start": start, "end": end}
+    ]
+
+
+def test_other_copies_are_for_salvage_and_have_to_be_some(torn: Path, tmp_path: Path) -> None:
+    done = kfs("recover", torn, "--also", torn, "--output", tmp_path / "copy", "--mode", "kafka")
+    assert (done.returncode, b"--also" in done.stderr) == (2, True)
+    assert "nowhere" in refused("recover", torn, "--also", tmp_path / "nowhere", "--output", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()

@@ -137,7 +137,7 @@ def test_three_segments_in_any_states_are_loaded_as_kafka_does(states: tuple[str
 
 
 @pytest.mark.parametrize("extra", list(product(STATES[1:], repeat=2)), ids="|".join)
-@pytest.mark.parametrize("covers", [1, 10, 11, 20, 30])
+@pytest.mark.parametrize("covers", [0, 1, 10, 11, 20, 30])
 def test_files_in_another_state_beside_plain_ones_are_loaded_as_kafka_does(
     extra: tuple[str, str], covers: int, tmp_path: Path
 ) -> None:
@@ -150,7 +150,9 @@ def test_files_in_another_state_beside_plain_ones_are_loaded_as_kafka_does(
         present[state].add(base)
     ends = {0: covers, 10: max(covers, 11)}
     expected = kafka_loads(present, ends)
-    assert log_names(listed(tmp_path, ends)) == [log_name(base, ".log" + expected[base]) for base in sorted(expected)]
+    files = listed(tmp_path, ends)
+    assert log_names(files) == [log_name(base, ".log" + expected[base]) for base in sorted(expected)]
+    assert sorted([*log_names(files), *names_of(files.superseded)]) == sorted(os.listdir(tmp_path))
 
 
 def test_a_swap_wins_over_the_segments_whose_offsets_it_has(tmp_path: Path) -> None:

@@ -52,10 +52,11 @@ def _copy_extents(file: OpenFile, target: int) -> None:
 
 def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
     """Write the bytes from ``start`` to ``end`` to the descriptor ``target``, where that is."""
-    for position in range(start, end, _CHUNK_BYTES):
-        rest = memoryview(file.read(position, min(_CHUNK_BYTES, end - position)))
-        while rest:
-            rest = rest[os.write(target, rest) :]
+    for source, first, last in file.pieces(start, end):
+        for position in range(first, last, _CHUNK_BYTES):
+            rest = memoryview(source.read(position, min(_CHUNK_BYTES, last - position)))
+            while rest:
+                rest = rest[os.write(target, rest) :]
 
 
 def keep_owner(status: os.stat_result, path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import escape, glob
@@ -52,6 +52,10 @@ class Mode(ABC):
 
     config: LogConfig = field(default_factory=LogConfig)
     clock: Clock = wall_clock
+
+    def other_sources(self) -> Sequence[str]:
+        """Return the directories that are read besides the one that is recovered."""
+        return ()
 
     @abstractmethod
     def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
@@ -236,8 +240,9 @@ def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda
         KfsError: the output lies in the source or the other way round, is not empty, or can't be written; or a broker
             has the source open, as its lock or what changed meanwhile tells. The output is then empty, too.
     """
-    recoverable = Recoverable.at(source)
-    check_apart(source, output)
+    recoverable, *_ = [Recoverable.at(path) for path in (source, *mode.other_sources())]
+    for path in (source, *mode.other_sources()):
+        check_apart(path, output)
     check_not_in_use(recoverable.log_dir)
     before = recoverable.logs()
     make_empty_directory(output)

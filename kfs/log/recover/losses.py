@@ -8,7 +8,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.format.producer_snapshot import ProducerStateEntry
-from kfs.log.log import Log
+from kfs.log.log import Log, OffsetRange
 from kfs.log.recover.segment_plan import Fate, Stretch, header_at
 from kfs.log.remote_offsets import RemoteOffsets
 from kfs.log.segment import Segment
@@ -17,15 +17,24 @@ from kfs.log.segment import Segment
 Gone = tuple[Segment, Stretch]
 
 
-def consequences(log: Log, gone: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) -> list[str]:
+def consequences(
+    log: Log, gone: Sequence[Gone], left_open: Iterable[ProducerStateEntry], restored: Iterable[OffsetRange] = ()
+) -> list[str]:
     """Return a sentence for each consequence that can be told from what is left.
 
     ``gone`` are the stretches that are lost or set aside, ``left_open`` the producers whose transactions no marker ends
-    in what is kept.
+    in what is kept, ``restored`` the offsets that come from segments as they were before a compaction.
     """
     remote = [] if log.remote is None else [consequence_of(log.remote)]
     lost = [(segment, stretch) for segment, stretch in gone if stretch.fate is Fate.LOST]
-    return [*remote, *_aborts(log, lost), *_markers(lost), *_left_open(lost, left_open), *_compaction(log, lost)]
+    return [
+        *remote,
+        *_aborts(log, lost),
+        *_markers(lost),
+        *_left_open(lost, left_open),
+        *_compaction(log, lost),
+        *_restored(restored),
+    ]
 
 
 def consequence_of(remote: RemoteOffsets) -> str:
@@ -82,4 +91,12 @@ def _compaction(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
         yield (
             "the topic is compacted: where a tombstone is lost, the key it deleted is back with its last value before;"
             " where another record is, its key has an older value again, or none"
+        )
+
+
+def _restored(restored: Iterable[OffsetRange]) -> Iterator[str]:
+    for offsets in restored:
+        yield (
+            f"what is lost of offsets {offsets.start} to {offsets.end - 1} is taken from before a compaction: what that"
+            " removed there is back, and so may be a key whose tombstone it removed elsewhere"
         )

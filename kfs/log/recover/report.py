@@ -33,6 +33,25 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Records that are kept in a segment, and come from elsewhere than their place in its ``.log``, ``file``.
+
+    ``first_offset`` to ``last_offset`` (both included) are the bytes ``start`` to ``end`` (not included) of ``source``.
+    """
+
+    file: str
+    first_offset: int
+    last_offset: int
+    source: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        offsets = f"offsets {self.first_offset} to {self.last_offset} of {self.file}"
+        return f"TAKEN {offsets} from {self.source}: bytes {self.start} to {self.end}"
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Something that was done to a file by which no record is lost."""
 
@@ -63,6 +82,7 @@ class PartitionReport:
     log_start_offset: int = 0
     log_end_offset: int = 0
     losses: list[Loss] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     segments: list[SegmentAccount] = field(default_factory=list)
     consequences: list[str] = field(default_factory=list)

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint
 from kfs.format.partition_metadata import parse_partition_metadata
-from kfs.log.log import Log
+from kfs.log.log import OffsetRange
 from kfs.log.log_loader import LoadParameters
 from kfs.log.log_segment import segment_path
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from kfs.log.producer_state import ProducerState
+from kfs.log.recover.completion import Completed
 from kfs.log.recover.copying import copy_file, copy_range
-from kfs.log.recover.log_dir_recovery import Advance, Mode
-from kfs.log.recover.losses import consequences
+from kfs.log.recover.log_dir_recovery import Mode
+from kfs.log.recover.losses import Gone, consequences
 from kfs.log.recover.report import Change, Loss, PartitionReport, SegmentAccount
-from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
-from kfs.log.segment import Segment
+from kfs.log.recover.salvage_plan import SalvagePlan, SegmentPlan
+from kfs.log.recover.segment_plan import Fate, Stretch
 from kfs.log.segment_files import FoundFile
 from kfs.log.unified_log import UnifiedLog
 from kfs.storage.open_files import OpenFile
@@ -45,19 +44,10 @@ _CHECKED: Final[dict[str, Callable[[bytes], object]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    segment: Segment
-    stretches: Sequence[Stretch]
-
-    def of_fate(self, *fates: Fate) -> list[Stretch]:
-        return [stretch for stretch in self.stretches if stretch.fate in fates]
-
-
 def salvage_partition(
-    log: Log, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport, advance: Advance
+    plan: SalvagePlan, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport
 ) -> UnifiedLog:
-    """Write a copy of ``log`` to ``directory``, which isn't there yet, tell ``report``, and return the copy, closed.
+    """Write a copy of a log to ``directory``, which isn't there yet, tell ``report``, and return the copy, closed.
 
     ``others`` are files that are no segment's, to be copied too.
 
@@ -66,64 +56,73 @@ def salvage_partition(
         RecoveryRefused: a broker would not start on what is left.
         OSError: something can't be written.
     """
-    producers = ProducerState(mode.config.producer_id_expiration_ms)
-    plans = []
-    for segment in log.segments:
-        plans.append(_Plan(segment, plan_segment(segment, producers)))
-        advance(segment.size())
+    log = plan.arrangement.log
     os.mkdir(directory)
     shutil.copystat(log.directory.path, directory)
-    for plan in plans:
-        _write_segment(plan, directory)
-        _tell(plan, report)
+    for segment in plan.segments:
+        _write_segment(segment, directory)
+    gone = [each for completed, account in plan.accounts() for each in _tell(completed, account, report)]
+    report.losses += plan.refused()
+    report.taken += plan.taken()
+    report.changes += plan.arrangement.changes
+    for source in plan.sources:
+        if source.failure is not None:
+            what = f"nothing more is taken from it: {source.failure}"
+            report.changes.append(Change(source.log.directory.path, what))
     _copy_other_files(others, directory, report)
     parameters = LoadParameters(log_start_offset=log.log_start_offset)
     copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)
     copy.close()
-    gone = [(plan.segment, stretch) for plan in plans for stretch in plan.of_fate(Fate.LOST, Fate.EXTRA)]
-    report.consequences += consequences(log, gone, producers.entries())
+    report.consequences += consequences(log, gone, plan.producers.entries(), plan.restored)
     report.log_start_offset, report.log_end_offset = copy.log_start_offset, copy.log_end_offset
     return copy
 
 
-def _write_segment(plan: _Plan, directory: str) -> None:
-    segment, kept, extra = plan.segment, plan.of_fate(Fate.KEPT), plan.of_fate(Fate.EXTRA)
+def _write_segment(plan: SegmentPlan, directory: str) -> None:
+    segment, kept = plan.segment, plan.of_fate(Fate.KEPT)
     path = segment_path(directory, segment.base_offset, ".log")
-    if len(kept) == len(plan.stretches) == 1:
+    if len(kept) == len(plan.stretches) == 1 and not plan.is_patched:
         copy_file(segment.files.log.path, path)
     elif kept or segment.is_last:  # the last one tells where the log ends even if it is empty
-        _write(path, segment.file(), kept)
-    if extra:
+        _write(path, [(segment.file(), kept)])
+    extra = [(segment.file(), plan.of_fate(Fate.EXTRA))]
+    extra.append((plan.raw.file(), [each for each in plan.beside if each.fate is Fate.EXTRA]))
+    if any(stretches for _, stretches in extra):
         beside = os.path.join(directory, EXTRA)
         os.makedirs(beside, exist_ok=True)
-        _write(segment_path(beside, segment.base_offset, ".log"), segment.file(), extra)
+        _write(segment_path(beside, segment.base_offset, ".log"), extra)
 
 
-def _write(path: str, source: OpenFile, stretches: Sequence[Stretch]) -> None:
+def _write(path: str, content: Iterable[tuple[OpenFile, Sequence[Stretch]]]) -> None:
+    """Write stretches of files, one behind another."""
     with open(path, "xb") as file:
-        for stretch in stretches:
-            copy_range(source, stretch.position, stretch.end, file.fileno())
-        if file.tell() != sum(stretch.end - stretch.position for stretch in stretches):
-            raise CorruptData("the file became shorter while it was copied", 0, source.path)
-    for stretch in stretches:
-        failure = source.read_error(stretch.position, stretch.end - stretch.position)
-        if failure is not None:
-            raise CorruptData(failure, stretch.position, source.path)
+        for source, stretches in content:
+            begin = file.tell()
+            for stretch in stretches:
+                copy_range(source, stretch.position, stretch.end, file.fileno())
+            if file.tell() - begin != sum(stretch.end - stretch.position for stretch in stretches):
+                raise CorruptData("the file became shorter while it was copied", 0, source.path)
+            for stretch in stretches:
+                failure = source.read_error(stretch.position, stretch.end - stretch.position)
+                if failure is not None:
+                    raise CorruptData(failure, stretch.position, source.path)
 
 
-def _tell(plan: _Plan, report: PartitionReport) -> None:
-    path = plan.segment.files.log.path
-    report.segments.append(SegmentAccount(path, tuple(plan.stretches)))
-    for stretch in plan.stretches:
+def _tell(completed: Completed, account: SegmentAccount, report: PartitionReport) -> Iterator[Gone]:
+    """Tell what became of a segment's file, and yield what of it is gone."""
+    report.segments.append(account)
+    for stretch in account.stretches:
         if stretch.fate is Fate.PADDING:
             what = f"{stretch.end - stretch.position} bytes of zeros left out at byte {stretch.position}"
-            report.changes.append(Change(path, what))
-        elif stretch.fate is not Fate.KEPT:
-            report.losses.append(_loss(path, stretch))
+            report.changes.append(Change(account.file, what))
+        elif stretch.fate in (Fate.LOST, Fate.EXTRA):
+            ranges = completed.lost_in(stretch)
+            report.losses += (_loss(account.file, stretch, offsets) for offsets in ranges or (None,))
+            yield completed.segment, stretch
 
 
-def _loss(path: str, stretch: Stretch) -> Loss:
-    first, last = (stretch.first_offset, stretch.last_offset) if stretch.has_offsets else (None, None)
+def _loss(path: str, stretch: Stretch, offsets: OffsetRange | None) -> Loss:
+    first, last = (None, None) if offsets is None else (offsets.start, offsets.end - 1)
     is_aside = stretch.fate is Fate.EXTRA
     return Loss(path, stretch.position, stretch.end, first, last, stretch.reason, set_aside=is_aside)
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from kfs.errors import CorruptData, RecoveryRefused
+from kfs.errors import CorruptData, RecoveryRefused, SourceLost
+from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log import Log
 from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PartitionDirectory
 from kfs.log.problem import Problems
+from kfs.log.producer_state import ProducerState
 from kfs.log.recover.log_dir_recovery import Advance, LogDirRecovery, Mode
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.salvage import salvage_partition
+from kfs.log.recover.salvage_plan import plan_salvage
+from kfs.log.recover.sources import Copy, Deleted, Source
 from kfs.log.recover.undelete import Undeleted, undelete_segments
 from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
+
+#: What a ``.log`` may be called: what is damaged in one is told as a loss.
+_LOGS: Final = (".log", ".log.swap", ".log.deleted", ".log.cleaned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +37,16 @@ class SalvageMode(Mode):
     """All that is intact is kept, and where a broker would refuse to start, what it would refuse is left out.
 
     With ``undelete`` what was deleted and is still there comes back: records below the log start offset, ``.deleted``
-    segments, partitions of deleted topics.
+    segments, partitions of deleted topics. What is lost comes from ``also``, where that has copies of the same history.
     """
 
     storage: Storage
     undelete: bool = False
+    also: tuple[str, ...] = ()
+
+    def other_sources(self) -> Sequence[str]:
+        """See :meth:`Mode.other_sources`."""
+        return self.also
 
     def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
         """See :meth:`Mode.recovery`."""
@@ -44,6 +59,7 @@ class _Salvage(LogDirRecovery):
         self._storage = mode.storage
         self._undelete = mode.undelete
         self._log_dir = LogDir(source, Problems())
+        self._copies = DataDir([source, *mode.also], mode.storage, heals=False)
 
     def on_corrupt_checkpoint(self, error: CorruptData) -> None:
         assert error.file is not None
@@ -70,16 +86,47 @@ class _Salvage(LogDirRecovery):
         _ = log.segments  # which lists the directory
         undeleted = undelete_segments(log, self._storage) if self._undelete else Undeleted(log)
         try:
-            copy = salvage_partition(undeleted.log, self._others(log), target, self.mode, report, self.advance)
+            sources = partial(self._sources, log)
+            plan = plan_salvage(undeleted.log, log.files, sources, self._new_state, self.advance)
+            copy = salvage_partition(plan, self._others(log), target, self.mode, report)
             undeleted.set_aside(target, report)
         except (CorruptData, RecoveryRefused) as error:
             with suppress(FileNotFoundError):
                 shutil.rmtree(target)
             report.left_out = str(error)
-            report.segments, report.losses, report.consequences = [], [], []
+            report.segments, report.losses, report.taken, report.consequences = [], [], [], []
             return None
-        self._tell_leftovers(log, undeleted, report)
+        self._tell_leftovers(log, lambda path: undeleted.has(path) or plan.arrangement.has(path), report)
         return copy
+
+    def _new_state(self) -> ProducerState:
+        return ProducerState(self.mode.config.producer_id_expiration_ms)
+
+    def _sources(self, log: Log, arranged: Log) -> list[Source]:
+        """Return where that may be which a log has lost: what was deleted from it, and other copies, the best first."""
+        directory = log.directory
+        sources: list[Source] = []
+        if log.files.deleted:
+            deleted = PartitionDirectory(directory.path, directory.name, None, is_of_deleted=True)
+            sources.append(Deleted(arranged, Log(deleted, self._storage)))
+        copies = [Copy(arranged, Log(other, self._storage)) for other in self._copies_of(directory)]
+        return [*sources, *sorted(copies, key=self._standing, reverse=True)]
+
+    def _copies_of(self, directory: PartitionDirectory) -> list[PartitionDirectory]:
+        path = os.path.realpath(directory.path)
+        for known in self._copies.directories():
+            if os.path.realpath(known.path) == path:
+                others = self._copies.other_copies(known)
+                return [other for other in others if os.path.realpath(other.path) != path]
+        return []
+
+    @staticmethod
+    def _standing(copy: Copy) -> tuple[int, int, int]:
+        try:
+            return copy.log.standing()
+        except (CorruptData, SourceLost) as error:
+            copy.failure = str(error)
+            return -1, -1, -1
 
     def _others(self, log: Log) -> list[FoundFile]:
         others = dict(log.files.others)
@@ -88,13 +135,15 @@ class _Salvage(LogDirRecovery):
         return [others[name] for name in sorted(others)]
 
     @staticmethod
-    def _tell_leftovers(log: Log, undeleted: Undeleted, report: PartitionReport) -> None:
+    def _tell_leftovers(log: Log, is_kept: Callable[[str], bool], report: PartitionReport) -> None:
         orphans = {found.path for found in log.files.orphans}
+        taken = {each.source for each in report.taken}
         for found in (*log.files.superseded, *log.files.orphans):
-            if not undeleted.has(found.path):
+            if not is_kept(found.path):
                 what = "an index without its .log" if found.path in orphans else "superseded, or to be removed"
-                report.changes.append(Change(found.path, f"left out: {what}"))
+                left_out = "left out, but for what was taken" if found.path in taken else "left out"
+                report.changes.append(Change(found.path, f"{left_out}: {what}"))
         for problem in log.problems:
             is_remote = log.remote is not None and problem == log.remote.problem()
-            if not problem.file.endswith(".log") and problem.file not in orphans and not is_remote:
+            if not problem.file.endswith(_LOGS) and problem.file not in orphans and not is_remote:
                 report.changes.append(Change(problem.file, f"made again: {problem.reason}"))

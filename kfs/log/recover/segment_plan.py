@@ -22,6 +22,7 @@ from kfs.log.window import Window
 
 #: Damage that is an intact batch in the wrong place.
 _INTACT: Final = (Cause.REPEATED, Cause.MISPLACED)
+_SEVERAL: Final = " (the first of several batches)"
 
 
 class Fate(StrEnum):
@@ -29,6 +30,8 @@ class Fate(StrEnum):
 
     KEPT = "kept"
     EXTRA = "extra"  # intact batches whose offsets can't be where they are: set aside
+    MOVED = "moved"  # intact batches that are kept in another place, where their offsets belong
+    REPLACED = "replaced"  # damaged, or undone: what it held is kept, taken from elsewhere
     LOST = "lost"
     PADDING = "padding"  # zeros, preallocated for batches that were never written
 
@@ -55,11 +58,21 @@ class Stretch:
         return self.first_offset <= self.last_offset
 
 
-def plan_segment(segment: Segment, producers: ProducerState) -> list[Stretch]:
-    """Return the fate of every byte of a segment, in order; neighbours that are kept are one.
+@dataclass(frozen=True, slots=True)
+class Misplaced(Stretch):
+    """Intact batches, one behind another in ascending offsets, that can't be where they are, if not elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Misplaced):
+    """Misplaced batches whose offsets occurred before."""
+
+
+def plan_segment(segment: Segment, producers: ProducerState | None) -> list[Stretch]:
+    """Return the fate of every byte of a segment, in order; neighbours that are kept are one, as misplaced ones are.
 
     ``producers`` is their state before the segment, and afterwards after it: a batch that a broker's recovery would
-    refuse because of it is set aside.
+    refuse because of it is set aside. Without them none is, and repeated batches beside each other are one, too.
 
     Raises:
         CorruptData: the file changes meanwhile.
@@ -67,17 +80,31 @@ def plan_segment(segment: Segment, producers: ProducerState) -> list[Stretch]:
     stretches: list[Stretch] = []
     for stretch in _Planner(segment, producers).stretches():
         last = stretches[-1] if stretches else None
-        if last is not None and last.fate is stretch.fate is Fate.KEPT and last.end == stretch.position:
-            stretches[-1] = replace(last, end=stretch.end, last_offset=stretch.last_offset)
+        is_alone = producers is not None and (isinstance(stretch, Repeated) or isinstance(last, Repeated))
+        joined = _joined(last, stretch) if last is not None and not is_alone else None
+        if joined is not None:
+            stretches[-1] = joined
         else:
             stretches.append(stretch)
     return _bounded(stretches, segment.next_base_offset)
 
 
+def _joined(last: Stretch, stretch: Stretch) -> Stretch | None:
+    """Return two stretches as one, None where they aren't alike."""
+    if last.end != stretch.position:
+        return None
+    if last.fate is stretch.fate is Fate.KEPT:
+        return replace(last, end=stretch.end, last_offset=stretch.last_offset)
+    if isinstance(last, Misplaced) and isinstance(stretch, Misplaced) and last.last_offset < stretch.first_offset:
+        reason = last.reason if last.reason.endswith(_SEVERAL) else last.reason + _SEVERAL
+        return replace(last, end=stretch.end, last_offset=stretch.last_offset, reason=reason)
+    return None
+
+
 class _Planner:
     """Goes through a segment once."""
 
-    def __init__(self, segment: Segment, producers: ProducerState) -> None:
+    def __init__(self, segment: Segment, producers: ProducerState | None) -> None:
         self._segment = segment
         self._producers = producers
         self._seen = segment.base_offset - 1
@@ -95,7 +122,7 @@ class _Planner:
             yield self._tail(reader.walk.end, reader.walk.size)
 
     def _of_rows(self, table: BatchTable, rows: int) -> Iterator[Stretch]:
-        if table.producer_ids[:rows].count(NO_PRODUCER_ID) == rows:  # all at once
+        if self._producers is None or table.producer_ids[:rows].count(NO_PRODUCER_ID) == rows:  # all at once
             self._seen = table.last_offsets[rows - 1]
             yield Stretch(table.positions[0], table.end(rows - 1), Fate.KEPT, table.base_offsets[0], self._seen)
             return
@@ -120,7 +147,8 @@ class _Planner:
         """Keep a record batch (v2) that is in its place, unless recovery would refuse it."""
         fate, reason = Fate.KEPT, ""
         try:
-            self._producers.append(header, first_record(header, data) if header.is_transaction_marker else None)
+            if self._producers is not None:
+                self._producers.append(header, first_record(header, data) if header.is_transaction_marker else None)
         except (CorruptData, InvalidTransaction) as error:
             fate, reason = Fate.EXTRA, error.reason if isinstance(error, CorruptData) else str(error)
         else:
@@ -131,7 +159,8 @@ class _Planner:
     def _of_damage(self, damage: Damage) -> Iterator[Stretch]:
         reason = damage.problem.reason
         if damage.cause in _INTACT:
-            yield _aside(header_at(self._segment, damage.position), reason)
+            kind = Repeated if damage.cause is Cause.REPEATED else Misplaced
+            yield _aside(header_at(self._segment, damage.position), reason, kind)
             return
         lost = Stretch(damage.position, damage.end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
         for header in self._intact_in(damage):
@@ -179,9 +208,9 @@ def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
     return block.header.base_offset, block.header.last_offset
 
 
-def _aside(header: BatchHeader, reason: str) -> Stretch:
+def _aside(header: BatchHeader, reason: str, kind: type[Stretch] = Stretch) -> Stretch:
     end = header.position + header.size
-    return Stretch(header.position, end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
+    return kind(header.position, end, Fate.EXTRA, header.base_offset, header.last_offset, reason)
 
 
 def header_at(segment: Segment, position: int) -> BatchHeader:

@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,12 @@ from kfs.log.log_dir import CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, LOG_START_OF
 from kfs.log.problem import Problems
 from kfs.log.recover.kafka_mode import KafkaMode
 from kfs.log.recover.log_dir_recovery import Mode, recover_copy
-from kfs.log.recover.report import PartitionReport, RecoveryReport
 from kfs.log.recover.salvage import EXTRA
 from kfs.log.recover.salvage_mode import SalvageMode
-from kfs.log.recover.segment_plan import Fate
 from kfs.log.storage import Storage
-from tests.corpus import compare, take_manifest
 from tests.log.damages import Damage, damaged, disorder, joined_parts, local_damage
 from tests.log.recover.recordings import CONFIG
+from tests.log.recover.salvaging import check_cover, partition, salvage
 from tests.log.some_logs import some_batches
 from tests.logs import (
     Batch,
@@ -52,37 +49,6 @@ from tests.system.kafka_mount import kfs
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ID = "0123456789abcdef0123456789abcdef"
-
-
-def salvage(source: Path, output: Path, *, undelete: bool = False) -> RecoveryReport:
-    """Salvage a log directory, and hold the source to be as it was."""
-    before = take_manifest(source)
-    mode = SalvageMode(config=CONFIG, clock=lambda: 0, storage=Storage(), undelete=undelete)
-    report = recover_copy(str(source), str(output), mode)
-    assert compare(before, take_manifest(source)) == []
-    return report
-
-
-def partition(report: RecoveryReport, name: str = "t-0") -> PartitionReport:
-    (found,) = [each for each in report.partitions if Path(each.directory).name == name]
-    return found
-
-
-def check_cover(report: PartitionReport) -> None:
-    """Hold a report to account for every byte of every segment, and its losses to be what isn't kept."""
-    losses = {(loss.file, loss.start, loss.end) for loss in report.losses}
-    gone = set()
-    for segment in report.segments:
-        ends = [0, *(each.end for each in segment.stretches)]
-        assert [each.position for each in segment.stretches] == ends[:-1]
-        assert ends[-1] == Path(segment.file).stat().st_size
-        assert not any(one.fate is other.fate is Fate.KEPT for one, other in pairwise(segment.stretches))
-        gone |= {
-            (segment.file, each.position, each.end)
-            for each in segment.stretches
-            if each.fate in (Fate.LOST, Fate.EXTRA)
-        }
-    assert losses == gone
 
 
 def test_every_intact_record_of_damaged_partitions_is_kept(corpus: CorpusPath, tmp_path: Path) -> None:

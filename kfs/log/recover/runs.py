@@ -1,0 +1,78 @@
+"""Intact batches that follow one another in a file: what a recovery moves, or takes from another file, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT, read_header
+from kfs.format.layout import BATCH_OVERHEAD
+from kfs.log.block import Block
+from kfs.log.log import OffsetRange
+from kfs.log.segment import Segment
+from kfs.log.window import Window
+from kfs.storage.patched_file import Extent
+
+
+class Run(NamedTuple):
+    """The batches from byte ``start`` to ``end`` of a file, in ascending offsets, and their first and last offset.
+
+    ``inode`` is the file's, as a listing showed it.
+    """
+
+    path: str
+    inode: int
+    start: int
+    end: int
+    first: int
+    last: int
+
+    @property
+    def extent(self) -> Extent:
+        """Where the bytes are."""
+        return Extent(self.path, self.inode, self.start, self.end - self.start)
+
+
+def batches_between(segment: Segment, start: int, end: int) -> Iterator[Run]:
+    """Yield the batches from one byte of a segment to another, which are known to be intact, each as a run.
+
+    One whose offsets can't be had ends it.
+    """
+    log, file = segment.files.log, segment.file()
+    window = Window(file, end)
+    while start < end:
+        buffer, at = window.at(start, min(BATCH_OVERHEAD, end - start))
+        header = read_header(buffer, at, start)
+        first, last = header.base_offset, header.last_offset
+        if header.record_count == UNKNOWN_COUNT:
+            block = Block(header, window.read(start, header.size), log.path)
+            try:
+                offsets = segment.storage.load(block, lambda problem: None).columns.offsets
+            except CorruptData:
+                return
+            first, last = offsets[0], offsets[-1]
+        yield Run(log.path, log.inode, start, start + header.size, first, last)
+        start += header.size
+
+
+def joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield runs, those as one that follow one another in a file."""
+    last: Run | None = None
+    for run in runs:
+        if last is not None and (last.path, last.end) == (run.path, run.start) and last.last < run.first:
+            last = last._replace(end=run.end, last=run.last)
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last
+
+
+def without(ranges: Iterable[OffsetRange], first: int, last: int) -> list[OffsetRange]:
+    """Return what is left of ranges of offsets without those from ``first`` to ``last``, both included."""
+    rest: list[OffsetRange] = []
+    for each in ranges:
+        rest += (OffsetRange(each.start, min(first, each.end)), OffsetRange(max(last + 1, each.start), each.end))
+    return [each for each in rest if each.start < each.end]
