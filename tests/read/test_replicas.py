@@ -137,3 +137,18 @@ def test_groups_are_those_that_were_committed(seed: int, replicas: Replicas) -> 
         for group in map(json.loads, done.stdout.splitlines())
     }
     assert found == replicas.committed
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_recovery_gives_back_the_history_that_was_elected(seed: int, replicas: Replicas, tmp_path: Path) -> None:
+    damage_elsewhere(replicas, seed)
+    died, *elected = replicas.disks
+    one, other = random.Random(seed).sample(elected, 2)
+    output = tmp_path / "recovered"
+    done = run_kfs("recover", one, "--also", other, "--also", died, "--output", output)
+    assert done.returncode == 0, done.stdout.decode()
+    for name in AS_WRITTEN:
+        topic, _, partition = name.rpartition("-")
+        for level in ("read_uncommitted", "read_committed"):
+            shown = run_kfs("cat", output, f"{topic}/{partition}", "--isolation", level)
+            assert of_lines(shown.stdout.splitlines()) == values(replicas.after[level][name])
