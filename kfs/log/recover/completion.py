@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.log.log import OffsetRange
+from kfs.log.log import OffsetRange, gap_behind
 from kfs.log.recover.arrangement import Planned
 from kfs.log.recover.placing import Placed, place
 from kfs.log.recover.runs import Run, batches_between, joined, without
@@ -106,6 +106,9 @@ def _completed(
     for offsets in _gaps(stretches):
         left[offsets.start] = _left_of(offsets, placed)
         taken += _take(left[offsets.start], where_else, done)
+    gap = gap_behind(segment)
+    if gap is not None and all(offsets.end < gap.end for offsets in _gaps(stretches)):
+        taken += _take(_left_of(gap, placed), lambda: [each for each in where_else() if each.fills(gap)], done)
     for stretch in stretches:
         if stretch.fate is Fate.LOST and stretch.has_offsets:
             done.stretches.append(_what_is_left(stretch, left[stretch.first_offset], done))

@@ -14,6 +14,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint
+from kfs.format.layout import MAX_INT32
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.log.log import OffsetRange
 from kfs.log.log_loader import LoadParameters
@@ -33,6 +34,8 @@ from kfs.storage.side_file import read_side_file
 
 #: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
 EXTRA: Final = "extra"
+#: Positions in a segment are int32 (``FileRecords``).
+_MOST_BYTES: Final = MAX_INT32
 #: What an interrupted write or removal leaves among files that aren't a segment's.
 _LEFT_OUT: Final = (".tmp", ".part", ".deleted", ".swap", ".cleaned")
 
@@ -84,13 +87,31 @@ def _write_segment(plan: SegmentPlan, directory: str) -> None:
     if len(kept) == len(plan.stretches) == 1 and not plan.is_patched:
         copy_file(segment.files.log.path, path)
     elif kept or segment.is_last:  # the last one tells where the log ends even if it is empty
-        _write(path, [(segment.file(), kept)])
+        for base_offset, stretches in _parts(plan) if plan.is_patched and kept else [(segment.base_offset, kept)]:
+            _write(segment_path(directory, base_offset, ".log"), [(segment.file(), stretches)])
     extra = [(segment.file(), plan.of_fate(Fate.EXTRA))]
     extra.append((plan.raw.file(), [each for each in plan.beside if each.fate is Fate.EXTRA]))
     if any(stretches for _, stretches in extra):
         beside = os.path.join(directory, EXTRA)
         os.makedirs(beside, exist_ok=True)
         _write(segment_path(beside, segment.base_offset, ".log"), extra)
+
+
+def _parts(plan: SegmentPlan) -> Iterator[tuple[int, Sequence[Stretch]]]:
+    """Yield what a patched segment keeps as segments that a broker can open, each with its base offset."""
+    base_offset, size, part = plan.segment.base_offset, 0, list[Stretch]()
+    position = 0
+    for run, stretch in plan.pieces():
+        if stretch.fate is not Fate.KEPT:
+            continue
+        length = run.end - run.start
+        position = max(position, stretch.position)
+        if part and size + length > _MOST_BYTES:
+            yield base_offset, part
+            base_offset, size, part = run.first, 0, []
+        part.append(Stretch(position, position + length, Fate.KEPT, run.first, run.last))
+        position, size = position + length, size + length
+    yield base_offset, part
 
 
 def _write(path: str, content: Iterable[tuple[OpenFile, Sequence[Stretch]]]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log, OffsetRange, gap_behind
 from kfs.log.producer_state import ProducerState
 from kfs.log.recover.arrangement import Arrangement, arranged, replaced_by
 from kfs.log.recover.arrangement import log_of as log_of_files
@@ -155,7 +155,8 @@ def plan_salvage(
     for segment in log.segments:
         plans.append(SegmentPlan(segment, plan_segment(segment, producers), Completed(segment, [])))
         advance(segment.size())
-    if not any(plan.of_fate(Fate.LOST, Fate.EXTRA) for plan in plans):
+    is_whole = not any(plan.of_fate(Fate.LOST, Fate.EXTRA) for plan in plans)
+    if is_whole and not any(each.fills(gap) for gap in _gaps(log) for each in sources(log)):
         return SalvagePlan(Arrangement(log), plans, producers)
     surveyed = [(segment, plan_segment(segment, None)) for segment in log.segments]
     arrangement = arranged(log, surveyed, found)
@@ -175,6 +176,11 @@ def plan_salvage(
     producers = new_state()
     segments = [_planned(each, producers) for each in complete(surveyed, of_segment)]
     return SalvagePlan(arrangement, segments, producers, [*replaced, *others])
+
+
+def _gaps(log: Log) -> list[OffsetRange]:
+    """Return the offsets between segments."""
+    return [gap for segment in log.segments if (gap := gap_behind(segment)) is not None]
 
 
 def _planned(completed: Completed, producers: ProducerState) -> SegmentPlan:

@@ -32,6 +32,10 @@ class Source(ABC):
     def is_proven(self, offsets: OffsetRange) -> bool:
         """Whether what it has at some offsets belongs there in the other log, too."""
 
+    def fills(self, gap: OffsetRange) -> bool:
+        """Whether offsets are lost that the other log lacks between two segments, if this one has them."""
+        return False
+
     def found(self, offsets: OffsetRange) -> tuple[list[Run], list[OffsetRange]]:
         """Return what it has of some offsets and is proven to belong there, and those that are still lost.
 
@@ -81,6 +85,10 @@ class Copy(Source):
     def is_proven(self, offsets: OffsetRange) -> bool:
         """See :meth:`Source.is_proven`."""
         return self._history.is_proven(offsets)
+
+    def fills(self, gap: OffsetRange) -> bool:
+        """See :meth:`Source.fills`; what compaction may have removed isn't lost."""
+        return not self._history.may_be_compacted(gap)
 
 
 class Deleted(Source):

@@ -420,6 +420,38 @@ def test_a_segment_that_is_nowhere_is_lost(two: list[Path]) -> None:
     assert lost(recovered(two[0], two[1])) == [(20, 39)]
 
 
+def test_a_segment_that_is_gone_comes_from_another_copy(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for root in (one, other):
+        write_partition(root / "t-0", THREE)
+    (one / "t-0" / log_name(20)).unlink()
+    report = recovered(one, other)
+    assert (offsets(one), report.losses) == ([*range(60)], [])
+    [taken] = report.taken
+    assert (taken.first_offset, taken.last_offset, taken.source) == (20, 39, str(other / "t-0" / log_name(20)))
+
+
+def test_a_segment_that_would_be_too_large_becomes_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for root in (one, other):
+        write_partition(root / "t-0", THREE)
+    (one / "t-0" / log_name(20)).unlink()
+    monkeypatch.setattr("kfs.log.recover.salvage._MOST_BYTES", len(joined([*THREE[0], *THREE[20]])) - 1)
+    report = recovered(one, other)
+    assert (offsets(one), report.losses) == ([*range(60)], [])
+    assert [segment.base_offset for segment in open_log(one.parent / "out" / "t-0").segments] == [0, 20, 40]
+
+
+def test_what_compaction_may_have_removed_between_segments_stays_away(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for root in (one, other):
+        write_partition(root / "t-0", THREE)
+    (one / "t-0" / log_name(20)).unlink()
+    write_checkpoint(one, "cleaner-offset-checkpoint", {("t", 0): 40})
+    report = recovered(one, other)
+    assert (offsets(one), report.losses, report.taken) == ([*range(20), *range(40, 60)], [], [])
+
+
 def test_a_copy_that_can_t_be_read_keeps_nothing_from_being_recovered(
     two: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
