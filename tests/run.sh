@@ -13,8 +13,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 selection=(-m "not long")
 if [[ ${1:-} == --long ]]; then
     selection=()
+    export KFS_LONG_MATRIX=1
     shift
 fi
+# Or each of the many processes that tests start compiles all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 
 "$root/scripts/setup.sh"
 cd "$root"
