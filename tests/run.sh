@@ -22,4 +22,5 @@ unset PYTHONDONTWRITEBYTECODE
 "$root/scripts/setup.sh"
 cd "$root"
 PATH=$root/.venv/bin:$PATH
-exec python -m pytest -n auto --dist worksteal "${selection[@]}" "$@"
+# One more than there are CPUs: much is waited for, such as lifetimes that end and servers that come back.
+exec python -m pytest -n "$(($(nproc) + 1))" --dist worksteal "${selection[@]}" "$@"
