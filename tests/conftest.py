@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import groupby, islice
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,41 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         need_fuse()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need a Spark session first.
+#: Where one test takes long by itself: brokers, sessions of Spark in processes of their own, a soak.
+_LONG = (
+    "tests/benchmarks/test_mount_benchmark.py",
+    "tests/broker/",
+    "tests/examples/",
+    "tests/read/test_every_view.py",
+    "tests/scan/test_shared_memory.py",
+    "tests/soak/test_soak.py",
+    "tests/spark/export/test_command.py",
+    "tests/spark/export/test_killed",
+    "tests/spark/offsets/test_lost_connections.py",
+    "tests/spark/test_on_a_cluster.py",
+)
 
-    pytest-xdist gives each process a run of tests, and lets others steal from its end: so one process does them all,
-    and one JVM starts.
+
+@pytest.hookimpl(trylast=True)  # of those that are selected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need a Spark session first, and those that take long where the other processes begin.
+
+    pytest-xdist gives each process a run of tests, and lets others steal from its end: so one process does all that
+    need the session, and one JVM starts; and in the end none is left alone with a test that takes long.
     """
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    beginnings: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    beginnings[0] = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    others = [item for item in items if "spark" not in getattr(item, "fixturenames", ())]
+    long = groupby((item for item in others if item.nodeid.startswith(_LONG)), lambda item: item.nodeid.split("::")[0])
+    for number, (_, module) in enumerate(long):
+        beginnings[-1 - number % max(1, processes - 1)] += module
+    rest = iter([item for item in others if not item.nodeid.startswith(_LONG)])
+    ordered: list[pytest.Item] = []
+    for number, beginning in enumerate(beginnings):
+        size = (len(items) - len(ordered)) // (processes - number)  # of the run that pytest-xdist gives it
+        ordered += [*beginning, *islice(rest, max(0, size - len(beginning)))]
+    items[:] = [*ordered, *rest]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,10 +13,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 selection=(-m "not long")
 if [[ ${1:-} == --long ]]; then
     selection=()
+    export KFS_LONG_MATRIX=1
     shift
 fi
+# Or each of the many processes that tests start compiles all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 
 "$root/scripts/setup.sh"
 cd "$root"
 PATH=$root/.venv/bin:$PATH
-exec python -m pytest -n auto --dist worksteal "${selection[@]}" "$@"
+# One more than there are CPUs: much is waited for, such as lifetimes that end and servers that come back.
+exec python -m pytest -n "$(($(nproc) + 1))" --dist worksteal "${selection[@]}" "$@"

@@ -38,7 +38,7 @@ def rows_of(broker: RealBroker, *arguments: str) -> list[dict[str, str]]:
     return [dict(zip(head, row, strict=False)) for row in rows]
 
 
-@pytest.mark.parametrize("name", ["b_txn", "b39_txn"])
+@pytest.mark.parametrize("name", ["b_txn", pytest.param("b39_txn", marks=pytest.mark.long)])
 def test_the_tool_that_asks_a_broker_says_the_same(name: str, corpus: CorpusPath, tmp_path: Path) -> None:
     directories = [corpus(name) / "data" / f"{TRANSACTION_STATE_TOPIC}-{number}" for number in range(4)]
     directories += [

@@ -89,7 +89,7 @@ def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: 
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("times", [30, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_mount_comes_and_goes_many_times(make_mount: MakeMount, front: str, times: int) -> None:
     need(front)

@@ -42,6 +42,7 @@ from tests.logs import (
 from tests.read.test_every_view import Segments, lost_ranges, shown_by_all
 from tests.read.views import TELLING, Asked, Shown, read_file, tells
 from tests.system.kafka_mount import kfs as run_kfs
+from tests.thoroughness import examples
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -85,7 +86,7 @@ def damaged_copies(draw: st.DrawFn, count: int) -> tuple[Segments, list[dict[int
     return {**segments, last + 1: [end]}, done
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=damaged_copies(2) | damaged_copies(3))
 def test_what_one_copy_has_lost_is_read_from_another(drawn: tuple[Segments, list[dict[int, list[Damage]]]]) -> None:
     segments, done = drawn

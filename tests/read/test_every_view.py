@@ -23,6 +23,7 @@ from tests.log.some_logs import some_segments
 from tests.logs import Batch, joined, log_name, open_log, record, set_log_start, write_log, write_partition
 from tests.read.some_transactions import Data, End, Event, Placed, encoded, some_transactions, write_transactions
 from tests.read.views import TELLING, VIEWS, Asked, Shown, tells
+from tests.thoroughness import examples
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -142,7 +143,7 @@ def lost_ranges(log: Log, start: int) -> list[OffsetRange]:
 # --- plain logs ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100, 300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(some_segments(), local), gone=st.sets(st.integers(0, 2), max_size=2))
 def test_every_view_shows_what_is_intact_and_nothing_else(case: Case, gone: set[int]) -> None:
     bases = sorted(case.segments)
@@ -156,7 +157,7 @@ def test_every_view_shows_what_is_intact_and_nothing_else(case: Case, gone: set[
         assert shown_by_all(Asked.of(root)) == expected
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100, 300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(some_segments(), anything), is_exchanged=st.booleans())
 def test_every_view_shows_the_same_of_batches_out_of_place(case: Case, is_exchanged: bool) -> None:
     case = replace(case, is_exchanged=is_exchanged and len(case.segments) > 1)
@@ -167,7 +168,7 @@ def test_every_view_shows_the_same_of_batches_out_of_place(case: Case, is_exchan
         assert all(written_as[offset] == value for offset, value in shown.items())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(70, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(some_segments(), local), chosen=st.integers(0, 1000))
 def test_what_is_lost_is_told_by_every_view_and_overlaps_nothing_that_is_shown(case: Case, chosen: int) -> None:
     assume(not any(part.is_moved for part in case.all_parts) and not is_ambiguous(case.all_parts))
@@ -266,7 +267,7 @@ def written_transactions(
         yield root, Transactions(log, parts)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(70, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     events=some_transactions(),
     segment_bytes=st.sampled_from([300, 800, 1 << 20]),

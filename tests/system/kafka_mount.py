@@ -14,6 +14,7 @@ from typing import Final
 from kfs.errors import MountFailed
 from kfs.mount import is_mounted, unmount
 from tests.mount.toy_mount import is_running
+from tests.system.command_server import CommandServer
 
 #: The console script that belongs to the Python that runs the tests.
 KFS: Final = str(Path(sys.executable).with_name("kfs"))
@@ -21,12 +22,19 @@ KFS: Final = str(Path(sys.executable).with_name("kfs"))
 _PEAK: Final = re.compile(r"^VmHWM:\s+([0-9]+) kB$", re.MULTILINE)
 
 
+#: Where commands are run that don't mount: the words of a mount's daemon are looked at.
+_SERVER: Final = CommandServer(KFS)
+_SECONDS: Final = 90
+
+
 def kfs(*arguments: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run ``kfs`` to its end."""
+    """Run ``kfs`` to its end; with more in its environment, or to mount, as a Python of its own."""
+    if environment is None and arguments[:1] != ("mount",):
+        return _SERVER.run([str(each) for each in arguments], _SECONDS)
     return subprocess.run(
         [KFS, *map(str, arguments)],
         capture_output=True,
-        timeout=90,
+        timeout=_SECONDS,
         check=False,
         env={**os.environ, **(environment or {})},
     )

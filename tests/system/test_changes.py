@@ -22,7 +22,7 @@ from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.tree.node import LIVE
 from tests.corpus import compare, take_manifest
-from tests.mount.conftest import EACH_FRONT
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.expectation import line_of
@@ -113,10 +113,10 @@ def changing(request: pytest.FixtureRequest, tmp_path: Path, mount_kafka: MountK
     return Changing(tmp_path / "log-root", mount_kafka, getattr(request, "param", "auto"))
 
 
-through_every_front: Final = pytest.mark.parametrize("changing", EACH_FRONT, indirect=True)
+through_each_kind_of_front: Final = pytest.mark.parametrize("changing", ONE_OF_EACH_KIND, indirect=True)
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_a_segment_deleted_by_retention_disappears(changing: Changing) -> None:
     log = changing.log
     gone = log.delete_first_segment()
@@ -137,7 +137,7 @@ def test_segments_deleted_one_after_another_leave_only_the_rest(changing: Changi
     changing.assert_others_unaffected()
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_a_file_that_is_open_can_be_read_to_its_end_after_retention(changing: Changing) -> None:
     text = changing.log.segment_text(0)
     with changing.segment(0).open("rb", buffering=0) as file:
@@ -149,7 +149,7 @@ def test_a_file_that_is_open_can_be_read_to_its_end_after_retention(changing: Ch
     changing.assert_others_unaffected()
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_names_disappear_although_a_file_beside_them_is_open(changing: Changing) -> None:
     with changing.record(3).open("rb"):
         changing.log.delete_first_segment()
@@ -157,7 +157,7 @@ def test_names_disappear_although_a_file_beside_them_is_open(changing: Changing)
         assert answers(changing.record(5), errno.ENOENT)
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_a_log_that_is_removed_takes_its_records_with_it_and_no_other(changing: Changing) -> None:
     log = changing.log
     log.file(80).unlink()
@@ -210,7 +210,7 @@ def altered(offset: int) -> Record:
     return message(offset, b"another value of %d, and longer than it was" % offset)
 
 
-@through_every_front
+@through_each_kind_of_front
 @pytest.mark.parametrize("how", ["renamed over", "written in place"])
 def test_a_log_that_is_replaced_shows_the_new_records(changing: Changing, how: str, tmp_path: Path) -> None:
     log = changing.log
@@ -288,7 +288,7 @@ def test_a_record_that_is_open_does_not_stand_for_the_one_that_replaced_it(chang
             assert file.read() == old.line(3)
 
 
-@through_every_front
+@through_each_kind_of_front
 @pytest.mark.parametrize("how", ["removed", "renamed as Kafka does"])
 def test_a_topic_that_is_made_again_shows_only_what_is_new(changing: Changing, how: str) -> None:
     old = changing.log
@@ -370,7 +370,7 @@ def make_topic_again(changing: Changing) -> bytes:
     return again.segment_text(0)
 
 
-@through_every_front
+@through_each_kind_of_front
 @pytest.mark.parametrize("change", [raise_log_start, swap, make_topic_again])
 def test_lines_that_somebody_holds_open_are_the_new_ones_for_everybody_else(
     changing: Changing, change: Callable[[Changing], bytes]
@@ -387,7 +387,7 @@ def test_lines_that_somebody_holds_open_are_the_new_ones_for_everybody_else(
     changing.assert_others_unaffected()
 
 
-@through_every_front
+@through_each_kind_of_front
 @pytest.mark.parametrize("change", [raise_log_start, swap])
 def test_lines_that_change_are_the_new_ones_within_a_second(
     changing: Changing, change: Callable[[Changing], bytes]

@@ -22,11 +22,22 @@ MountedCorpus = Callable[..., KafkaMount]
 Shown = Callable[[str, str], dict[str, dict[int, bytes]]]
 Expect = Callable[[str], Expectation]
 
-#: All of them through the front that everybody gets; holes, every format and damage through each of the others.
+#: Holes, every format and damage through each of the other fronts. Those that differ from libfuse's by path in their
+#: bindings alone share these every day.
+_THROUGH_OTHERS: Final = ("c_clean", "f_mixed", "g_damage")
+_EVERY_DAY: Final = {
+    *(("mfusepy", name) for name in _THROUGH_OTHERS),
+    *(("fusepy", "c_clean"), ("mfusepy-plain", "f_mixed"), ("mfusepy-fuse2", "g_damage")),
+}
+#: All of them through the front that everybody gets.
 by_corpus: Final = pytest.mark.parametrize(
     ("name", "front"),
     [(name, "auto") for name in corpus_names()]
-    + [(name, front) for front in EACH_FRONT[1:] for name in ("c_clean", "f_mixed", "g_damage")],
+    + [
+        pytest.param(name, front, marks=() if (front, name) in _EVERY_DAY else pytest.mark.long)
+        for front in EACH_FRONT[1:]
+        for name in _THROUGH_OTHERS
+    ],
 )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.logs import batch, log_name, record, write_partition
-from tests.mount.conftest import EACH_FRONT
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 
@@ -23,7 +23,7 @@ OFFSETS: Final = range(6)
 PROMISE: Final = 5.0
 DELAY: Final = 2.0
 
-through_every_front: Final = pytest.mark.parametrize("front", EACH_FRONT)
+through_each_kind_of_front: Final = pytest.mark.parametrize("front", ONE_OF_EACH_KIND)
 
 
 def make(root: Path, partitions: int) -> Path:
@@ -53,7 +53,7 @@ def wrong_in(partition: Path) -> list[str]:
     return wrong
 
 
-@through_every_front
+@through_each_kind_of_front
 @pytest.mark.parametrize("limit", [128, 40])
 def test_with_few_descriptors_all_is_shown(limit: int, front: str, tmp_path: Path, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(make(tmp_path / "data", 60), front=front)
@@ -79,7 +79,7 @@ def processes(pid: int) -> list[int]:
     return [pid, *map(int, children)]
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_five_seconds_after_a_deletion_nothing_is_kept_of_a_file(
     front: str, tmp_path: Path, mount_kafka: MountKafka
 ) -> None:
@@ -105,7 +105,7 @@ def test_five_seconds_after_a_deletion_nothing_is_kept_of_a_file(
     assert wrong_in(mounted.path("t/2")) == []
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_a_source_that_is_gone_is_an_error_until_it_is_back(
     front: str, tmp_path: Path, mount_kafka: MountKafka
 ) -> None:

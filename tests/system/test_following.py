@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from kfs.format.codecs import Codec
-from tests.mount.conftest import EACH_FRONT
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount
@@ -42,7 +42,7 @@ def log(root: Path) -> ToyPartition:
     return partition
 
 
-through_every_front: Final = pytest.mark.parametrize("front", EACH_FRONT)
+through_each_kind_of_front: Final = pytest.mark.parametrize("front", ONE_OF_EACH_KIND)
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -69,7 +69,7 @@ def received(process: subprocess.Popen[bytes], size: int, seconds: float = 10) -
     return data
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_a_new_record_appears_within_a_second(
     front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_new_record_appears_within_a_second(
     assert mounted.lines("live/0") == log.lines()
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_tail_follows_the_active_segment(front: str, log: ToyPartition, root: Path, mount_kafka: MountKafka) -> None:
     mounted = mount_kafka(root, front=front)
     path = mounted.path(f"live/0/segment/{log.bases[-1]:020d}.jsonl")

@@ -17,7 +17,7 @@ from tests.read.some_transactions import Data, abort
 from tests.read.some_transactions import commit as commit_marker
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KafkaMount
-from tests.system.test_following import soon, through_every_front
+from tests.system.test_following import soon, through_each_kind_of_front
 from tests.system.toy_broker import ToyPartition
 from tests.tree.test_read_committed import LiveLog
 
@@ -69,7 +69,7 @@ class Shown:
         return int(json.loads((self.directory / "meta/log.json").read_text())["lastStableOffset"])
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_records_appear_when_their_transaction_commits_and_never_when_it_aborts(
     front: str, tmp_path: Path, mount_kafka: MountKafka
 ) -> None:
@@ -166,7 +166,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-@through_every_front
+@through_each_kind_of_front
 def test_groups_are_followed_and_lead_to_the_records_they_read_next(
     front: str, root: Path, mount_kafka: MountKafka
 ) -> None:

@@ -156,7 +156,8 @@ def kill_in_commit(place: Place, point: tuple[str, float], *, only_driver: bool)
 @pytest.mark.parametrize(
     ("place", "kills"),
     [
-        *((kind, 1) for kind in STORES),
+        ("redis", 1),  # and the other two in test_killed.py
+        *(pytest.param(kind, 1, marks=pytest.mark.long) for kind in STORES if kind != "redis"),
         *(pytest.param(kind, len(POINTS), marks=pytest.mark.long) for kind in STORES),
     ],
     indirect=["place"],
