@@ -16,12 +16,12 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from struct import Struct
 from typing import Final
 
-from kfs.errors import NotFound
+from kfs.errors import NotFound, Stale
 from kfs.memory import share_one_heap
 from kfs.mount import fuse_protocol as fuse
 from kfs.mount import kernel_mount
@@ -31,6 +31,7 @@ from kfs.mount.at_hand import NOT_WAITED_FOR, at_hand_class
 from kfs.mount.eagerness import Eagerness
 from kfs.mount.front import MountOptions
 from kfs.mount.fuse_protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
+from kfs.mount.growing import GrowingFiles
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
 from kfs.mount.recent import RecentNodes
@@ -102,6 +103,7 @@ class Session:
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget)
+        self._growing = GrowingFiles()
         self._at_hand = at_hand_class()(device, self._ahead.follows)
         self._serving = Serving(self._at_hand.next_request, self.answer, self._ahead.release_overdue)
         self._knows_epochs = False
@@ -216,10 +218,11 @@ class Session:
         files = directory.found_with(name)
         if files is not None:
             self._at_hand.put(node_id, files)
-        return fuse.entry_reply(unique, attributes)
+        return fuse.entry_reply(unique, self._growing.told(node, attributes))
 
     def _getattr(self, unique: int, node_id: int, _request: bytes) -> bytes:
-        return fuse.attr_reply(unique, self._nodes.find(node_id).attributes())
+        node = self._nodes.find(node_id)
+        return fuse.attr_reply(unique, self._growing.told(node, node.attributes()))
 
     def _readlink(self, unique: int, node_id: int, _request: bytes) -> bytes:
         node = self._nodes.look_again(node_id)  # nothing else says that it leads elsewhere now
@@ -229,15 +232,27 @@ class Session:
 
     def _read(self, unique: int, node_id: int, request: bytes) -> bytes | None:
         _, offset, size = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
-        found = read_parts(self._nodes.find(node_id), offset, size)
+        if self._growing.has(node_id):
+            return self._read_growing(unique, node_id, offset, size)
+        return self._send_found(unique, node_id, offset, read_parts(self._nodes.find(node_id), offset, size))
+
+    def _read_growing(self, unique: int, node_id: int, offset: int, size: int) -> bytes | None:
+        with self._growing.read(node_id) as ends_at:
+            for find in (self._nodes.find, self._nodes.look_again):
+                found = read_parts(find(node_id), offset, size)
+                length = sum(map(len, found))
+                if length == size or ends_at(offset + length):
+                    self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + length, 0, unique), *_few(found))
+                    return None
+        raise Stale(f"node {node_id}: it ends at {offset + length}, before the size that was told")
+
+    def _send_found(self, unique: int, node_id: int, offset: int, found: Sequence[Part]) -> bytes | None:
         length = OUT_HEADER_SIZE + sum(map(len, found))
         header = OUT_HEADER.pack(length, 0, unique)
         if length < _GATHERED_BYTES:
             reply = b"".join([header, *found])
             return None if not offset and self._ahead.takes(node_id, reply) else reply
-        if len(found) >= _MOST_PARTS:
-            found = [b"".join(found)]
-        self._send(header, *found)
+        self._send(header, *_few(found))
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:
@@ -320,6 +335,11 @@ class Session:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
         if self._knows_epochs:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
+
+
+def _few(parts: Sequence[Part]) -> Sequence[Part]:
+    """Return parts as so many as one system call writes, with a header."""
+    return parts if len(parts) < _MOST_PARTS else [b"".join(parts)]
 
 
 def _with_header(unique: int, payload: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from kfs.tree.node import LIVE
 from tests.mount.conftest import ONE_OF_EACH_KIND, need
 from tests.mount.toy_mount import ToyMount, eventually
-from tests.mount.toy_tree import Slot, static_bytes
+from tests.mount.toy_tree import SLOW_SECONDS, Slot, static_bytes
 
 pytestmark = pytest.mark.fuse
 
@@ -89,6 +90,33 @@ def test_a_growing_file_grows_for_those_who_have_it_open(mounted: ToyMount) -> N
                 seen += file.read(1 << 20)
                 time.sleep(0.05)
             assert seen == static_bytes(size)
+
+
+def test_no_zeros_come_of_a_file_that_grows_while_it_is_read(mounted: ToyMount) -> None:
+    """The kernel hears of a larger size, because another asks for it, while what there was before is on its way."""
+    path = mounted.path("live/appended")
+    begin = mounted.control[Slot.APPENDED]
+    over = threading.Event()
+
+    def append() -> None:
+        while not over.wait(0.01):
+            mounted.control[Slot.APPENDED] += 20
+            os.stat(path)
+
+    appending = threading.Thread(target=append)
+    appending.start()
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(begin)
+            seen, until = b"", time.monotonic() + 8 * SLOW_SECONDS
+            while time.monotonic() < until:
+                seen += file.read(1 << 20)
+                time.sleep(0.01)
+    finally:
+        over.set()
+        appending.join()
+    assert len(seen) > 100
+    assert seen.count(b"x") == len(seen)
 
 
 def test_tail_follows_a_growing_file(mounted: ToyMount) -> None:

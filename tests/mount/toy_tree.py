@@ -20,6 +20,8 @@ from kfs.tree.node import FOREVER, LIVE, Attributes, Directory, Entry, File, Nod
 
 DIRECTORY_MODE: Final = stat.S_IFDIR | 0o555
 FILE_MODE: Final = stat.S_IFREG | 0o444
+#: How long a read of ``live/appended`` takes: longer than attributes are kept.
+SLOW_SECONDS: Final = 1.4 * LIVE
 MTIME_NS: Final = 1_606_446_771_205_000_000
 
 #: Names that a shell, a terminal or a codec would rather not see; the last ones aren't UTF-8.
@@ -58,6 +60,7 @@ class Slot(IntEnum):
     STALLED = auto()
     STALLED_RECORD = auto()
     RECORD_READS = auto()
+    APPENDED = auto()
 
 
 class Control:
@@ -98,6 +101,11 @@ class ToyFile(File):
     contents: Callable[[int, int], bytes]
     on_attributes: Callable[[], None] | None = None
     size: Callable[[], int] | None = None
+    grows: bool = False
+
+    @property
+    def is_exchanged(self) -> bool:
+        return self.grows
 
     def attributes(self) -> Attributes:
         if self.on_attributes is not None:
@@ -283,13 +291,24 @@ class ToyTree(Tree):
             "inner": self._directory({"deep": self._directory({"file": self._file(b"deep\n")})}),
         }
 
+    def _appended(self, at: int, size: int) -> bytes:
+        """Return what was appended when this was called, and take a while for that."""
+        end = self.control[Slot.APPENDED]
+        time.sleep(SLOW_SECONDS)
+        return b"x" * max(0, min(size, end - at))
+
     def _live(self) -> dict[str, Own]:
         growing = self._file(b"", lifetime=LIVE)
         growing.size = lambda: self.control[Slot.GROWTH]
         growing.contents = lambda at, size: static_bytes(self.control[Slot.GROWTH])[at : at + size]
         growing.on_attributes = lambda: self.control.count(Slot.LIVE_ATTRIBUTES)
+        appended = self._file(b"", lifetime=LIVE)
+        appended.grows = True
+        appended.size = lambda: self.control[Slot.APPENDED]
+        appended.contents = self._appended
         return {
             "growing": growing,
+            "appended": appended,
             "vanishing": self._file(static_bytes(300_000), lifetime=LIVE),
             "appearing": self._file(b"here\n", lifetime=LIVE),
         }
