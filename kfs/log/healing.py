@@ -71,11 +71,11 @@ class _Loss:
     def has_no_trace(self) -> bool:
         return self.position == self.end
 
-    def take(self, batches: Sequence[Found], *, is_all: bool) -> None:
-        """Note batches of another copy; ``is_all`` says that nothing else ever was between them."""
+    def take(self, offsets: OffsetRange, batches: Sequence[Found], *, is_all: bool) -> None:
+        """Note batches that another copy has of some offsets; ``is_all`` says that there never was anything else."""
         self.found += batches
         if is_all:
-            self.missing = []
+            self.missing.remove(offsets)
         for one in batches:
             self.missing = [rest for each in self.missing for rest in _without(each, one)]
 
@@ -121,9 +121,9 @@ def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
     losses = list(_losses(segment))
     for loss in losses:
         for history in histories:
-            for offsets in loss.missing:
+            for offsets in list(loss.missing):
                 if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
-                    loss.take(history.batches(offsets), is_all=history.has_all_of(offsets))
+                    loss.take(offsets, history.batches(offsets), is_all=history.has_all_of(offsets))
     if not any(loss.found for loss in losses):
         return None
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))

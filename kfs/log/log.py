@@ -86,8 +86,8 @@ class Log:
 
     Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
     watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
-    log should begin with aren't here, ``healer`` where records are lost. What is
-    found wrong goes to ``problems``.
+    log should begin with aren't here, ``healer`` where records are lost. What is found wrong goes to
+    ``problems``.
     """
 
     def __init__(

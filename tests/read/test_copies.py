@@ -333,6 +333,18 @@ def test_batches_lost_side_by_side_are_taken_once(two: list[Path]) -> None:
     assert all("is read from" in problem.reason for problem in log.problems)
 
 
+def test_what_a_third_copy_has_all_of_says_nothing_of_the_rest(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("one", "two", "three")]
+    for root, numbers in zip(roots, ((1, 2, 3), (1, 3), (3,)), strict=True):
+        write_partition(root / "t-0", {0: CONTENT})
+        for number in numbers:
+            broken(root, positions(CONTENT)[number] + 70)
+    asked = Asked.of(*roots)
+    assert offsets_of(shown_by_all(asked)) == [*range(30), *range(40, 60)]
+    for view in TELLING:
+        assert tells(view, asked, OffsetRange(35, 36)), view.__name__
+
+
 def test_a_command_says_once_that_copies_complete_each_other(two: list[Path]) -> None:
     for number in (1, 3):
         broken(two[0], positions(CONTENT)[number] + 70)
