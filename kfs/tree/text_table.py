@@ -55,7 +55,7 @@ class TextTable:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes; most tables have one chunk, and are hardly more than what objects cost."""
-        return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.grounds)) + 1536
+        return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.grounds)) + 1200
 
     def begin_chunk(self) -> None:
         """Begin a chunk where the table ends."""
