@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-import tracemalloc
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 from kfs.tree.context import TreeContext, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -15,35 +17,33 @@ from tests.logs import dense, open_tree, write_partition
 COUNT = 100
 
 
-def tables(context: TreeContext) -> int:
-    counted = int(context.text._tables.currsize)
-    context.text._tables.clear()
-    return counted
+def caches(context: TreeContext) -> dict[str, tuple[float, Iterable[object]]]:
+    """Return what each cache counts, and its keys and values."""
+    blocks, rendered = context.data_dir.storage.cache, context.rendered
+    tables, generated = context.text._tables, context._generated
+    return {
+        "tables": (tables.currsize, tables.items()),
+        "hours": (context.hours.currsize, context.hours.items()),
+        "generated": (generated.currsize, generated.items()),
+        "blocks": (blocks.nbytes, blocks._values.items()),
+        "rendered": (rendered.nbytes, rendered._values.items()),
+    }
 
 
-def hours(context: TreeContext) -> int:
-    counted = int(context.hours.currsize)
-    context.hours.clear()
-    return counted
-
-
-def blocks(context: TreeContext) -> int:
-    counted = context.data_dir.storage.cache.nbytes
-    context.data_dir.storage.cache.clear()
-    return counted
-
-
-def rendered(context: TreeContext) -> int:
-    counted = context.rendered.nbytes
-    context.rendered.clear()
-    return counted
-
-
-def generated(context: TreeContext) -> int:
-    counted = int(context._generated.currsize)
-    context._generated.clear()
-    context._latest.clear()
-    return counted
+def held_by(things: Iterable[object]) -> int:
+    """Return the bytes of things and of all that they refer to, each once."""
+    seen: set[int] = set()
+    kept: list[object] = []  # or an address may become another's
+    left = list(things)
+    total = 0
+    while left:
+        one = left.pop()
+        if id(one) not in seen and not isinstance(one, (type, ModuleType, FunctionType)):
+            seen.add(id(one))
+            kept.append(one)
+            total += sys.getsizeof(one)
+            left += gc.get_referents(one)
+    return total
 
 
 def read_everything(tree: KafkaTree) -> None:
@@ -54,19 +54,9 @@ def read_everything(tree: KafkaTree) -> None:
 
 def test_caches_count_what_they_hold(tmp_path: Path) -> None:
     write_partition(tmp_path / "t-0", {base: dense(base, base) for base in range(COUNT)})
-    found = {}
-    tracemalloc.start()
-    try:
-        tree = open_tree(tmp_path, options=TreeOptions(views=True))
-        read_everything(tree)
-        for clear in (tables, hours, blocks, rendered, generated):
-            gc.collect()
-            before = tracemalloc.get_traced_memory()[0]
-            counted = clear(tree.context)
-            gc.collect()
-            found[clear.__name__] = counted, before - tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    for name, (counted, held) in found.items():
-        assert held > COUNT * 50, name
-        assert 0.7 * held < counted < 5 * held, name
+    tree = open_tree(tmp_path, options=TreeOptions(views=True))
+    read_everything(tree)
+    for name, (counted, things) in caches(tree.context).items():
+        held = held_by(things)
+        assert held > COUNT // 2 * 100, name
+        assert 0.7 * held < counted < 4 * held, name
