@@ -8,19 +8,10 @@ import pytest
 
 from kfs.mount.growing import HELD_SECONDS, GrowingFiles
 from kfs.tree.node import FOREVER, LIVE, Attributes
+from tests.mount.clock import Clock
 from tests.mount.toy_tree import FILE_MODE, ToyFile
 
 ID = 7
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

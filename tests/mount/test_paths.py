@@ -8,15 +8,8 @@ from kfs.errors import NotADirectory, NotFound
 from kfs.mount.nodes import OPENED_SECONDS, found
 from kfs.mount.paths import GENERATION_SIZE, Paths
 from kfs.tree.node import LIVE
+from tests.mount.clock import Clock
 from tests.mount.toy_tree import Control, Slot, ToyTree
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
