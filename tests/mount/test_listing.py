@@ -8,7 +8,7 @@ import pytest
 
 from kfs.mount.listing import MAX_UNDER_WAY, Listings
 from kfs.tree.node import LIVE, Directory
-from tests.mount.test_paths import Clock
+from tests.mount.clock import Clock
 from tests.mount.toy_tree import Slot, ToyTree
 
 
