@@ -272,11 +272,16 @@ class Log:
         """Whether other copies have records that lie between segments, of which there is no other trace here."""
         if not self._completion.others():
             return False
+        is_completed = False
         for segment in self._listing.segments:
-            with suppress(CorruptData):  # what can't be read tells of it by itself
-                if gap_behind(segment) is not None and segment.patch is None:
+            try:
+                if segment.patch is None and gap_behind(segment) is not None:
                     self._note_loss(segment)
-        return any(segment.is_stale for segment in self._listing.segments)
+            except Patched:
+                is_completed = True
+            except CorruptData:  # what can't be read tells of it by itself
+                continue
+        return is_completed
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
         """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""

@@ -20,7 +20,7 @@ from cachetools import LRUCache
 
 from kfs.tree.node import LIVE, Attributes, File, Node
 
-#: How long, in seconds, whoever was answered may take until the bytes are where they belong.
+#: How long, in seconds, the kernel may take to copy an answer to its reader.
 HELD_SECONDS: Final = 0.2
 _FILES_KEPT: Final = 16 * 1024
 _MOST_HELD: Final = 256
@@ -28,7 +28,7 @@ _MOST_HELD: Final = 256
 
 @dataclass(slots=True)
 class _Held:
-    """Reads that end with a file at ``end``: no larger size is told ``until`` then (``time.monotonic``)."""
+    """A file that ``reads`` were answered to end at ``end``: no larger size is told before ``until``, in seconds."""
 
     end: int
     until: float = 0.0
@@ -65,9 +65,10 @@ class GrowingFiles:
 
     @contextmanager
     def read(self, node_id: int) -> Iterator[Callable[[int], bool]]:
-        """Answer a read within; what is yielded is told where the answer ends, if that is where the file does.
+        """Yield a function for one read: call it with the offset at which a short answer ends.
 
-        It returns whether the answer may be given, or a larger size than that was told; none is from then on.
+        It returns False where a larger size was told: read again. From then on no larger size is told until the end of
+        the block, and a moment longer.
         """
         is_held = False
 

@@ -338,7 +338,7 @@ class Session:
 
 
 def _few(parts: Sequence[Part]) -> Sequence[Part]:
-    """Return parts as so many as one system call writes, with a header."""
+    """Return parts joined, if there are more than one system call writes."""
     return parts if len(parts) < _MOST_PARTS else [b"".join(parts)]
 
 

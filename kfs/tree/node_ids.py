@@ -28,7 +28,7 @@ _RELATIVE_BITS: Final = 31
 _VIEW_SHIFT: Final = SLOT_BITS + _RELATIVE_BITS
 _SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 _RELATIVE_MASK: Final = (1 << _RELATIVE_BITS) - 1
-#: So many names in a directory may have ids though they are gone, beside as many as are there.
+#: Ids that a directory keeps for names that are gone, beside as many as it has names.
 _FEW_NAMES: Final = 64
 
 

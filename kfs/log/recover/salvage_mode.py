@@ -28,7 +28,7 @@ from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
 
-#: What a ``.log`` may be called: what is damaged in one is told as a loss.
+#: Suffixes of segments: damage in them is reported as a loss.
 _LOGS: Final = (".log", ".log.swap", ".log.deleted", ".log.cleaned")
 
 

@@ -156,7 +156,8 @@ def plan_salvage(
         plans.append(SegmentPlan(segment, plan_segment(segment, producers), Completed(segment, [])))
         advance(segment.size())
     is_whole = not any(plan.of_fate(Fate.LOST, Fate.EXTRA) for plan in plans)
-    if is_whole and not any(each.fills(gap) for gap in _gaps(log) for each in sources(log)):
+    gaps = _gaps(log) if is_whole else []
+    if is_whole and not any(each.fills(gap) for each in (sources(log) if gaps else ()) for gap in gaps):
         return SalvagePlan(Arrangement(log), plans, producers)
     surveyed = [(segment, plan_segment(segment, None)) for segment in log.segments]
     arrangement = arranged(log, surveyed, found)
