@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -77,14 +77,15 @@ class _Loss:
         if is_all:
             self.missing.remove(offsets)
         for one in batches:
-            self.missing = [rest for each in self.missing for rest in _without(each, one)]
+            self.missing = without(self.missing, one.first, one.last)
 
 
-def _without(offsets: OffsetRange, found: Found) -> Iterator[OffsetRange]:
-    if offsets.start < min(found.first, offsets.end):
-        yield OffsetRange(offsets.start, min(found.first, offsets.end))
-    if max(found.last + 1, offsets.start) < offsets.end:
-        yield OffsetRange(max(found.last + 1, offsets.start), offsets.end)
+def without(ranges: Iterable[OffsetRange], first: int, last: int) -> list[OffsetRange]:
+    """Return what is left of ranges of offsets without those from ``first`` to ``last``, both included."""
+    rest: list[OffsetRange] = []
+    for each in ranges:
+        rest += (OffsetRange(each.start, min(first, each.end)), OffsetRange(max(last + 1, each.start), each.end))
+    return [each for each in rest if each.start < each.end]
 
 
 class Healer:

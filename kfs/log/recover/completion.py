@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Final
 
 from kfs.errors import CorruptData
+from kfs.log.healing import without
 from kfs.log.log import OffsetRange, gap_behind
 from kfs.log.recover.arrangement import Planned
 from kfs.log.recover.placing import Placed, place
-from kfs.log.recover.runs import Run, batches_between, joined, without
+from kfs.log.recover.runs import Run, batches_between, joined
 from kfs.log.recover.segment_plan import Fate, Misplaced, Stretch
 from kfs.log.recover.sources import Source
 from kfs.log.segment import Segment

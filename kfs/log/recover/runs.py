@@ -9,7 +9,6 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, read_header
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.log.block import Block
-from kfs.log.log import OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.window import Window
 from kfs.storage.patched_file import Extent
@@ -68,11 +67,3 @@ def joined(runs: Iterable[Run]) -> Iterator[Run]:
         last = run
     if last is not None:
         yield last
-
-
-def without(ranges: Iterable[OffsetRange], first: int, last: int) -> list[OffsetRange]:
-    """Return what is left of ranges of offsets without those from ``first`` to ``last``, both included."""
-    rest: list[OffsetRange] = []
-    for each in ranges:
-        rest += (OffsetRange(each.start, min(first, each.end)), OffsetRange(max(last + 1, each.start), each.end))
-    return [each for each in rest if each.start < each.end]

@@ -10,9 +10,9 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import compare
-from kfs.log.healing import History, batches_in
+from kfs.log.healing import History, batches_in, without
 from kfs.log.log import Log, OffsetRange
-from kfs.log.recover.runs import Run, joined, without
+from kfs.log.recover.runs import Run, joined
 from kfs.log.remote_offsets import NEVER_TIERED
 
 
