@@ -21,18 +21,21 @@ from cachetools import LRUCache
 from kfs.tree.node import LIVE, Attributes, File, Node
 
 #: How long, in seconds, the kernel may take to copy an answer to its reader.
-HELD_SECONDS: Final = 0.2
+HELD_SECONDS: Final = 0.4
 _FILES_KEPT: Final = 16 * 1024
 _MOST_HELD: Final = 256
 
 
 @dataclass(slots=True)
 class _Held:
-    """A file that ``reads`` were answered to end at ``end``: no larger size is told before ``until``, in seconds."""
+    """Answers that end with the file at one place: ``reads`` are on their way, the last of others until ``until``."""
 
-    end: int
-    until: float = 0.0
     reads: int = 0
+    until: float = 0.0
+
+    def rest(self, now: float) -> float:
+        """For how long, in seconds, somebody may still be given one of them: at least so long."""
+        return HELD_SECONDS if self.reads else self.until - now
 
 
 class GrowingFiles:
@@ -41,7 +44,8 @@ class GrowingFiles:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: LRUCache[int, int] = LRUCache(_FILES_KEPT)
-        self._held: dict[int, _Held] = {}
+        #: By node id, and by where they end.
+        self._held: dict[int, dict[int, _Held]] = {}
         self._lock = threading.Lock()
 
     def told(self, node: Node, attributes: Attributes) -> Attributes:
@@ -51,13 +55,19 @@ class GrowingFiles:
         node_id = attributes.node_id
         with self._lock:
             known = self._told.get(node_id, 0)
-            held = self._held.get(node_id)
-            if held is not None and attributes.size > max(known, held.end):
-                rest = HELD_SECONDS if held.reads else held.until - self._clock()
-                if rest > 0:
-                    attributes = replace(attributes, size=max(known, held.end), lifetime=min(rest, LIVE))
+            if node_id in self._held:
+                attributes = self._not_beyond(self._held[node_id], known, attributes)
             self._told[node_id] = max(known, attributes.size)
         return attributes
+
+    def _not_beyond(self, held: dict[int, _Held], known: int, attributes: Attributes) -> Attributes:
+        """Return attributes with no larger size than the least at which somebody's answer ends."""
+        now = self._clock()
+        rests = {end: rest for end, each in held.items() if (rest := each.rest(now)) > 0}
+        end = max(min(rests, default=attributes.size), known)
+        if end >= attributes.size:
+            return attributes
+        return replace(attributes, size=end, lifetime=min(LIVE, *rests.values()))
 
     def has(self, node_id: int) -> bool:
         """Whether a file of that id is known to grow."""
@@ -67,32 +77,34 @@ class GrowingFiles:
     def read(self, node_id: int) -> Iterator[Callable[[int], bool]]:
         """Yield a function for one read: call it with the offset at which a short answer ends.
 
-        It returns False where a larger size was told: read again. From then on no larger size is told until the end of
-        the block, and a moment longer.
+        It returns False where a larger size was told: read again. Where it returns True, no larger size than that end
+        is told until the block is left, and a moment longer.
         """
-        is_held = False
+        ends: list[int] = []
 
         def ends_at(end: int) -> bool:
-            nonlocal is_held
             with self._lock:
                 known = self._told.get(node_id, 0)
-                held = self._held.setdefault(node_id, _Held(end))
-                held.end = max(held.end, end, known)
-                held.reads += not is_held
-                is_held = True
+                at = max(end, known)  # where the next attempt has to end, at least
+                self._held.setdefault(node_id, {}).setdefault(at, _Held()).reads += 1
+                ends.append(at)
             return end >= known
 
         try:
             yield ends_at
         finally:
-            if is_held:
-                self._release(node_id)
+            if ends:
+                self._release(node_id, ends)
 
-    def _release(self, node_id: int) -> None:
+    def _release(self, node_id: int, ends: list[int]) -> None:
         now = self._clock()
         with self._lock:
             held = self._held[node_id]
-            held.reads -= 1
-            held.until = now + HELD_SECONDS
+            for end in ends:
+                held[end].reads -= 1
+                held[end].until = now + HELD_SECONDS
+            self._held[node_id] = {end: each for end, each in held.items() if each.rest(now) > 0}
             if len(self._held) > _MOST_HELD:
-                self._held = {key: each for key, each in self._held.items() if each.reads or each.until > now}
+                self._held = {
+                    key: ends for key, ends in self._held.items() if any(each.rest(now) > 0 for each in ends.values())
+                }

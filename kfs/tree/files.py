@@ -169,8 +169,12 @@ def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> E
 
 
 def entry_of(name: str, cookie: int, node: Node, *, with_attributes: bool) -> Entry:
-    """Return a node's entry; the attributes of one that is costly to size are left out."""
+    """Return a node's entry; the attributes of one that is costly to size, or may grow, are left out.
+
+    A size that grows is told one by one: :mod:`kfs.mount.growing` says why.
+    """
     if isinstance(node, CostlyFile):
         return Entry(name, cookie, *node.identity(), None)
     attributes = node.attributes()
-    return Entry(name, cookie, attributes.node_id, attributes.mode, attributes if with_attributes else None)
+    is_kept = with_attributes and not (isinstance(node, File) and node.is_exchanged)
+    return Entry(name, cookie, attributes.node_id, attributes.mode, attributes if is_kept else None)

@@ -67,16 +67,41 @@ def test_no_larger_size_is_told_while_a_read_that_ends_with_the_file_is_answered
     assert told(files, 300) == of_size(300)
 
 
-def test_each_read_holds_the_size_by_itself(files: GrowingFiles, clock: Clock) -> None:
+def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles, clock: Clock) -> None:
     told(files, 100)
     with files.read(ID) as first:
         with files.read(ID) as second:
             assert first(100)
             assert second(110)
         clock.now += 1
-        assert told(files, 200).size == 110
+        assert told(files, 200).size == 100  # or the first would have zeros from there on
+    assert told(files, 200).size == 100
     clock.now += 1
     assert told(files, 200).size == 200
+
+
+def test_a_longer_answer_doesnt_let_go_of_one_that_was_given_before(files: GrowingFiles, clock: Clock) -> None:
+    told(files, 100)
+    for end in (100, 110, 120):
+        with files.read(ID) as ends_at:
+            assert ends_at(end)
+        assert told(files, 200).size == 100
+        clock.now += HELD_SECONDS * 0.26
+    for size in (110, 120, 200):
+        clock.now += HELD_SECONDS * 0.26
+        found = told(files, 200)
+        assert found.size == size
+        assert found.lifetime <= LIVE
+
+
+def test_who_reads_on_and_on_doesnt_hold_the_file_back(files: GrowingFiles, clock: Clock) -> None:
+    sizes = []
+    for size in range(1000, 2000):
+        with files.read(ID) as ends_at:
+            assert ends_at(size)
+        sizes.append((size, told(files, size).size))
+        clock.now += HELD_SECONDS / 10
+    assert all(size - at <= 11 for size, at in sizes)
 
 
 def test_a_size_that_was_told_isnt_taken_back(files: GrowingFiles) -> None:
