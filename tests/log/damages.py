@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from kfs.errors import CorruptData
+from kfs.format.batch_header import is_intact, read_header
 from kfs.format.layout import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
 from kfs.format.record import Record
 from tests.logs import Batch
@@ -72,10 +74,25 @@ def written(content: Iterable[Batch]) -> dict[int, Record]:
 
 
 def is_ambiguous(parts: Sequence[Part]) -> bool:
-    """Whether a damaged batch is whole again with bytes of its neighbours, as where one zero was taken out of many."""
+    """Whether a damaged batch is whole again with bytes of its neighbours, as where one zero was taken out of many.
+
+    Or holds a message that is whole, and the record that was lost: a codec stores as it is what it can't compress.
+    """
     data = joined_parts(parts)
     damaged = [part for part in parts if part.was is not None and not part.is_intact]
-    return any(part.was.data[0 if part.is_moved else _start(part.was) :] in data for part in damaged if part.was)
+    if any(part.was.data[0 if part.is_moved else _start(part.was) :] in data for part in damaged if part.was):
+        return True
+    return any(_is_batch_at(at, part.data) for part in damaged for at in range(1, len(part.data) - LOG_OVERHEAD))
+
+
+def _is_batch_at(at: int, data: bytes) -> bool:
+    size = int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big") + LOG_OVERHEAD
+    if at + size > len(data):
+        return False
+    try:
+        return is_intact(read_header(data, at, 0), data[at : at + size])
+    except CorruptData:
+        return False
 
 
 def intact_records(parts: Sequence[Part]) -> dict[int, Record]:
