@@ -26,10 +26,11 @@ from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryName, parse_directory_name
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
 from kfs.log.log_segment import LogSegment
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problems
 from kfs.log.storage import Storage

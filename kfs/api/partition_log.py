@@ -13,9 +13,11 @@ from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import OnDamage, Problem
 from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.log_reader import Located, LogReader
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.read.plan import WantedOffsets, wanted_offsets
 from kfs.read.selection import Selection
@@ -156,8 +158,7 @@ class PartitionLog(Scannable):
             remote = self._log.remote
             why = f": {remote.sentence}" if remote is not None and offset in remote else ""
             raise NotFound(f"{self.topic}-{self.partition}: no record at offset {offset}{why}")
-        columns, index = found
-        return next(records_of(self.topic, self.partition, columns, (index,)))
+        return next(records_of(self.topic, self.partition, found.loaded.columns, (found.record_index,)))
 
     def __contains__(self, offset: object) -> bool:
         """Whether there is a record at ``offset``; raise :class:`CorruptData` where that can't be read."""
@@ -248,14 +249,10 @@ class PartitionLog(Scannable):
                 raise chosen.problems[0].error()
             self._data.check_open()
 
-    def _locate(self, offset: int) -> tuple[RecordColumns, int] | None:
+    def _locate(self, offset: int) -> Located | None:
         log = self._log
-        visible, hides = log.visible(), None
-        if self.isolation is IsolationLevel.READ_COMMITTED:
-            committed = self._committed_reader(log)
-            visible, hides = committed.stable(visible), committed.hides
-        found = log.locate(offset, visible, hides=hides)
-        return None if found is None else (found[1].columns, found[2])
+        is_committed = self.isolation is IsolationLevel.READ_COMMITTED
+        return LogReader(log, self._committed_reader(log) if is_committed else None).find(offset)
 
     def _committed_reader(self, log: Log) -> CommittedReader:
         with self._lock:

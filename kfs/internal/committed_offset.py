@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
-from kfs.errors import CorruptData
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.format.uuid import ZERO_UUID
 from kfs.internal.offset_commits import RawCommit
 from kfs.internal.schema import Malformed, Value
 from kfs.internal.topics import GROUP_KINDS
-from kfs.log.block import Damage
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.problem import Problem
 from kfs.log.remote_offsets import Tier
+from kfs.read.log_reader import LogReader
 
 _NOT_SET: Final = -1
 #: Of an offset that isn't on the disk, by whether it is known where it is.
@@ -138,7 +138,7 @@ def standing_of(
         note = f"below the log start offset {visible.start}: what was to be read next is deleted"
     elif offset > visible.end:
         note = f"above the log's end {visible.end}: what was read is not here any more"
-    found, damage = _first_unread(log, OffsetRange(max(offset, visible.start), visible.end), done_ranges)
+    found, damage = _first_unread(LogReader(log), offset, done_ranges)
     next_offset, next_timestamp = found or (None, None)
     lag = _lag(visible.end, offset, done)
     return replace(ends, lag=lag, next_offset=next_offset, next_timestamp=next_timestamp, note=note or damage)
@@ -151,37 +151,18 @@ def _lag(end: int, offset: int, done: int | None) -> int | None:
 _Found = tuple[tuple[int, int | None] | None, str | None]
 
 
-def _first_unread(log: Log, offsets: OffsetRange, done: Sequence[tuple[int, int]]) -> _Found:
-    """Return what :func:`_first_record` does, of the records that aren't done."""
-    start, damage = offsets.start, None
+def _first_unread(reader: LogReader, start: int, done: Sequence[tuple[int, int]]) -> _Found:
+    """Return offset and timestamp of the first record from ``start`` on that isn't done, and what is lost before it."""
+    lost: list[Problem] = []
     while True:
-        found, met = _first_record(log, OffsetRange(start, offsets.end))
-        damage = damage or met
-        at = bisect_right(done, found[0], key=itemgetter(0)) - 1 if found is not None else -1
-        if found is None or at < 0 or done[at][1] <= found[0]:
-            return found, damage
-        start = done[at][1]
-
-
-def _first_record(log: Log, offsets: OffsetRange) -> _Found:
-    """Return offset and timestamp of the first record there is of some offsets, and what is damaged before it."""
-    damage = None
-    for segment, item in log.walk(offsets):
-        if isinstance(item, Damage):
-            if item.may_hide(offsets.start, offsets.end + 1):
-                damage = damage or f"damaged at {item.problem.file} position {item.position}: {item.problem.reason}"
+        found = reader.first_from(start, lost.append)
+        offset = -1 if found is None else found.loaded.columns.offsets[found.record_index]
+        at = bisect_right(done, offset, key=itemgetter(0)) - 1
+        if found is not None and at >= 0 and offset < done[at][1]:
+            start = done[at][1]
             continue
-        if item.header.is_control:
-            continue
-        try:
-            columns = segment.load(item).columns
-        except CorruptData as error:
-            damage = damage or f"damaged at {item.file} position {item.position}: {error.reason}"
-            continue
-        index = bisect_left(columns.offsets, offsets.start)
-        while index in columns.faults:
-            index += 1
-        if index < len(columns) and columns.offsets[index] < offsets.end:
-            timestamp = columns.timestamps[index]
-            return (columns.offsets[index], None if timestamp == NO_TIMESTAMP else timestamp), damage
-    return None, damage
+        damage = f"damaged at {lost[0].file} position {lost[0].position}: {lost[0].reason}" if lost else None
+        if found is None:
+            return None, damage
+        timestamp = found.loaded.columns.timestamps[found.record_index]
+        return (offset, None if timestamp == NO_TIMESTAMP else timestamp), damage

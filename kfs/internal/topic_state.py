@@ -12,13 +12,12 @@ from typing import Final, Generic, TypeVar
 from kfs.errors import CorruptData, UnusableSource
 from kfs.internal.coverage import Coverage, coverage_of
 from kfs.internal.schema import Malformed
-from kfs.internal.topic_reader import TopicReader
 from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
-from kfs.log.block import Damage
 from kfs.log.bulk import Records
 from kfs.log.data_dir import DataDir
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.problem import Problem
+from kfs.read.log_follower import LogFollower
 from kfs.storage.open_files import FileChanged
 
 #: How often a log is begun anew that is compacted, or cut, while it is read.
@@ -40,7 +39,7 @@ class TopicState(ABC):
         self.unread_dropped = 0
         #: How many stretches of the log were damaged.
         self.damaged = 0
-        self._reader = TopicReader(log)
+        self._reader = LogFollower(log)
         self._forget()
 
     def refresh(self) -> None:
@@ -63,7 +62,7 @@ class TopicState(ABC):
                         self._replay(item)
                         self.damaged += len(item.columns.faults)
                     else:
-                        self.damaged += not isinstance(item, Damage) or item.loses_records
+                        self.damaged += item.lost is not None
             except FileChanged:
                 if attempt == _MOST_ATTEMPTS - 1:
                     raise

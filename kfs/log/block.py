@@ -11,6 +11,7 @@ from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.layout import MAX_INT64
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 
 
@@ -90,8 +91,8 @@ class Damage:
 
     What they held has offsets above ``after`` and below ``before``: the last offset before the bytes, and the first of
     the next intact batch behind them, the next segment's base offset, or :data:`MAX_INT64` where the log ends in damage
-    and nothing bounds it. No header that fails its CRC is believed. ``loses_records`` is False for what only repeats
-    records that stand earlier in the log. ``claimed_last`` is the last offset that the broken header claims, where that
+    and nothing bounds it. No header that fails its CRC is believed. What only repeats records that stand earlier in the
+    log, has lost none. ``claimed_last`` is the last offset that the broken header claims, where that
     is possible at all, else ``after``: a hint for verify and recover; no view decides by it. Of a patched file the walk
     is ``shift`` bytes further on than the problem's position, which is that in the file.
     """
@@ -100,7 +101,6 @@ class Damage:
     cause: Cause
     after: int
     claimed_last: int
-    loses_records: bool = True
     before: int = MAX_INT64
     shift: int = 0
 
@@ -114,11 +114,15 @@ class Damage:
         """Byte position of what follows."""
         return self.position + self.problem.size
 
-    def may_hide(self, start: int, end: int) -> bool:
-        """Whether records may be lost here whose offsets are from ``start`` up to, not including, ``end``."""
-        return self.loses_records and max(start, self.after + 1) < min(end, self.before)
+    @property
+    def last_seen(self) -> int:
+        """The highest offset up to its end that is known from it: none, -1."""
+        return -1
 
     @property
-    def is_open(self) -> bool:
-        """Whether records may be lost here and nothing behind bounds their offsets: the log ends in damage."""
-        return self.loses_records and self.before == MAX_INT64
+    def lost(self) -> OffsetRange | None:
+        """The offsets that records lost here may have had, None where none is lost.
+
+        It ends at :data:`MAX_INT64` where the log ends in damage, and nothing behind bounds it.
+        """
+        return OffsetRange(self.after + 1, self.before) if self.after + 1 < self.before else None

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import CONTROL_MASK
 from kfs.log.block import Block, Damage
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 
 if TYPE_CHECKING:
@@ -102,6 +104,29 @@ class Undecodable:
     def end(self) -> int:
         """Byte position of what follows."""
         return self.block.end
+
+    @property
+    def lost(self) -> OffsetRange | None:
+        """The offsets that its records may have, None where it can't have any.
+
+        Where a compressed message begins is known only inside, and of some that are older than relative offsets not
+        even where it ends.
+        """
+        block, header = self.block, self.block.header
+        start, end = max(header.base_offset, block.after + 1), min(header.last_offset + 1, block.before)
+        if header.record_count == UNKNOWN_COUNT:
+            start, end = block.after + 1, end if header.last_offset else block.before
+        return OffsetRange(start, end) if start < end else None
+
+    @property
+    def last_seen(self) -> int:
+        """The highest offset up to its end that is known from it."""
+        return self.block.header.last_offset
+
+    @property
+    def problem(self) -> Problem:
+        """What is to be said of it."""
+        return Problem(self.block.file, self.position, self.end - self.position, self.error.reason)
 
 
 class BulkReader:

@@ -268,7 +268,7 @@ class _Side:
                 self._batch = item
                 self._is_compacted |= item.leaves_offsets_out
                 return
-            self._is_behind_damage |= item.loses_records
+            self._is_behind_damage |= item.lost is not None
         self._batch = None
 
     # -- what it lacks

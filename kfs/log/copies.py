@@ -9,7 +9,8 @@ from enum import StrEnum
 from kfs.format.checkpoint import EpochEntry
 from kfs.log.block import Block
 from kfs.log.compare import Comparison, Divergence, Lack, LackCause, Place, compare
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 
 

@@ -21,7 +21,8 @@ from kfs.format.checkpoint import EpochEntry
 from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_INT32, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
-from kfs.log.log import Log, OffsetRange, gap_behind
+from kfs.log.log import Log, gap_behind
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import NEVER_TIERED
@@ -134,9 +135,9 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
     item: Block | Damage | None = None
     loss: _Loss | None = None
     for item in segment.walk():
-        if not (isinstance(item, Damage) and item.loses_records and not item.is_open):
+        lost = item.lost if isinstance(item, Damage) else None
+        if not isinstance(item, Damage) or lost is None or lost.end == MAX_INT64:
             continue
-        lost = OffsetRange(item.after + 1, item.before)
         if loss is not None and loss.lost == lost:  # with nothing intact between them they lose the same
             loss.end = item.end
             loss.problems.append(item.problem)
@@ -203,7 +204,7 @@ class History:
         gaps = (gap_behind(segment) for segment in self._other.segments)
         if any(gap is not None and gap.start < offsets.end and offsets.start < gap.end for gap in gaps):
             return False
-        return not any(isinstance(item, Damage) and item.loses_records for _, item in self._other.walk(offsets))
+        return not any(isinstance(item, Damage) and item.lost is not None for _, item in self._other.walk(offsets))
 
     @property
     def _compared(self) -> Comparison:

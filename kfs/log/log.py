@@ -31,6 +31,7 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import NEVER_TIERED, RemoteOffsets, Tier
@@ -58,17 +59,6 @@ Parsed = TypeVar("Parsed")
 _COMPLETED: Final = "what is lost in it is read from another copy"
 #: Of the offsets in remote storage, nothing is known yet.
 _NOT_LOOKED: Final = ((-1, None), None)
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """The offsets from ``start`` up to, not including, ``end``."""
-
-    start: int
-    end: int
-
-    def __contains__(self, offset: int) -> bool:
-        return self.start <= offset < self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +464,7 @@ class Log:
         tier = self._tier(self.directory)
         if tier is Tier.NONE:
             return None
-        return RemoteOffsets(self.directory.path, start, first, tier)
+        return RemoteOffsets(start, first, self.directory.path, tier)
 
     def visible(self) -> OffsetRange:
         """The offsets that are listed: log start to log end, or to the high watermark if that was asked for."""
@@ -492,54 +482,24 @@ class Log:
 
     # -- records
 
-    def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
+    def find(self, offset: int) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        return self._located(offset, keep, None)[1]
+        return self.located(offset)[1]
 
-    def locate(
-        self,
-        offset: int,
-        visible: OffsetRange,
-        *,
-        hides: Callable[[Segment, BatchHeader], bool] | None = None,
-        keep: bool = True,
-    ) -> tuple[Segment, LoadedBlock, int] | None:
-        """Return the segment, the decoded block and the index in it of the record at ``offset``.
-
-        None where there is no such record among those that are ``visible``, it is a control record, or in a batch
-        that a level of isolation ``hides``. Whoever has no more use for the block has the cache not ``keep`` it.
-
-        Raises:
-            CorruptData: it lies in damaged bytes.
-        """
-        if offset >= visible.end == self.log_end_offset and not self.until_high_watermark:
-            self.find(offset)  # raises if damage at the log's end claims to hold it
-        if offset not in visible:
-            return None
-        segment, loaded = self._located(offset, keep, hides)
-        if segment is None or loaded is None or loaded.header.is_control:
-            return None
-        columns = loaded.columns
-        index = bisect_left(columns.offsets, offset)
-        if index == len(columns) or columns.offsets[index] != offset:
-            return None
-        if index in columns.faults:
-            raise columns.faults[index].located(loaded.file, loaded.header.position)
-        return segment, loaded, index
-
-    def _located(
-        self, offset: int, keep: bool, hides: Callable[[Segment, BatchHeader], bool] | None
+    def located(
+        self, offset: int, *, keep: bool = True, shows: Callable[[Segment, BatchHeader], bool] | None = None
     ) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it, if it is not hidden.
+        """Return a segment and the block in it that answers for ``offset``, if ``shows`` says that it is shown.
 
-        What was found in one incarnation is never taken for the next one's.
+        What was found in one incarnation is never taken for the next one's. Whoever has no more use for the block has
+        the cache not ``keep`` it. Raises as :meth:`Segment.find`.
         """
         for looks in count(1):
             segment = self.segment_for(offset)
             try:
                 loaded = segment.find(offset, keep=keep) if segment is not None else None
-                if hides is not None and segment is not None and loaded is not None and hides(segment, loaded.header):
-                    loaded = None
+                if shows is not None and segment is not None and loaded is not None:
+                    loaded = loaded if shows(segment, loaded.header) else None
             except FileChanged:
                 if looks >= MOST_LOOKS:
                     raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 
 #: Where a broker with tiered storage keeps indexes of remote segments, in its first log directory
@@ -35,7 +36,7 @@ class Tier(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteOffsets:
+class RemoteOffsets(OffsetRange):
     """The offsets from ``start``, where the log begins, up to below ``end``, where the first segment here does.
 
     Of a tiered topic these are in remote storage. Where it isn't known whether it is one, they may as well have been
@@ -43,21 +44,12 @@ class RemoteOffsets:
     """
 
     directory: str
-    start: int
-    end: int
     tier: Tier
-
-    def __contains__(self, offset: int) -> bool:
-        return self.start <= offset < self.end
 
     @property
     def is_likely(self) -> bool:
         """Whether there is more to it than a checkpoint that deletion has overtaken: a tier that they may be in."""
         return self.tier in (Tier.TOPIC, Tier.BROKER)
-
-    def overlaps(self, start: int, end: int) -> bool:
-        """Whether one of the offsets from ``start`` up to below ``end`` is among these."""
-        return start < self.end and end > self.start
 
     @property
     def sentence(self) -> str:

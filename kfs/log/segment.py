@@ -263,7 +263,7 @@ class Segment:
         hidden: CorruptData | None = None
         for item in self.walk_from(offset):
             if isinstance(item, Damage):
-                if hidden is None and item.may_hide(offset, offset + 1):
+                if hidden is None and item.lost is not None and offset in item.lost:
                     hidden = item.problem.error()
                 continue
             header = item.header

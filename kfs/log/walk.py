@@ -357,7 +357,7 @@ class SegmentWalk:
             self._on_loss()
         problem, shift = self._report(header.position, header.size, reason)
         before = self._first_behind(header.position + header.size) if loses_records else self._seen + 1
-        return Damage(problem, cause, self._seen, self._seen, loses_records, before, shift)
+        return Damage(problem, cause, self._seen, self._seen, before, shift)
 
     def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
         """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.

@@ -13,9 +13,7 @@ from cachetools import LRUCache, cachedmethod
 
 from kfs.errors import CorruptData
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
-from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
-from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.read.transaction_replay import EndedTransaction, TransactionReplay
 from kfs.storage.open_files import FileChanged
@@ -143,28 +141,6 @@ class AbortedTransactions:
         self._index: _Index | None = None
         self._fates.clear()
         self._markers.clear()
-
-    def kept_ranges(self, segment: Segment, records: Records, first: int, stop: int) -> list[range]:
-        """Return which of the records ``first`` to ``stop`` of decoded batches are of no aborted transaction.
-
-        The batches are of ``segment``. There is at least one. Raises as :meth:`is_aborted`.
-        """
-        table, offsets = records.table, records.columns.offsets
-        kept: list[range] = []
-        for row in range(records.first, records.stop):
-            if not table.attributes[row] & TRANSACTIONAL_MASK:
-                continue
-            base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
-            if last_offset < offsets[first] or base_offset > offsets[stop - 1]:
-                continue
-            if self.is_aborted(segment, table.producer_ids[row], base_offset, last_offset):
-                left_out = bisect_left(offsets, base_offset, first, stop)
-                kept.append(range(first, left_out))
-                first = bisect_left(offsets, last_offset + 1, left_out, stop)
-                if first == stop:
-                    break
-        kept.append(range(first, stop))
-        return [some for some in kept if some]
 
     def is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
         """Whether a transactional batch of messages, of these offsets in ``segment``, is of an aborted transaction.

@@ -20,7 +20,8 @@ from typing import TypeVar
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.producer_snapshot import ProducerStateEntry
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.producer_state import ProducerState
 from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Damage
-from kfs.log.bulk import Records, Undecodable
-from kfs.log.log import MOST_LOOKS, Log, OffsetRange
+from kfs.log.bulk import Records
+from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import IsolationLevel
 from kfs.read.plan import WantedOffsets, Work, pieces_of
 from kfs.read.selection import Selection
+from kfs.read.sight import Sight
 from kfs.storage.open_files import FileChanged, FileGone
 from kfs.storage.patched_file import Patched
 
@@ -73,8 +72,6 @@ class PieceReader:
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    #: Whether offsets that go while they are read are a problem, though nobody asked for them by number.
-    misses_all: bool = False
     left: Left | None = None
     _aborted: AbortedTransactions | None = None
     _place: _Place = field(default_factory=lambda: _Place(0, -1))
@@ -82,7 +79,7 @@ class PieceReader:
     def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
 
-        Damage is among them where it may hide offsets that were asked for (:meth:`~kfs.log.block.Damage.may_hide`).
+        Damage is among them where it may hide offsets that were asked for (:class:`~kfs.read.sight.Sight`).
         ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
 
         Where the segment's file is no more what it was when the piece was planned, the offsets of the piece are read
@@ -115,16 +112,18 @@ class PieceReader:
     def _chosen_in(self, segment: Segment, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
         place = self._place
+        sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
         for item in segment.bulk(work.position, work.seen, work.end):
-            if isinstance(item, Damage):
-                if item.may_hide(offsets.start, offsets.asked_end):
+            first = offsets.start
+            if isinstance(item, Records):
+                first, last = _offsets_of(item)
+                chosen = self._of_records(sight, segment, item) if first < offsets.end else None
+                if chosen is not None:
+                    yield chosen
+            else:
+                last = item.last_seen
+                if sight.misses(segment, item):
                     yield Chosen(problems=(item.problem,))
-                place.position = item.end
-                continue
-            first, last = _offsets_of(item)
-            chosen = self._chosen_of(segment, item, offsets) if first < offsets.end else None
-            if chosen is not None:
-                yield chosen
             place.position, place.seen = item.end, max(place.seen, last)
             if first >= offsets.end:
                 return
@@ -165,7 +164,7 @@ class PieceReader:
     def _lost(self, work: Work, log: Log, lost: OffsetRange, why: str) -> Chosen:
         """Return what is to be said of offsets that are gone since the piece was planned."""
         told = f"offsets {lost.start} to {lost.end - 1} are gone: {why} while it was read"
-        if log.segments and _is_of_topic(log, work) and not (self.misses_all or self.selection.start):
+        if log.segments and _is_of_topic(log, work) and not self.selection.start:
             _LOG.info("%s: %s", log.directory.path, told)
             return Chosen()
         problem = Problem(_path_of(work, log), 0, 0, told)
@@ -176,22 +175,9 @@ class PieceReader:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
             self._aborted = AbortedTransactions(log)
 
-    def _chosen_of(self, segment: Segment, item: Records | Undecodable, offsets: WantedOffsets) -> Chosen | None:
-        if isinstance(item, Undecodable):
-            first, last = _offsets_of(item)
-            if last < offsets.start or first >= offsets.end or self._is_aborted(segment, item.block.header):
-                return None
-            size = item.end - item.position
-            return Chosen(problems=(Problem(item.block.file, item.position, size, item.error.reason),))
-        return None if item.is_control else self._of_records(segment, item, offsets)
-
-    def _of_records(self, segment: Segment, item: Records, offsets: WantedOffsets) -> Chosen | None:
+    def _of_records(self, sight: Sight, segment: Segment, item: Records) -> Chosen | None:
         columns = item.columns
-        first = bisect_left(columns.offsets, offsets.start)
-        stop = bisect_left(columns.offsets, offsets.end, first)
-        ranges = [range(first, stop)]
-        if self._aborted is not None and first < stop:
-            ranges = self._aborted.kept_ranges(segment, item, first, stop)
+        ranges = sight.rows(segment, item)
         indexes: Sequence[int] = ranges[0] if len(ranges) == 1 else [index for some in ranges for index in some]
         if self.selection.looks_inside:
             indexes = self.selection.indexes(columns, indexes)
@@ -201,11 +187,6 @@ class PieceReader:
             if any(index in some for index in columns.faults for some in ranges):
                 problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
         return Chosen(item, indexes, problems) if indexes or problems else None
-
-    def _is_aborted(self, segment: Segment, header: BatchHeader) -> bool:
-        if self._aborted is None or not header.is_transactional:
-            return False
-        return self._aborted.is_aborted(segment, header.producer_id, header.base_offset, header.last_offset)
 
 
 def _path_of(work: Work, log: Log) -> str:
@@ -275,11 +256,9 @@ def last_in(
     yield from found
 
 
-def _offsets_of(item: Records | Undecodable) -> tuple[int, int]:
-    """Return the first offset that an item may answer for, and the last."""
-    if isinstance(item, Records):
-        offsets = item.columns.offsets
-        return (offsets[0], max(offsets[-1], item.last_offset)) if offsets else (item.base_offset, item.last_offset)
-    header = item.block.header
-    # Where a wrapper begins is known only inside.
-    return (0 if header.record_count == UNKNOWN_COUNT else header.base_offset), header.last_offset
+def _offsets_of(records: Records) -> tuple[int, int]:
+    """Return the first offset that decoded batches answer for, and the last."""
+    offsets = records.columns.offsets
+    if not offsets:
+        return records.base_offset, records.last_offset
+    return offsets[0], max(offsets[-1], records.last_offset)

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
+from kfs.log.block import Damage
 from kfs.log.file_version import FileVersion
-from kfs.log.log import MOST_LOOKS, Log, OffsetRange
+from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel, visible_at
 from kfs.read.selection import Selection
@@ -86,6 +89,18 @@ def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> Wa
         reached = log.offset_for_time(selection.since, OffsetRange(start, end))
         start = max(start, (end if reached is None else reached) - 1)
     return WantedOffsets(start, max(start, end), asked_end)
+
+
+def lost_at_end(log: Log) -> Damage | None:
+    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
+    if not log.segments:
+        return None
+    try:
+        items = log.segments[-1].walk_from(log.log_end_offset)
+        damage = (item for item in items if isinstance(item, Damage))
+        return next((item for item in damage if item.lost is not None and item.lost.end == MAX_INT64), None)
+    except CorruptData:  # it vanished, or was cut just now
+        return None
 
 
 def remote_problem(log: Log, selection: Selection) -> Problem | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.plan import WantedOffsets, Work
 from kfs.render.arrow_gather import Gathered

@@ -9,13 +9,15 @@ from kfs.broker_state import BrokerState
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import UNKNOWN, Identity, identity_at, other_log, topic_id_of
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.plan import lost_at_end
 from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
 from kfs.spark.paths import expand_paths
-from kfs.spark.ranges import Ends, LogRange, check_partitions, damage_at_end, lose, reachable, resolved
+from kfs.spark.ranges import Ends, LogRange, check_partitions, lose, reachable, resolved
 from kfs.spark.stream_offsets import Offsets, Positions
 
 _LOG = logging.getLogger("kfs.spark")
@@ -105,7 +107,7 @@ class FollowedLogs:
         path, size = segment.files.log.path, segment.size()
         if self._sound.get(path) == size:
             return
-        damage = damage_at_end(log)
+        damage = lost_at_end(log)
         if damage is not None and self._options.read.on_corrupt is OnCorrupt.FAIL:
             raise damage.problem.error()
         if damage is not None:

@@ -16,13 +16,14 @@ from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
-from kfs.read.plan import WantedOffsets, Work
+from kfs.read.plan import WantedOffsets, Work, lost_at_end
 from kfs.scan.request import LogSource
 from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
-from kfs.spark.ranges import LogRange, damage_at_end
+from kfs.spark.ranges import LogRange
 
 #: Bytes of log in a task where nothing else is said: enough to be worth a task, few enough for every core to get one.
 DEFAULT_TASK_BYTES: Final = 32 * 1024 * 1024
@@ -122,7 +123,7 @@ def _runs_to_end(piece: Piece, log: Log) -> bool:
 
 def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
     """Yield a piece for what a log ends with that no other piece has, if that is damage: who reads it will say so."""
-    damage = damage_at_end(wanted.log)
+    damage = lost_at_end(wanted.log)
     if damage is not None:
         segment, end = wanted.log.segments[-1], wanted.offsets.end
         source = LogSource.of(wanted.log)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from kfs.format.layout import MAX_INT64
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.spark.ranges import LogRange
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kfs.errors import CorruptData, DataLoss, InvalidOption, NotFound
+from kfs.errors import DataLoss, InvalidOption, NotFound
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.uuid import Uuid
-from kfs.log.block import Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import other_log, topic_id_of
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.remote_offsets import RemoteOffsets
 from kfs.read.isolation import IsolationLevel, visible_at
 from kfs.spark.offset_limits import (
@@ -217,17 +217,6 @@ def reachable(
 
 def _range_text(offsets: OffsetRange) -> str:
     return f"{offsets.start} to {offsets.end - 1}" if offsets.start < offsets.end else "none"
-
-
-def damage_at_end(log: Log) -> Damage | None:
-    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
-    if not log.segments:
-        return None
-    try:
-        items = log.segments[-1].walk_from(log.log_end_offset)
-        return next((item for item in items if isinstance(item, Damage) and item.is_open), None)
-    except CorruptData:  # it vanished, or was cut just now
-        return None
 
 
 def lose(reason: str, *, fail: bool) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kfs.errors import UnusableSource
 from kfs.log.identity import Identity, other_log
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.plan import Work
 from kfs.render.arrow_batches import record_batch, schema_of

@@ -11,8 +11,9 @@ from typing import Any
 
 import kfs
 from kfs.errors import NotFound
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN
+from kfs.log.offset_range import OffsetRange
 from kfs.tree.context import NOBODY, TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines

@@ -53,7 +53,7 @@ def _records_file(partition: PartitionView) -> LogFile:
 
 
 def _end_link(partition: PartitionView, name: str) -> Link:
-    offset = partition.first_offset() if name == "first.json" else partition.last_offset()
+    offset = partition.reader.first_offset() if name == "first.json" else partition.reader.last_offset()
     if offset is None:
         raise NotFound(f"{partition.path} has no records")
     owner, mtime_ns = status_of(partition.log.directory.path)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeGuard
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from kfs.errors import CorruptData, NotFound, Stale
-from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
-from kfs.log.block import Block, Damage
-from kfs.log.log import Log, OffsetRange
+from kfs.format.layout import MAX_INT64
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.span import Span
 from kfs.log.storage import LoadedBlock
 from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.log_reader import Located, LogReader
 from kfs.read.transactions import TransactionHistory
 from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
@@ -34,10 +35,6 @@ from kfs.tree.work_ahead import Job
 
 #: For how long, in seconds, the visible range isn't asked for again.
 _RANGE_SECONDS: Final = 0.1
-#: How far back from a segment's end the last record is looked for: markers and holes may follow it.
-_LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
-#: How often blocks are looked for again in what has become of their log.
-_MOST_LOOKS: Final = 8
 
 
 class PartitionView:
@@ -66,6 +63,7 @@ class PartitionView:
         self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
         self.committed = self.transactions if is_committed else None
+        self.reader = LogReader(log, self.committed, lambda: self.offsets)
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
@@ -122,16 +120,6 @@ class PartitionView:
                 known = self._cache_slots[segment] = changes, segment.storage.new_slot()
             return known[1]
 
-    def is_shown(self, item: Block | Damage, segment: Segment) -> TypeGuard[Block]:
-        """Whether the records of a block below the end of what is shown are shown: it is no marker, nor aborted.
-
-        Raises:
-            FileChanged: the log doesn't have its segment any more.
-        """
-        if not isinstance(item, Block) or item.header.is_control:
-            return False
-        return self.committed is None or not self.committed.hides(segment, item.header)
-
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
         known = self._owners.get(segment.slot)
@@ -166,17 +154,14 @@ class PartitionView:
 
     # -- records
 
-    def loaded(self, offset: int, *, keep: bool = True) -> tuple[Segment, LoadedBlock, int]:
-        """Return the segment, the decoded block and the index in it of the record at ``offset``.
-
-        Whoever has no more use for the block has the cache not ``keep`` it.
+    def loaded(self, offset: int, *, keep: bool = True) -> Located:
+        """Return the record at ``offset``; see :meth:`LogReader.find`.
 
         Raises:
             NotFound: there is no such record, or it is a control record.
             CorruptData: it lies in damaged bytes.
         """
-        hides = None if self.committed is None else self.committed.hides
-        found = self.log.locate(offset, self.offsets, hides=hides, keep=keep)
+        found = self.reader.find(offset, keep=keep)
         if found is None:
             remote = self.log.remote
             why = f": {remote.sentence}" if remote is not None and offset in remote else ""
@@ -204,14 +189,13 @@ class PartitionView:
             Stale: it isn't there any more.
         """
         if self.log.segment_for(offset) is segment:
-            found, loaded, index = self.loaded(offset)
-            if found is segment:
-                return loaded, index
-        kept = segment.find(offset)
-        index = -1 if kept is None else bisect_left(kept.columns.offsets, offset)
-        if kept is None or index == len(kept.columns) or kept.columns.offsets[index] != offset:
+            found = self.loaded(offset)
+            if found.segment is segment:
+                return found.loaded, found.record_index
+        kept = self.reader.find_kept(segment, offset)
+        if kept is None:
             raise Stale(f"{self.path}: offset {offset} is gone")
-        return kept, index
+        return kept.loaded, kept.record_index
 
     def rendered_of(self, segment: Segment, offset: int) -> tuple[RenderedLines, int]:
         """Like :meth:`rendered`, of one incarnation of a segment, as :meth:`loaded_of`."""
@@ -245,97 +229,9 @@ class PartitionView:
         slot = self.cache_slot(segment)
         with suppress(FileChanged):
             # Asked once more: what was found may be of a time before that of the slot.
-            if self.committed is None or not self.committed.hides(segment, loaded.header):
+            if self.reader.shows(segment, loaded.header):
                 self.context.rendered.put(slot, lines)
         return lines
-
-    def blocks(self, start: int) -> Iterator[tuple[Span, Block]]:
-        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over.
-
-        Of each only what lies in the span counts, see :meth:`Log.walk_spans`.
-        """
-        offsets = self.offsets
-        reached, looks = max(start, offsets.start), 0
-        while True:
-            try:
-                for span, item in self.log.walk_spans(OffsetRange(reached, offsets.end)):
-                    if self.is_shown(item, span.segment):
-                        yield span, item
-                    if isinstance(item, Block):
-                        reached, looks = max(reached, span.within(0, item.header.last_offset + 1)[1]), 0
-                return
-            except FileChanged:  # the log has another segment there by now, or none
-                looks += 1
-                if looks == _MOST_LOOKS:
-                    raise
-
-    def records(self, start: int) -> Iterator[tuple[Segment, LoadedBlock, range]]:
-        """Yield decoded blocks, each with the indexes of the records that are shown, from offset ``start`` on."""
-        offsets = self.offsets
-        start = max(start, offsets.start)
-        for span, block in self.blocks(start):
-            with suppress(CorruptData):
-                loaded = span.segment.load(block)
-                first, stop = (bisect_left(loaded.columns.offsets, at) for at in span.within(start, offsets.end))
-                yield span.segment, loaded, range(first, stop)
-
-    def records_between(
-        self, segment: Segment, position: int, end: int, seen: int
-    ) -> Iterator[tuple[LoadedBlock, range]]:
-        """Yield the decoded blocks from ``position`` to ``end`` of a segment, as :meth:`records` does."""
-        offsets = self.offsets
-        for item in segment.walk(position, seen):
-            if item.position >= end:
-                return
-            if self.is_shown(item, segment):
-                with suppress(CorruptData):
-                    loaded = segment.load(item)
-                    first = bisect_left(loaded.columns.offsets, offsets.start)
-                    yield loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end))
-
-    def first_at_or_after(self, timestamp: int) -> int | None:
-        """Return the lowest offset of a record with that timestamp (milliseconds) or a later one, None without any."""
-        offset = self.log.offset_for_time(timestamp, self.offsets)
-        if offset is None or self.committed is None:
-            return offset
-        for _, loaded, indexes in self.records(offset):  # that one may not be shown
-            timestamps = loaded.columns.timestamps
-            found = next((index for index in indexes if timestamps[index] >= timestamp), None)
-            if found is not None and timestamps[found] != NO_TIMESTAMP:
-                return loaded.columns.offsets[found]
-        return None
-
-    def first_offset(self) -> int | None:
-        """The lowest offset with a record, None in an empty partition."""
-        for _, loaded, indexes in self.records(0):
-            if indexes:
-                return loaded.columns.offsets[indexes[0]]
-        return None
-
-    def last_offset(self) -> int | None:
-        """The highest offset with a record, None in an empty partition."""
-        offsets = self.offsets
-        for segment, begin, following in reversed(self.log.spans):
-            if begin >= offsets.end:
-                continue
-            end = min(offsets.end, following or offsets.end)
-            for back in _LOOK_BACK:
-                start = max(end - back, begin)
-                last = self._last_from(segment, start)
-                if last is not None:
-                    return last
-                if start == begin:
-                    break
-        return None
-
-    def _last_from(self, segment: Segment, start: int) -> int | None:
-        last = None
-        for found, loaded, indexes in self.records(start):
-            if found is not segment:
-                break
-            if indexes:
-                last = loaded.columns.offsets[indexes[-1]]
-        return last
 
     # -- text
 

@@ -136,7 +136,7 @@ class OffsetDirectory(Directory):
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         """Yield the offsets in order; the cookie of an offset is the one after it."""
         end = self.partition.offsets.end
-        for span, block in self.partition.blocks(cookie):
+        for span, block in self.partition.reader.blocks(cookie):
             shown = span.within(max(cookie, self.partition.offsets.start), end)
             try:
                 yield from self._entries_of(span.segment, block, *shown, with_attributes)
@@ -222,7 +222,7 @@ class FieldDirectory(OffsetDirectory):
 
 def contents_from(partition: PartitionView, view: View, start: int) -> Iterator[tuple[int, bytes]]:
     """Yield id and content of the files of a view, from offset ``start`` to where the active segment begins."""
-    for span, block in partition.blocks(start):
+    for span, block in partition.reader.blocks(start):
         segment = span.segment
         if segment.is_last or view not in (View.RECORD, View.VALUE, View.KEY):
             return

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cachetools import LRUCache
 
 from kfs.errors import CorruptData
-from kfs.format.layout import MAX_INT64, TRANSACTIONAL_MASK
-from kfs.log.block import Damage
-from kfs.log.bulk import BulkReader, Ordinary, Records, Undecodable
-from kfs.log.log import OffsetRange
-from kfs.read.aborted_transactions import AbortedTransactions
-from kfs.read.isolation import CommittedReader
+from kfs.format.layout import MAX_INT64
+from kfs.log.bulk import BulkReader, Ordinary, Records
+from kfs.read.deciding_markers import DecidingMarkers, Marker
+from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
 from kfs.tree.text import CHUNK_BYTES, Extent, Piece
-from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST
 
 if TYPE_CHECKING:
+    from kfs.log.offset_range import OffsetRange
     from kfs.log.segment import Segment
+    from kfs.read.isolation import CommittedReader
     from kfs.render.renderers import LineRenderer
 
 _MOST_READERS: Final = 16
@@ -59,14 +58,7 @@ class ReaderPool:
 
 
 #: What lines are made of.
-Item: TypeAlias = Ordinary | Records | Undecodable | Damage
-
-
-class Hidden(NamedTuple):
-    """Aborted batches: where they end in the file, and the last of their offsets."""
-
-    end: int
-    last_offset: int
+Item: TypeAlias = Ordinary | Records | Unreadable
 
 
 class SegmentLines:
@@ -88,7 +80,9 @@ class SegmentLines:
         self._readers = readers
         self._committed = committed
         self._stable_end = stable_end
-        self._grounds: dict[int, Marker | None] = {}  # by producer
+        #: It is of the whole log, as far as there is a segment to look at: what is lost where it ends is told.
+        self._sight = Sight(offsets, min(offsets.end, MAX_INT64 - 1) + 1)
+        self._deciding = DecidingMarkers()
 
     def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
         """See :class:`~kfs.tree.text.TextSource`."""
@@ -108,15 +102,14 @@ class SegmentLines:
                 items = reader.batches(position, seen, ends[-1])
             else:
                 decoded = reader.items(position, seen, ends[-1])
-                committed = self._committed_of(decoded, partial(self._is_aborted, segment), MAX_INT64)
+                committed = without_aborted(decoded, segment, self._committed.is_aborted, MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))
             for chunk in _cut(items, ends):
                 yield Piece.join([self._piece_of(item, reader) for item in chunk])
 
     def grounds(self) -> list[Marker] | None:
         """See :class:`~kfs.tree.text.TextSource`."""
-        known = [marker for marker in self._grounds.values() if marker is not None]
-        return known if len(known) == len(self._grounds) else None
+        return self._deciding.noted()
 
     def holds(self, grounds: Sequence[Marker]) -> bool:
         """See :class:`~kfs.tree.text.TextSource`."""
@@ -124,51 +117,18 @@ class SegmentLines:
 
     def _measurable(
         self, segment: Segment, position: int, seen: int, end: int | None
-    ) -> Iterator[Records | Undecodable | Damage | Hidden]:
+    ) -> Iterator[Records | Unreadable | Hidden]:
         """Go through a segment in order, and note what decides about it from beyond its end."""
         items = segment.bulk(position, seen, end)
         if self._committed is None:
             return items
-        transactions = AbortedTransactions(self._committed.log)  # no one else moves it about
-
-        def is_aborted(producer_id: int, base_offset: int, last_offset: int) -> bool:
-            fate = transactions.fate(segment, producer_id, base_offset, last_offset)
-            if not fate.has_marker:
-                self._grounds[producer_id] = None
-            elif fate.last >= (segment.next_base_offset or MAX_INT64):
-                self._grounds[producer_id] = Marker(producer_id, fate.last, fate.is_aborted)
-            return fate.is_aborted
-
-        return self._committed_of(items, is_aborted, self._stable_end)
-
-    def _is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        committed = self._committed
-        return committed is not None and committed.is_aborted(segment, producer_id, base_offset, last_offset)
-
-    def _committed_of(
-        self, items: Iterator[Records | Undecodable | Damage], is_aborted: Callable[[int, int, int], bool], end: int
-    ) -> Iterator[Records | Undecodable | Damage | Hidden]:
-        """Have something hidden stand in place of aborted batches, and nothing of those from offset ``end`` on."""
-        for item in items:
-            if isinstance(item, Damage):
-                yield item
-            elif isinstance(item, Undecodable):
-                header = item.block.header
-                if header.last_offset >= end:
-                    return
-                hides = header.is_transactional and not header.is_control
-                hides = hides and is_aborted(header.producer_id, header.base_offset, header.last_offset)
-                yield Hidden(item.end, header.last_offset) if hides else item
-            else:
-                yield from _divided(item, end, is_aborted)
-                if item.last_offset >= end:
-                    return
+        return without_aborted(items, segment, self._deciding.noting(self._committed.log), self._stable_end)
 
     def _measured(self, item: Records) -> Iterator[Extent]:
         """Measure the lines of batches that were decoded together, a chunk of text at a time."""
         table, columns = item.table, item.columns
         starts = self._renderer.starts(columns)
-        first, stop = self._shown(item)
+        first, stop = self._sight.shown(item)
         ends = list(accumulate(table.counts[item.first : item.stop]))
         if len(ends) == 1:
             ends = [len(columns)]  # perhaps not all of what the batch has
@@ -185,11 +145,11 @@ class SegmentLines:
             done = ends[row]
             row += 1
 
-    def _extent_of(self, item: Records | Undecodable | Damage) -> Extent:
+    def _extent_of(self, item: Records | Unreadable) -> Extent:
         size = len(self._piece_of_decoded(item).text)
         if isinstance(item, Records):
-            return Extent(size, item.end, item.last_offset, *_times(item, *self._shown(item)))
-        return Extent(size, item.end, item.block.header.last_offset if isinstance(item, Undecodable) else -1)
+            return Extent(size, item.end, item.last_offset, *_times(item, *self._sight.shown(item)))
+        return Extent(size, item.end, item.last_seen)
 
     def _piece_of(self, item: Item, reader: BulkReader) -> Piece:
         if not isinstance(item, Ordinary):
@@ -205,28 +165,13 @@ class SegmentLines:
             pieces.append(Piece(text))
         return Piece.join(pieces)
 
-    def _piece_of_decoded(self, item: Records | Undecodable | Damage) -> Piece:
-        start = self._offsets.start
+    def _piece_of_decoded(self, item: Records | Unreadable) -> Piece:
         if isinstance(item, Records):
             return self._lines(item)
-        if isinstance(item, Undecodable):
-            header = item.block.header
-            is_shown = not header.is_control and header.last_offset >= start
-            return self._damage(item.error) if is_shown else Piece(b"")
-        is_shown = item.may_hide(start, self._offsets.end + 1)
-        return self._damage(item.problem.error()) if is_shown else Piece(b"")
-
-    def _shown(self, item: Records) -> tuple[int, int]:
-        """Return which rows of the columns are shown."""
-        if item.is_control:
-            return 0, 0
-        offsets, start, end = item.columns.offsets, self._offsets.start, self._offsets.end
-        if offsets and start <= offsets[0] and offsets[-1] < end:
-            return 0, len(offsets)
-        return bisect_left(offsets, start), bisect_left(offsets, end)
+        return self._damage(item.problem.error()) if self._sight.is_asked_for(item) else Piece(b"")
 
     def _lines(self, item: Records) -> Piece:
-        first, stop = self._shown(item)
+        first, stop = self._sight.shown(item)
         if first >= stop:
             return Piece(b"")
         if not item.columns.faults and stop - first == len(item.columns.offsets):
@@ -247,24 +192,6 @@ class SegmentLines:
         if self._on_damage is OnDamage.SKIP:
             return Piece(b"")
         return Piece(b"\n", [(0, 1, error)])
-
-
-def _divided(item: Records, end: int, is_aborted: Callable[[int, int, int], bool]) -> Iterator[Records | Hidden]:
-    """Yield the batches of an item below offset ``end``, the aborted ones as hidden."""
-    table = item.table
-    start, was_hidden = item.first, False
-    for row in range(item.first, item.stop):
-        base_offset, last_offset = table.base_offsets[row], table.last_offsets[row]
-        is_beyond = last_offset >= end  # a log start offset above the last stable one may lie inside of a batch
-        hides = not is_beyond and not item.is_control and bool(table.attributes[row] & TRANSACTIONAL_MASK)
-        hides = hides and is_aborted(table.producer_ids[row], base_offset, last_offset)
-        if (is_beyond or hides != was_hidden) and start < row:
-            yield _part(item, start, row, was_hidden)
-            start = row
-        if is_beyond:
-            return
-        was_hidden = hides
-    yield _part(item, start, item.stop, was_hidden)
 
 
 def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
@@ -289,12 +216,6 @@ def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
         yield before
         if is_inside:
             return
-
-
-def _part(item: Records, first: int, stop: int, hides: bool) -> Records | Hidden:
-    if hides:
-        return Hidden(item.table.end(stop - 1), item.table.last_offsets[stop - 1])
-    return item.of_rows(first, stop)
 
 
 def _times(item: Records, first: int, stop: int) -> tuple[int, int]:

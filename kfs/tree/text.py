@@ -23,11 +23,12 @@ from cachetools import LRUCache
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Damage
+from kfs.read.deciding_markers import Marker
 from kfs.storage.open_files import FileChanged
 from kfs.tree.node import Part
 from kfs.tree.node_ids import Parts
 from kfs.tree.table_store import TableStore
-from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, Marker, TextTable
+from kfs.tree.text_table import NO_EARLIEST, NO_LATEST, TextTable
 from kfs.tree.work_ahead import Job, WorkAhead
 
 if TYPE_CHECKING:

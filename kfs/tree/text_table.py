@@ -7,9 +7,10 @@ import struct
 import sys
 from array import array
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import Final
 
 from kfs.log.problem import Problem
+from kfs.read.deciding_markers import Marker
 
 #: Changes with the bytes that rendering gives, and with the layout below.
 FORMAT_VERSION: Final = 2
@@ -18,14 +19,6 @@ _TOTALS: Final = struct.Struct("<qqqqq")  # chunks, size, log end, last seen, by
 #: Timestamps of a chunk that has no records.
 NO_EARLIEST: Final = 2**63 - 1
 NO_LATEST: Final = -(2**63)
-
-
-class Marker(NamedTuple):
-    """A marker beyond the end of a segment that decided about records in it."""
-
-    producer_id: int
-    offset: int
-    is_aborted: bool
 
 
 class TextTable:

@@ -114,7 +114,7 @@ def _chunk_hours(partition: PartitionView, segment: Segment, table: TextTable, i
         return {hour_of(earliest)}
     end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
     found: set[int | None] = set()
-    for loaded, indexes in partition.records_between(segment, table.positions[index], end, table.seen[index]):
+    for _, loaded, indexes in partition.reader.records_between(segment, table.positions[index], end, table.seen[index]):
         timestamps = loaded.columns.timestamps
         found.update(hour_of(timestamps[at]) for at in indexes)
     return found
@@ -148,7 +148,7 @@ class HourDirectory(Directory):
         return record_link(self.partition, segment, offset, timestamp, self.up, View.TIME_LINK)
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        for segment, loaded, indexes in self.partition.records(cookie):
+        for segment, loaded, indexes in self.partition.reader.records(cookie):
             columns = loaded.columns
             for index in indexes:
                 if hour_of(columns.timestamps[index]) == self.hour:
@@ -185,7 +185,7 @@ class AtDirectory(Directory):
             timestamp = None
         if timestamp is None:
             raise NotFound(f"{name!r} is not <ISO time>.json")
-        offset = self.partition.first_at_or_after(timestamp)
+        offset = self.partition.reader.first_at_or_after(timestamp)
         if offset is None:
             raise NotFound(f"no record at or after {stem}")
         segment, loaded, index = self.partition.loaded(offset)

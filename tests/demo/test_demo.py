@@ -25,7 +25,7 @@ from kfs.format.uuid import Uuid
 from kfs.log.block import Block
 from kfs.log.data_dir import DataDir
 from kfs.log.index_file import EntryLayout, IndexBytes
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
 from kfs.log.log_dir import (
     CHECKPOINTS,
     CLEANER_OFFSET_CHECKPOINT,
@@ -35,6 +35,7 @@ from kfs.log.log_dir import (
 )
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex
+from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
 from kfs.log.time_index import TimeIndex

@@ -12,7 +12,8 @@ import kfs
 from kfs.errors import CorruptData
 from kfs.export import records
 from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read import piece, plan
 from kfs.read.plan import Work

@@ -15,7 +15,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import OFFSETS_TOPIC, Group, Groups
 from kfs.log.data_dir import DataDir
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from tests.internal.group_logs import groups_of
 

@@ -11,7 +11,8 @@ import pytest
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from tests.logs import (
     START,
     Batch,

@@ -149,7 +149,7 @@ def test_a_batch_that_only_repeats_takes_nothing_with_it(tmp_path: Path) -> None
     content = dense(0, 19)
     repeating = [*content, content[1], content[2], content[3]]  # at the end, where no one knows what should follow
     log = open_log(write_log(tmp_path / "t-0", 0, joined(repeating)).parent)
-    assert [item.loses_records for item in damage_in(log)] == [False] * 3
+    assert [item.lost for item in damage_in(log)] == [None] * 3
     assert scanned(tmp_path / "t-0") == (list(range(20)), 0)
 
 

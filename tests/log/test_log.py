@@ -15,8 +15,8 @@ from kfs.format.aborted_transaction import AbortedTransaction, encode_aborted_tr
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
-from kfs.log.log import OffsetRange
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.log.offset_range import OffsetRange
 from tests.log.some_logs import some_segments
 from tests.logs import (
     START,

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.format.record import Record
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from tests.log.some_logs import some_segments
 from tests.logs import (
     START,

@@ -19,7 +19,8 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.log.block import Block
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from tests.log.damages import (
     Damage,
     Parts,

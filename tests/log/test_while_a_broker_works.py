@@ -22,8 +22,10 @@ import kfs.tree.meta_dir
 from kfs.format.layout import MAX_INT64
 from kfs.format.producer_snapshot import encode_producer_snapshot
 from kfs.format.record import Record
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
+from kfs.read.log_reader import LogReader
 from kfs.storage.open_files import FileChanged, OpenFile
 from tests.logs import (
     batch,
@@ -261,9 +263,9 @@ def test_a_record_of_a_segment_that_is_replaced_is_looked_up_again(
     log = open_log(directory)
     beside = write_segment(directory.parent, 10, [batch([record(13, b"new")])])
     interrupt(monkeypatch, Log, "segment_for", lambda: os.replace(beside, directory / log_name(10)))
-    located = log.locate(13, EVERYTHING)
+    located = LogReader(log).find(13)
     assert located is not None
-    assert located[1].columns.value(located[2]) in (b"new", record(13).value)
+    assert located.loaded.columns.value(located.record_index) in (b"new", record(13).value)
 
 
 def test_change_is_told_without_a_warning(directory: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,8 @@ from kfs.format.layout import MAGIC_V2
 from kfs.log.block import Block
 from kfs.log.completion import COMPLETED
 from kfs.log.data_dir import DataDir
-from kfs.log.log import OffsetRange, gap_behind
+from kfs.log.log import gap_behind
+from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
 from kfs.tree.context import TreeOptions

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from tests.log.damages import Damage, Parts, damaged, disorder, is_ambiguous, joined_parts, local_damage
 from tests.log.some_logs import some_segments
@@ -136,8 +137,7 @@ def shown_by_all(asked: Asked) -> Shown:
 
 def lost_ranges(log: Log, start: int) -> list[OffsetRange]:
     walked = log.walk(OffsetRange(start, MAX_INT64))
-    lost = [item for _, item in walked if not isinstance(item, Block) and item.loses_records]
-    return [OffsetRange(item.after + 1, item.before) for item in lost]
+    return [item.lost for _, item in walked if not isinstance(item, Block) and item.lost is not None]
 
 
 # --- plain logs ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from kfs.log.block import Block
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from tests.corpus import extract
 from tests.logs import open_log

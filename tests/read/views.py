@@ -11,7 +11,7 @@ from typing import Self
 
 import kfs
 from kfs.errors import CorruptData, KfsError
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.tree.context import TreeOptions

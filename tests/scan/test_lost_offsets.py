@@ -11,7 +11,7 @@ import pytest
 import kfs
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.scan import Scan
 from kfs.scan.request import Request

@@ -17,8 +17,7 @@ from kfs.format.quorum_state import QuorumState, parse_quorum_state
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.replay import Replay
-from kfs.log.block import Damage
-from kfs.log.bulk import Records, Undecodable
+from kfs.log.bulk import Records
 from kfs.log.healing import Healer
 from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
@@ -260,9 +259,7 @@ class MetadataLog:
                     return self._gap(item, replay.end_offset)
                 apply_records(item, replay, end_offset)
                 self._place = segment, item.end, item.last_offset
-            elif isinstance(item, Undecodable):
-                return str(item.error)
-            elif item.loses_records:
+            elif item.lost is not None:
                 return str(item.problem.error())
         return None
 
@@ -312,9 +309,7 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
     types: list[int | None] = []
     timestamp = replay.timestamp
     for item in segment.bulk():
-        if isinstance(item, Undecodable):
-            raise item.error
-        if isinstance(item, Damage):
+        if not isinstance(item, Records):
             raise item.problem.error()
         if item.columns.faults:
             raise next(iter(item.columns.faults.values())).located(item.file)

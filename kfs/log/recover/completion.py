@@ -12,7 +12,8 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.log.healing import without
-from kfs.log.log import OffsetRange, gap_behind
+from kfs.log.log import gap_behind
+from kfs.log.offset_range import OffsetRange
 from kfs.log.recover.arrangement import Planned
 from kfs.log.recover.placing import Placed, place
 from kfs.log.recover.runs import Run, batches_between, joined

@@ -8,7 +8,8 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.format.producer_snapshot import ProducerStateEntry
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.recover.segment_plan import Fate, Stretch, header_at
 from kfs.log.remote_offsets import RemoteOffsets
 from kfs.log.segment import Segment

@@ -16,9 +16,9 @@ from kfs.errors import CorruptData
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT32
 from kfs.format.partition_metadata import parse_partition_metadata
-from kfs.log.log import OffsetRange
 from kfs.log.log_loader import LoadParameters
 from kfs.log.log_segment import segment_path
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kfs.log.recover.completion import Completed
 from kfs.log.recover.copying import copy_file, copy_range

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from kfs.log.log import Log, OffsetRange, gap_behind
+from kfs.log.log import Log, gap_behind
+from kfs.log.offset_range import OffsetRange
 from kfs.log.producer_state import ProducerState
 from kfs.log.recover.arrangement import Arrangement, arranged, replaced_by
 from kfs.log.recover.arrangement import log_of as log_of_files

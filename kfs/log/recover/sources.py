@@ -11,7 +11,8 @@ from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import compare
 from kfs.log.healing import History, batches_in, without
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.log.recover.runs import Run, joined
 from kfs.log.remote_offsets import NEVER_TIERED
 
@@ -69,8 +70,8 @@ class Source(ABC):
                 last = end if is_cleaned and end is not None else segment.tail()[1]
                 unknown = without(unknown, start, (last if end is None else min(last, end)) - 1)
         for _, item in self.log.walk(offsets):
-            if isinstance(item, Damage) and item.loses_records:
-                lost = OffsetRange(max(item.after + 1, offsets.start), min(item.before, offsets.end))
+            if isinstance(item, Damage) and item.lost is not None:
+                lost = OffsetRange(max(item.lost.start, offsets.start), min(item.lost.end, offsets.end))
                 unknown = [*without(unknown, lost.start, lost.end - 1), *([lost] if lost.start < lost.end else [])]
         return sorted(unknown, key=lambda each: each.start)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.log import Log, OffsetRange
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
 from kfs.spark.exporting.options import BatchLimits
 from kfs.spark.offsets.progress import ConsumedRange
 from kfs.spark.options import SplitOptions

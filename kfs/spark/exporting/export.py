@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kfs.errors import DataLoss, KfsError
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.log.output_directory import check_apart
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for

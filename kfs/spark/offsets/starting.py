@@ -8,7 +8,7 @@ from typing import Final
 
 from kfs.errors import OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 
 
 class OffsetReset(StrEnum):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from kfs.errors import Fenced
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.spark.offsets import (
     ConsumedRange,
     OffsetReset,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptStore
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
-from kfs.log.log import OffsetRange
+from kfs.log.offset_range import OffsetRange
 from kfs.spark.offsets import (
     ConsumedRange,
     OffsetReset,

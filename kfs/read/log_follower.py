@@ -1,16 +1,16 @@
-"""Reading a partition of one of Kafka's own topics in order, and on from there when it has grown."""
+"""Reading a log in order, and on from there when it has grown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kfs.log.block import Damage
-from kfs.log.bulk import Records, Undecodable
+from kfs.log.bulk import Records
 from kfs.log.log import Log
+from kfs.read.sight import Unreadable
 from kfs.storage.open_files import FileChanged
 
 
-class TopicReader:
+class LogFollower:
     """Follows the log of one partition as a coordinator loads it: from the log start offset to the log's end.
 
     :meth:`read_on` yields what has come since it last was asked. Once segments were compacted, cut or deleted, or the
@@ -43,7 +43,7 @@ class TopicReader:
         self._slot = -1
         self._read_up_to = self.start
 
-    def read_on(self) -> Iterator[Records | Undecodable | Damage]:
+    def read_on(self) -> Iterator[Records | Unreadable]:
         """Yield what follows what was yielded before.
 
         Raises:
@@ -59,10 +59,8 @@ class TopicReader:
                     self._slot = segment.slot
                 for item in reader.items(self._position, self._seen):
                     self._position = item.end
-                    if isinstance(item, Records):
-                        self._seen = item.last_offset
-                    elif isinstance(item, Undecodable):
-                        self._seen = item.block.header.last_offset
+                    last = item.last_offset if isinstance(item, Records) else item.last_seen
+                    self._seen = last if last >= 0 else self._seen
                     yield item
                 if segment.next_base_offset is not None:
                     self._read_up_to = segment.next_base_offset

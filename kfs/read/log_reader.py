@@ -1,0 +1,232 @@
+"""The records of a log that a reader sees: found by offset or by time, and block by block."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kfs.errors import CorruptData
+from kfs.format.layout import NO_TIMESTAMP
+from kfs.log.block import Block
+from kfs.log.log import Log
+from kfs.log.offset_range import OffsetRange
+from kfs.log.problem import Problem
+from kfs.read.sight import Sight
+from kfs.storage.open_files import FileChanged
+
+if TYPE_CHECKING:
+    from kfs.format.batch_header import BatchHeader
+    from kfs.log.segment import Segment
+    from kfs.log.span import Span
+    from kfs.log.storage import LoadedBlock
+    from kfs.read.isolation import CommittedReader
+
+#: How far back from a segment's end the last record is looked for: markers and holes may follow it.
+_LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
+#: How often blocks are looked for again in what has become of their log.
+_MOST_LOOKS: Final = 8
+
+
+class Located(NamedTuple):
+    """A record: its segment, the decoded block that it is in, and its index there."""
+
+    segment: Segment
+    loaded: LoadedBlock
+    record_index: int
+
+
+class Shown(NamedTuple):
+    """A decoded block of a segment, and the indexes in it of the records that are seen, broken ones among them."""
+
+    segment: Segment
+    loaded: LoadedBlock
+    indexes: range
+
+
+class LogReader:
+    """What is seen of a log: its visible offsets or those that ``choose`` picks; with ``committed`` what that shows.
+
+    Control records are never seen. For several threads, in any order.
+    """
+
+    def __init__(
+        self, log: Log, committed: CommittedReader | None = None, choose: Callable[[], OffsetRange] | None = None
+    ) -> None:
+        self.log = log
+        self.committed = committed
+        self._choose = choose
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The offsets that are seen: they move with the log."""
+        if self._choose is not None:
+            return self._choose()
+        visible = self.log.visible()
+        return visible if self.committed is None else self.committed.stable(visible)
+
+    def shows(self, segment: Segment, header: BatchHeader) -> bool:
+        """Whether the records of a batch below the end of what is seen are seen: it is no marker, nor aborted.
+
+        Raises:
+            FileChanged: the log doesn't have its segment any more.
+        """
+        return not header.is_control and (self.committed is None or not self.committed.hides(segment, header))
+
+    # -- by offset
+
+    def find(self, offset: int, *, keep: bool = True) -> Located | None:
+        """Return the record at ``offset``, None where none is seen there.
+
+        Whoever has no more use for the block has the cache not ``keep`` it.
+
+        Raises:
+            CorruptData: it lies in damaged bytes.
+        """
+        log, offsets = self.log, self.offsets
+        if offset >= offsets.end == log.log_end_offset and not log.until_high_watermark:
+            log.find(offset)  # raises if damage at the log's end may hold it
+        if offset not in offsets:
+            return None
+        segment, loaded = log.located(offset, keep=keep, shows=self.shows)
+        if segment is None or loaded is None:
+            return None
+        index = _index_of(loaded, offset)
+        if index is None:
+            return None
+        if index in loaded.columns.faults:
+            raise loaded.columns.faults[index].located(loaded.file, loaded.header.position)
+        return Located(segment, loaded, index)
+
+    @staticmethod
+    def find_kept(segment: Segment, offset: int) -> Located | None:
+        """Return the record at ``offset`` of a segment that is gone from the log, for who has seen it before.
+
+        Raises:
+            CorruptData: it lies in damaged bytes, or the segment can't be read any more.
+        """
+        loaded = segment.find(offset)
+        index = None if loaded is None else _index_of(loaded, offset)
+        return None if loaded is None or index is None else Located(segment, loaded, index)
+
+    # -- in order
+
+    def blocks(self, start: int) -> Iterator[tuple[Span, Block]]:
+        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over.
+
+        Of each only what lies in the span counts, see :meth:`Log.walk_spans`.
+        """
+        offsets = self.offsets
+        reached, looks = max(start, offsets.start), 0
+        while True:
+            try:
+                for span, item in self.log.walk_spans(OffsetRange(reached, offsets.end)):
+                    if isinstance(item, Block):
+                        if self.shows(span.segment, item.header):
+                            yield span, item
+                        reached, looks = max(reached, span.within(0, item.header.last_offset + 1)[1]), 0
+                return
+            except FileChanged:  # the log has another segment there by now, or none
+                looks += 1
+                if looks == _MOST_LOOKS:
+                    raise
+
+    def records(self, start: int) -> Iterator[Shown]:
+        """Yield decoded blocks, each with the indexes of the records that are seen, from offset ``start`` on."""
+        offsets = self.offsets
+        start = max(start, offsets.start)
+        for span, block in self.blocks(start):
+            with suppress(CorruptData):
+                loaded = span.segment.load(block)
+                first, stop = (bisect_left(loaded.columns.offsets, at) for at in span.within(start, offsets.end))
+                yield Shown(span.segment, loaded, range(first, stop))
+
+    def records_between(self, segment: Segment, position: int, end: int, seen: int) -> Iterator[Shown]:
+        """Yield the decoded blocks from ``position`` to ``end`` of a segment, as :meth:`records` does."""
+        offsets = self.offsets
+        for item in segment.walk(position, seen):
+            if item.position >= end:
+                return
+            if isinstance(item, Block) and self.shows(segment, item.header):
+                with suppress(CorruptData):
+                    loaded = segment.load(item)
+                    first = bisect_left(loaded.columns.offsets, offsets.start)
+                    yield Shown(segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end)))
+
+    def first_from(self, start: int, lost: Callable[[Problem], None]) -> Located | None:
+        """Return the first record from offset ``start`` on; ``lost`` is told of what may have been one before it."""
+        offsets = self.offsets
+        wanted = OffsetRange(max(start, offsets.start), offsets.end)
+        sight = Sight(wanted, wanted.end + 1)
+        for segment, item in self.log.walk(wanted):
+            if not isinstance(item, Block):
+                if sight.is_asked_for(item):
+                    lost(item.problem)
+                continue
+            if not self.shows(segment, item.header):
+                continue
+            try:
+                loaded = segment.load(item)
+            except CorruptData as error:
+                lost(Problem(item.file, item.position, item.header.size, error.reason))
+                continue
+            columns = loaded.columns
+            index = bisect_left(columns.offsets, wanted.start)
+            while index in columns.faults:
+                index += 1
+            if index < len(columns) and columns.offsets[index] < wanted.end:
+                return Located(segment, loaded, index)
+        return None
+
+    # -- by what there is
+
+    def first_at_or_after(self, timestamp: int) -> int | None:
+        """Return the lowest offset of a record with that timestamp (milliseconds) or a later one, None without any."""
+        offset = self.log.offset_for_time(timestamp, self.offsets)
+        if offset is None or self.committed is None:
+            return offset
+        for _, loaded, indexes in self.records(offset):  # that one may not be shown
+            timestamps = loaded.columns.timestamps
+            found = next((index for index in indexes if timestamps[index] >= timestamp), None)
+            if found is not None and timestamps[found] != NO_TIMESTAMP:
+                return loaded.columns.offsets[found]
+        return None
+
+    def first_offset(self) -> int | None:
+        """The lowest offset with a record, None without any."""
+        for _, loaded, indexes in self.records(0):
+            if indexes:
+                return loaded.columns.offsets[indexes[0]]
+        return None
+
+    def last_offset(self) -> int | None:
+        """The highest offset with a record, None without any."""
+        offsets = self.offsets
+        for segment, begin, following in reversed(self.log.spans):
+            if begin >= offsets.end:
+                continue
+            end = min(offsets.end, following or offsets.end)
+            for back in _LOOK_BACK:
+                start = max(end - back, begin)
+                last = self._last_from(segment, start)
+                if last is not None:
+                    return last
+                if start == begin:
+                    break
+        return None
+
+    def _last_from(self, segment: Segment, start: int) -> int | None:
+        last = None
+        for found, loaded, indexes in self.records(start):
+            if found is not segment:
+                break
+            if indexes:
+                last = loaded.columns.offsets[indexes[-1]]
+        return last
+
+
+def _index_of(loaded: LoadedBlock, offset: int) -> int | None:
+    offsets = loaded.columns.offsets
+    index = bisect_left(offsets, offset)
+    return index if index < len(offsets) and offsets[index] == offset else None
