@@ -107,6 +107,7 @@ class Log:
         self._listed_mtime = (-1, False)
         self._incarnation = DirectoryIncarnation()
         self._refreshing = threading.Lock()
+        self._refreshing_thread = -1
         self._tier = tier
         #: By the first base offset and the checkpoint.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
@@ -139,7 +140,11 @@ class Log:
         if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:
             with self._refreshing:
                 if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:  # nobody was faster
-                    self._refresh()
+                    self._refreshing_thread = threading.get_ident()
+                    try:
+                        self._refresh()
+                    finally:
+                        self._refreshing_thread = -1
                     self._looked = time.monotonic()
         return self._listing
 
@@ -224,11 +229,12 @@ class Log:
         if was is not None and was.patch is not None:
             self._completion.forget(files)
         healed = self._completion.of(files)
+        make = partial(Segment, files, self.storage, self.problems, self.look_again, look_now=self._look_now)
         if healed is None:
-            return Segment(files, self.storage, self.problems, self.look_again, on_loss=self._note_loss)
+            return make(on_loss=self._note_loss)
         for problem in healed.problems:
             self.problems.add(problem, is_settled=True)
-        return Segment(files, self.storage, self.problems, self.look_again, patch=healed.patch)
+        return make(patch=healed.patch)
 
     def _note_loss(self, segment: Segment) -> None:
         """Look for what a segment has lost in other copies, once for all segments that there are.
@@ -328,6 +334,12 @@ class Log:
     def look_again(self) -> None:
         """Take nothing for granted at the next question: something was seen to change."""
         self._looked = -1.0
+
+    def _look_now(self) -> None:
+        """Know the segments as they are by now; not while this thread is about to know them."""
+        if self._refreshing_thread != threading.get_ident():
+            self.look_again()
+            self._current()
 
     def _next_offset_of(self, files: SegmentFiles) -> int:
         """The offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""

@@ -36,8 +36,9 @@ class Segment:
 
     ``slot`` numbers the incarnation. A segment that was truncated, swapped or re-created is
     another one, and this one then raises :class:`FileChanged`, and ``on_change`` is called. Lookups begin at an index
-    entry, or where that is no good at one of the marks that walks leave behind. ``on_loss`` is called where records are
-    found to be lost; a segment that is to be read with a ``patch`` is another incarnation.
+    entry, or where that is no good at one of the marks that walks leave behind. Where records are found to be lost,
+    ``look_now`` is called once for each walk, to know the segments as they are by now, and then ``on_loss``; a segment
+    that is to be read with a ``patch`` is another incarnation.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Segment:
         on_change: Callable[[], None] = lambda: None,
         *,
         patch: Patch | None = None,
+        look_now: Callable[[], None] = lambda: None,
         on_loss: Callable[[Segment], None] = lambda _segment: None,
     ) -> None:
         self.files = files
@@ -63,6 +65,7 @@ class Segment:
         #: What other copies have of what is lost in the file, put in its place.
         self.patch = patch
         self._on_change = on_change
+        self._look_now = look_now
         self._on_loss = on_loss
         self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
@@ -220,10 +223,27 @@ class Segment:
         window = window or self._window()
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
-        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._note_loss)
+        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds))
 
-    def _note_loss(self) -> None:
-        self._on_loss(self)
+    def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
+        """Return what a walk calls where records are lost: first it looks whether the segment still has its bounds.
+
+        The file may be another one since, with the records of those behind it, and not look like it: one that is
+        compacted may get the number of the one that it replaces, as that is free again.
+        """
+        is_looked = False
+
+        def note_loss() -> None:
+            nonlocal is_looked
+            if not is_looked and self.is_listed:
+                is_looked = True
+                self._look_now()
+                self.check_is_listed()
+                if bounds.next_base_offset != self.next_base_offset:
+                    raise FileChanged("the segments behind it are others by now", 0, self.files.log.path)
+            self._on_loss(self)
+
+        return note_loss
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""

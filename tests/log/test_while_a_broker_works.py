@@ -25,6 +25,7 @@ from kfs.format.record import Record
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.segment import Segment
 from kfs.read.log_reader import LogReader
 from kfs.storage.open_files import FileChanged, OpenFile
 from tests.logs import (
@@ -97,6 +98,24 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, step: C
         return found
 
     monkeypatch.setattr(owner, name, answer)
+
+
+def test_a_compacted_segment_with_the_number_of_the_one_before_is_no_damage(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(directory)
+    assert len(log.segments) == 3
+    sized_file = Segment._sized_file
+
+    def compacted_then(segment: Segment) -> tuple[OpenFile, int]:
+        if segment.base_offset == 0 and (directory / log_name(10)).exists():  # its bounds were looked at before
+            rename_segment(directory, 10)
+            (directory / log_name(0)).write_bytes(joined(dense(0, 19)))  # the same inode, that nobody has looked into
+        return sized_file(segment)
+
+    monkeypatch.setattr(Segment, "_sized_file", compacted_then)
+    assert [each.offset for each in records_in(log)] == list(range(30))
+    assert list(log.problems) == []
 
 
 # --- sizes
