@@ -21,6 +21,7 @@ from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
 from kfs.log.remote_offsets import REMOTE_STORAGE_ENABLE
+from kfs.storage.status import kind_at
 
 _DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
 _LOOK_AGAIN_SECONDS: Final = 1.0
@@ -50,9 +51,9 @@ class Cluster:
             if os.path.basename(path) == _DIRECTORY:
                 found.setdefault(path, LogDir(os.path.dirname(path), self.data_dir.problems))
         for path, log_dir in found.items():
-            if path not in self._logs and os.path.isdir(path):
+            if path not in self._logs and kind_at(path).may_be_directory:
                 self._logs[path] = self._open(path, log_dir)
-        return [log for path, log in self._logs.items() if os.path.isdir(path)]
+        return [log for path, log in self._logs.items() if kind_at(path).may_be_directory]
 
     def _open(self, path: str, log_dir: LogDir) -> MetadataLog:
         name = parse_directory_name(_DIRECTORY)
