@@ -52,6 +52,15 @@ def list_names(path: str) -> list[str]:
     return BUDGET.attempt(partial(os.listdir, path), path)
 
 
+def list_files(path: str) -> list[str]:
+    """Return the names of the regular files in a directory, links aside; errors are those of :func:`list_directory`.
+
+    It is what little of a listing is asked for again and again.
+    """
+    with BUDGET.attempt(partial(os.scandir, path), path) as entries:
+        return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+
+
 def check_listable(path: str) -> None:
     """Raise what :func:`list_directory` would; nothing is listed."""
     BUDGET.attempt(partial(os.scandir, path), path).close()

@@ -10,7 +10,7 @@ from functools import partial
 
 from kfs.errors import CorruptData, NotFound, SourceLost
 from kfs.log.segment import Segment
-from kfs.storage.listing import list_directory
+from kfs.storage.listing import list_files
 from kfs.storage.open_files import FileChanged, OpenFile
 from kfs.storage.status import PathKind, Status, Version, kind_of_error, link_status_at
 from kfs.tree.context import Owner, status_of
@@ -98,8 +98,7 @@ class RawDirectory(Directory):
         if directory.loose:
             return [os.path.basename(path) for path in directory.loose]
         try:
-            listed = list_directory(directory.path)
-            return sorted(found.name for found in listed if found.kind is PathKind.FILE and not found.is_link)
+            return sorted(list_files(directory.path))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"{directory.path}: {error.strerror}") from None
         except OSError as error:

@@ -20,7 +20,7 @@ from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Kind, Severity
 from kfs.storage.descriptors import BUDGET
-from kfs.storage.listing import FoundFile, found_at, list_directory, list_names, matching
+from kfs.storage.listing import FoundFile, found_at, list_directory, list_files, list_names, matching
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at, status_if_there
 from tests.failing_disk import FailingDisk
 from tests.internal.cluster.writing import DIRECTORY, snapshot_bytes, topic, write_log
@@ -93,6 +93,8 @@ def test_what_a_path_leads_to(tmp_path: Path, disk: FailingDisk) -> None:
     assert listed == {name: (expected[name], name in links) for name in there - {"failing"}} | {
         "failing": (PathKind.FILE, False)  # the listing itself says so
     }
+    assert set(list_files(str(tmp_path))) == {"file", "failing"}
+    assert set(list_names(str(tmp_path))) == set(listed)
     (down,) = [found for found in list_directory(str(tmp_path)) if found.name == "down"]
     assert down.inode == tmp_path.stat().st_ino
 

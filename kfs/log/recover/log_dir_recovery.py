@@ -33,7 +33,7 @@ from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.unified_log import UnifiedLog
-from kfs.storage.listing import list_directory, list_names
+from kfs.storage.listing import list_files, list_names
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at
 
@@ -157,9 +157,8 @@ class LogDirRecovery(ABC):
 
     def _keep_owners(self, directory: str) -> None:
         """Give what was made anew the owner of the rest."""
-        for found in list_directory(directory):
-            if found.kind is PathKind.FILE and not found.is_link:
-                keep_owner(self._owner, found.path)
+        for name in list_files(directory):
+            keep_owner(self._owner, os.path.join(directory, name))
         keep_owner(self._owner, directory)
 
     def _write_checkpoints(self) -> None:
