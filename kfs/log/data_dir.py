@@ -206,7 +206,7 @@ class DataDir:
         older = self._of_older_topics(copies)
         candidates = [directory for directory in copies if directory not in older] or copies
         logs = [self._log_of(directory) for directory in candidates]
-        best = max(logs, key=Log.standing)
+        best = max([log for log in logs if log.can_be_listed] or logs[:1], key=Log.standing)
         others = ", ".join(directory.path for directory in copies if directory is not best.directory)
         reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason), is_settled=True)

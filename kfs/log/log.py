@@ -145,6 +145,15 @@ class Log:
         """Which segment answers for which offsets, in their order; errors are those of :attr:`segments`."""
         return self._current().spans
 
+    @property
+    def can_be_listed(self) -> bool:
+        """Whether it can be told what it has; why not is among its problems, and what :attr:`segments` raises."""
+        try:
+            _ = self._current()
+        except SourceLost:
+            return False
+        return True
+
     def _current(self) -> _Listing:
         now = time.monotonic()
         if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from kfs.cli.main import main
 from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost
 from kfs.internal.cluster.cluster import Cluster
+from kfs.log.block import Block
 from kfs.log.data_dir import DataDir
+from kfs.log.log import OffsetRange
 from kfs.log.log_config import LogConfig
 from kfs.log.recover.kafka_mode import KafkaMode
 from kfs.log.recover.log_dir_recovery import Mode, recover_copy
@@ -24,11 +26,13 @@ from kfs.storage.listing import FoundFile, found_at, list_directory, list_files,
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at, status_if_there
 from tests.failing_disk import FailingDisk
 from tests.internal.cluster.writing import DIRECTORY, snapshot_bytes, topic, write_log
+from tests.internal.group_logs import InternalPartition, commit, groups_of
 from tests.log.verify.checking import kinds, one, verified
 from tests.logs import (
     content_of,
     dense,
     directory_at,
+    joined,
     log_name,
     names,
     open_tree,
@@ -271,6 +275,63 @@ def test_a_partition_behind_a_link_that_leads_to_a_failing_disk_is_there(
         assert log is not None
         with pytest.raises(SourceLost, match="Permission denied"):
             _ = log.segments
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_copy_that_cannot_be_listed_keeps_none_of_the_others_from_being_read(
+    failing: int, tmp_path: Path, disk: FailingDisk
+) -> None:
+    content = dense(0, 9)
+    data = bytearray(joined(content))
+    data[positions(content)[0] + 70] ^= 1
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for each in roots:
+        write_partition(each / "t-0", {0: content})
+        (each / "meta.properties").write_text("version=1\n")
+        (each / "t-0" / log_name(0)).write_bytes(data)
+    disk.refuse(roots[failing] / "t-0")
+    with DataDirOf(*roots) as data_dir:
+        log = data_dir.log("t", 0)
+        assert log is not None
+        assert log.directory.path == str(roots[1 - failing] / "t-0")
+        blocks = (item for _, item in log.walk(OffsetRange(0, 10)))
+        assert [block.header.base_offset for block in blocks if isinstance(block, Block)] == [5]
+        (_, other) = next(iter(data_dir.replicas()))
+        with pytest.raises(SourceLost, match="Input/output error"):
+            _ = other.segments
+        assert any("Input/output error" in problem.reason for problem in other.problems)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_another_brokers_metadata_log_is_read_where_one_cannot_be_listed(
+    failing: int, tmp_path: Path, disk: FailingDisk
+) -> None:
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for each in roots:
+        each.mkdir()
+        write_log(each, [[topic("t", 1)]])
+        (each / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
+    with DataDirOf(*roots) as data:
+        for directory in (roots[failing] / DIRECTORY, roots[failing]):
+            disk.refuse(directory)
+            state = Cluster(data).state()
+            assert state is not None
+            assert list(state.image.topic_ids) == ["t"]
+
+
+def test_groups_are_read_beside_a_copy_that_cannot_be_listed(tmp_path: Path, disk: FailingDisk) -> None:
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for each in roots:
+        partition = InternalPartition(each)
+        (each / "meta.properties").write_text("version=1\n")
+        partition.append(commit("g", "t", 0, 1))
+        second = partition.active.stat().st_size
+        partition.append(commit("g", "t", 0, 2))
+        data = bytearray(partition.active.read_bytes())
+        data[second + 70] ^= 1
+        partition.active.write_bytes(data)
+        disk.refuse(partition.directory, times=0 if each is roots[0] else None)
+    assert groups_of(*roots).names() == ("g",)
 
 
 def test_a_first_snapshot_that_cannot_be_read_is_told(tmp_path: Path, disk: FailingDisk) -> None:
