@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
@@ -13,7 +12,8 @@ from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.log_dir import CHECKPOINTS, META_PROPERTIES
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import list_directory
+from kfs.storage.status import PathKind, status_at
 
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
@@ -88,13 +88,11 @@ def files_of(path: str) -> Iterator[str]:
     Raises:
         OSError: there is nothing at the path, or a directory can't be listed.
     """
-    if not stat.S_ISDIR(os.stat(path).st_mode):
+    if status_at(path).kind is not PathKind.DIRECTORY:
         yield path
         return
-    with BUDGET.scandir(path) as listing:
-        entries = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.path) for entry in listing)
-    for name, is_directory, entry in entries:
-        if is_directory:
-            yield from files_of(entry)
-        elif kind_of(name) is not None:
-            yield entry
+    for found in sorted(list_directory(path)):
+        if found.kind is PathKind.DIRECTORY and not found.is_link:
+            yield from files_of(found.path)
+        elif kind_of(found.name) is not None:
+            yield found.path

@@ -11,6 +11,7 @@ from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import DirectoryKind, parse_directory_name
 from kfs.log.partition_directory import PARTITION_METADATA
+from kfs.storage.listing import list_names
 from kfs.storage.side_file import read_side_file
 
 
@@ -46,7 +47,7 @@ class TopicIds:
 
     def _there(self, topic: str) -> Uuid | None:
         for log_dir in self._log_dirs:
-            for name in sorted(os.listdir(log_dir)):
+            for name in sorted(list_names(log_dir)):
                 parsed = parse_directory_name(name)
                 if parsed is None or parsed.topic != topic or parsed.kind is not DirectoryKind.CURRENT:
                     continue

@@ -195,7 +195,7 @@ class TopicStates(Generic[State]):
         """
         standing = state.log.standing()[:2]
         for copy in self._data_dir.copies_of(state.log):
-            if copy.standing()[:2] >= standing:
+            if copy.can_be_listed and copy.standing()[:2] >= standing:
                 other = self._make(copy)
                 with suppress(FileChanged):
                     other.refresh()

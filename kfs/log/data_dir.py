@@ -23,8 +23,9 @@ from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
 from kfs.log.storage import Storage
 from kfs.log.topic_ids import TopicIds
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import list_directory, list_names
 from kfs.storage.side_file import read_side_file
+from kfs.storage.status import PathKind, is_there, kind_at, status_at
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
 
@@ -93,13 +94,13 @@ class DataDir:
         self._lost: dict[str, str] = {}
 
     def _add_source(self, path: str, loose: dict[str, list[str]]) -> None:
-        if os.path.isfile(path):
+        if kind_at(path) is PathKind.FILE:
             if ".log" not in os.path.basename(path):
                 raise UnusableSource(f"{path}: not a directory, and not a .log file")
             loose[os.path.dirname(path)].append(path)
             return
         try:
-            names = BUDGET.listdir(path)
+            names = list_names(path)
         except OSError as error:
             raise UnusableSource(f"{path}: {error.strerror}") from None
         parsed = parse_directory_name(os.path.basename(path))
@@ -205,7 +206,7 @@ class DataDir:
         older = self._of_older_topics(copies)
         candidates = [directory for directory in copies if directory not in older] or copies
         logs = [self._log_of(directory) for directory in candidates]
-        best = max(logs, key=Log.standing)
+        best = max([log for log in logs if log.can_be_listed] or logs[:1], key=Log.standing)
         others = ", ".join(directory.path for directory in copies if directory is not best.directory)
         reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason), is_settled=True)
@@ -235,7 +236,7 @@ class DataDir:
             if is_tiered is not None:
                 return Tier.TOPIC if is_tiered else Tier.NONE
         log_dirs = {log_dir.path for log_dir in (*self.log_dirs, directory.log_dir) if log_dir is not None}
-        has_cache = any(os.path.isdir(os.path.join(path, REMOTE_LOG_INDEX_CACHE)) for path in log_dirs)
+        has_cache = any(kind_at(os.path.join(path, REMOTE_LOG_INDEX_CACHE)) is PathKind.DIRECTORY for path in log_dirs)
         return Tier.BROKER if has_cache else Tier.UNKNOWN
 
     # -- the disk
@@ -263,17 +264,16 @@ class DataDir:
         """
         known = self._names.get(log_dir)
         try:
-            mtime_ns = os.stat(log_dir.path).st_mtime_ns
+            mtime_ns = status_at(log_dir.path).mtime_ns
             if known is not None and known[0] == mtime_ns and time.time_ns() - mtime_ns > 1_000_000_000:
                 return False
             names, files = [], []
-            with BUDGET.scandir(log_dir.path) as entries:
-                for entry in entries:
-                    name = parse_directory_name(entry.name)
-                    if name is not None and _is_directory(entry):
-                        names.append((entry.path, name))
-                    else:
-                        files.append(entry.name)
+            for found in list_directory(log_dir.path):
+                name = parse_directory_name(found.name)
+                if name is not None and found.kind.may_be_directory:
+                    names.append((found.path, name))
+                else:
+                    files.append(found.name)
             if not names:
                 log_dir.check_is_there(files)
         except OSError as error:
@@ -298,7 +298,7 @@ class DataDir:
     def _look_at(self, directory: PartitionDirectory) -> None:
         """Look whether a partition directory that was named itself is still there."""
         try:
-            os.stat(directory.path)
+            status_at(directory.path)
         except OSError as error:
             reason = f"can't be listed: {error.strerror}"
             self._lost[directory.path] = f"{directory.path}: {reason}"
@@ -404,15 +404,8 @@ class DataDir:
         self.storage.close()
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a symlink to itself
-        return False
-
-
 def _has_checkpoints(path: str) -> bool:
-    return any(os.path.exists(os.path.join(path, name)) for name in CHECKPOINTS)
+    return any(is_there(os.path.join(path, name)) for name in CHECKPOINTS)
 
 
 def _loose_partition(parent: str, files: list[str]) -> PartitionDirectory:

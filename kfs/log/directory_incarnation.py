@@ -6,13 +6,13 @@ directory say nothing as soon as that is another directory, or of another topic.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from kfs.errors import CorruptData, Shortage
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.storage.side_file import Watched, read_side_file
+from kfs.storage.status import Status
 
 _NO_NUMBER: Final = (-1, -1)
 
@@ -25,11 +25,11 @@ class DirectoryIncarnation:
         self._topic_id: Uuid | None = None
         self._watched = Watched()
 
-    def has_number_of(self, status: os.stat_result) -> bool:
+    def has_number_of(self, status: Status) -> bool:
         """Whether the directory had that device and number at the last look."""
-        return self._number == (status.st_dev, status.st_ino)
+        return self._number == status.number
 
-    def is_another(self, status: os.stat_result, metadata_path: str) -> bool:
+    def is_another(self, status: Status, metadata_path: str) -> bool:
         """Look at the directory; return whether it is another than at the last look.
 
         ``metadata_path`` is its ``partition.metadata``, which older brokers don't have, and newer ones write later.
@@ -40,7 +40,7 @@ class DirectoryIncarnation:
         topic_id = self._topic_id_in(metadata_path)
         is_other_topic = topic_id is not None and self._topic_id not in (None, topic_id)
         is_another = self._number != _NO_NUMBER and (not self.has_number_of(status) or is_other_topic)
-        self._number = (status.st_dev, status.st_ino)
+        self._number = status.number
         if topic_id is not None or is_another:
             self._topic_id = topic_id
         return is_another

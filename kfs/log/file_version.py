@@ -12,7 +12,8 @@ from kfs.log.segment import Segment
 class FileVersion:
     """How a segment's file can be known again; of one that may grow only the inode and the size, which it then exceeds.
 
-    An inode alone is given to another file as soon as it is free.
+    It is what of its :class:`~kfs.storage.status.Version` must be the same for its bytes to be: who gives it another
+    name or mode changes only the time of that.
     """
 
     inode: int
@@ -27,7 +28,7 @@ class FileVersion:
             status = segment.file().status()
         except CorruptData:  # it vanished: nothing is this version
             return cls(inode, -1, -1)
-        return cls(inode, status.st_size, None if segment.is_last else status.st_mtime_ns)
+        return cls(inode, status.size, None if segment.is_last else status.mtime_ns)
 
     def is_of(self, segment: Segment) -> bool:
         """Whether a segment's file still is what it was, or has only grown."""

@@ -106,7 +106,8 @@ class Healer:
         """
         with self._healing:
             quiet = Problems(logging.DEBUG)  # the log itself says what remains lost
-            others = [Log(other, storage, problems=quiet) for other in self.others()]
+            copies = [Log(other, storage, problems=quiet) for other in self.others()]
+            others = [copy for copy in copies if copy.can_be_listed]
             if not others:
                 return {}
             log = Log(self._directory, storage, problems=quiet)

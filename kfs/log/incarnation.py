@@ -7,13 +7,13 @@ that was seen is remembered, with its CRC and leader epoch: whatever cuts the lo
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Final, NamedTuple
 
 from kfs.format.layout import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
 from kfs.log.block import Block
 from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.status import Status
 
 
 class _Seen(NamedTuple):
@@ -49,9 +49,9 @@ class LogIncarnation:
         """Whether it was looked at, and not empty."""
         return self._seen.size > 0
 
-    def is_as_seen(self, status: os.stat_result) -> bool:
+    def is_as_seen(self, status: Status) -> bool:
         """Whether nothing has happened to the file since it was last looked at, or it never was."""
-        return self._seen in (_NOT_YET, _Seen(status.st_size, status.st_mtime_ns))
+        return self._seen in (_NOT_YET, _Seen(status.size, status.mtime_ns))
 
     def verify(self, file: OpenFile, *, is_closed: bool) -> int:
         """Compare the file with what was seen of it; return its size.
@@ -63,18 +63,17 @@ class LogIncarnation:
             FileChanged: it isn't what it was, now or earlier.
         """
         if not self.end_reason:
-            status, seen = file.status(), self._seen
-            is_as_seen = status.st_size == seen.size and status.st_mtime_ns == seen.mtime_ns
-            if is_as_seen and (self._was_closed or not is_closed):
+            now, seen = file.size_and_time(), self._seen
+            if now == seen and (self._was_closed or not is_closed):
                 return seen.size  # as nearly always, and after each read
         with self._looking:
             if not self.end_reason:
                 status = file.status()
-                now = _Seen(status.st_size, status.st_mtime_ns)
-                if now != self._seen:
-                    was_moved = status.st_ctime_ns - status.st_mtime_ns > _AT_ONCE_NS
-                    self.end_reason = self._difference(file, now, was_moved=was_moved)
-                    self._seen = now
+                seen = _Seen(status.size, status.mtime_ns)
+                if seen != self._seen:
+                    was_moved = status.ctime_ns - status.mtime_ns > _AT_ONCE_NS
+                    self.end_reason = self._difference(file, seen, was_moved=was_moved)
+                    self._seen = seen
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
                 raise self._error(self.end_reason, self._seen.size, file.path)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.log.segment_files import FoundFile
 from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged, FilePool, OpenFile
+from kfs.storage.status import Version
 
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 _Key = tuple[str, int, int]
@@ -35,13 +36,13 @@ class EntryLayout:
 class IndexBytes:
     """The entries of an index file at one moment, its preallocated tail of zeros aside.
 
-    ``file_size`` is that of the whole file; ``identity`` changes whenever the file does.
+    ``file_size`` is that of the whole file; ``version`` says of which file, and when.
     """
 
     data: mmap.mmap | bytes
     entries: int
     file_size: int
-    identity: tuple[int, ...]
+    version: Version
 
     def copied(self, layout: EntryLayout) -> IndexBytes:
         """Return the same with the entries copied, for whoever needs them longer than a moment."""
@@ -70,11 +71,11 @@ class IndexPool:
         """
         key = (found.path, found.inode, owner)
         file = self._files.open(*key, anew=anew)
-        identity = _identity(file)
+        version = file.version()
         known = file.kept if closed else self._copies.get(key)
-        if isinstance(known, IndexBytes) and known.identity == identity:
+        if isinstance(known, IndexBytes) and known.version == version:
             return known
-        content = _load(file, identity, layout, closed=closed)
+        content = _load(file, version, layout, closed=closed)
         if closed:
             file.kept = content
         else:
@@ -100,14 +101,14 @@ def _weight(content: IndexBytes) -> int:
     return len(content.data) + 768  # what objects cost, the key too
 
 
-def _load(file: OpenFile, identity: tuple[int, ...], layout: EntryLayout, *, closed: bool) -> IndexBytes:
-    size = identity[1]
+def _load(file: OpenFile, version: Version, layout: EntryLayout, *, closed: bool) -> IndexBytes:
+    size = version.size
     if size > _LARGEST_INDEX:
         raise CorruptData(f"index of {size} bytes", 0, file.path)
     entries = _entry_count(file, size, layout)
     if closed and size:
-        return IndexBytes(_mapped(file, size), entries, size, identity)
-    return IndexBytes(file.read(0, entries * layout.size), entries, size, identity)
+        return IndexBytes(_mapped(file, size), entries, size, version)
+    return IndexBytes(file.read(0, entries * layout.size), entries, size, version)
 
 
 def _mapped(file: OpenFile, size: int) -> mmap.mmap:
@@ -134,8 +135,3 @@ def _entry_count(file: OpenFile, size: int, layout: EntryLayout) -> int:
     if not low and any(file.read(0, layout.size)):
         return 1
     return low
-
-
-def _identity(file: OpenFile) -> tuple[int, ...]:
-    status = file.status()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -43,6 +43,7 @@ from kfs.log.time_lookup import first_offset_at_or_after
 from kfs.storage.open_files import FileChanged
 from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
+from kfs.storage.status import Status, status_at
 
 if TYPE_CHECKING:
     from kfs.log.healing import Healer
@@ -135,6 +136,15 @@ class Log:
         """Which segment answers for which offsets, in their order; errors are those of :attr:`segments`."""
         return self._current().spans
 
+    @property
+    def can_be_listed(self) -> bool:
+        """Whether it can be told what it has; why not is among its problems, and what :attr:`segments` raises."""
+        try:
+            _ = self._current()
+        except SourceLost:
+            return False
+        return True
+
     def _current(self) -> _Listing:
         now = time.monotonic()
         if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:
@@ -150,7 +160,7 @@ class Log:
 
     def _refresh(self) -> None:
         try:
-            status = os.stat(self.directory.path)
+            status = status_at(self.directory.path)
         except (FileNotFoundError, NotADirectoryError):
             self.directory.check_source()
             self._replace([])
@@ -160,7 +170,7 @@ class Log:
             self._lose(error)
         if self._listing.segments:
             self._notice_cut(self._listing.segments[-1])
-        mtime_ns, is_same = status.st_mtime_ns, self._incarnation.has_number_of(status)
+        mtime_ns, is_same = status.mtime_ns, self._incarnation.has_number_of(status)
         is_stale = any(segment.is_stale for segment in self._listing.segments)
         if is_same and self._listed_mtime == (mtime_ns, True) and not is_stale:
             return
@@ -171,7 +181,7 @@ class Log:
     def renamed_ns(self) -> int:
         """When a file last came to the directory, or went from it, in nanoseconds; 0 where that is gone."""
         try:
-            return os.stat(self.directory.path).st_mtime_ns
+            return status_at(self.directory.path).mtime_ns
         except OSError:
             return 0
 
@@ -186,10 +196,10 @@ class Log:
         with suppress(CorruptData):
             segment.file()
 
-    def _list(self, status: os.stat_result) -> bool:
+    def _list(self, status: Status) -> bool:
         """List the directory, of which ``status`` was seen; return whether nothing was happening to it."""
         try:
-            self.files, is_settled = self._found(status.st_mtime_ns)
+            self.files, is_settled = self._found(status.mtime_ns)
         except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
             self.directory.check_source()
             self.files, is_settled = PartitionFiles(), False

@@ -13,8 +13,9 @@ from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.format.properties import MetaProperties, parse_meta_properties
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.problem import Problems
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import list_names
 from kfs.storage.side_file import Watched, read_side_file
+from kfs.storage.status import is_there, kind_at, status_at
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -39,7 +40,7 @@ def is_log_dir(path: str, names: Sequence[str]) -> bool:
     """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
     if any(name in MARKERS for name in names):
         return True
-    return any(parse_directory_name(name) and os.path.isdir(os.path.join(path, name)) for name in names)
+    return any(parse_directory_name(name) and kind_at(os.path.join(path, name)).may_be_directory for name in names)
 
 
 class LogDir:
@@ -50,7 +51,7 @@ class LogDir:
         self.problems = problems
         self._checkpoints: dict[str, _Checkpoint] = {}
         self._device = _device_of(path)
-        self._had_markers = any(os.path.lexists(os.path.join(path, name)) for name in MARKERS)
+        self._had_markers = any(is_there(os.path.join(path, name)) for name in MARKERS)
 
     def check_is_there(self, names: Sequence[str] | None = None) -> None:
         """Raise :class:`SourceLost` where it isn't there any more, as where its disk was unmounted or replaced.
@@ -58,7 +59,7 @@ class LogDir:
         ``names`` are those in it, where that is known. One that never had anything but partitions may have none left.
         """
         try:
-            names = BUDGET.listdir(self.path) if names is None else names
+            names = list_names(self.path) if names is None else names
         except OSError as error:
             raise SourceLost(f"{self.path}: can't be listed: {error.strerror}") from None
         is_another = self._had_markers or _device_of(self.path) != self._device
@@ -83,7 +84,7 @@ class LogDir:
 
 def _device_of(path: str) -> int | None:
     try:
-        return os.stat(path).st_dev
+        return status_at(path).device
     except OSError:
         return None
 

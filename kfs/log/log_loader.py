@@ -19,7 +19,8 @@ from kfs.log.log_segment import LogSegment, Recovery
 from kfs.log.log_segments import LogSegments, rebuild_producer_state
 from kfs.log.producer_state_manager import ProducerStateManager
 from kfs.log.transaction_index import UnknownVersion
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import list_directory
+from kfs.storage.status import PathKind
 
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
@@ -135,8 +136,7 @@ class LogLoader:
     # --- what a crash has left
 
     def _names(self) -> list[str]:
-        with BUDGET.scandir(self._directory) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+        return sorted(found.name for found in list_directory(self._directory) if found.kind is PathKind.FILE)
 
     def _remove(self, name: str, reason: str) -> None:
         path = os.path.join(self._directory, name)

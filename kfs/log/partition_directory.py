@@ -12,7 +12,8 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.log.directory_name import DirectoryKind, DirectoryName
 from kfs.log.log_dir import LogDir
-from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
+from kfs.log.segment_files import PartitionFiles, SegmentFiles, list_partition
+from kfs.storage.listing import FoundFile, found_at
 from kfs.storage.open_files import FileChanged, OpenFile
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -89,14 +90,7 @@ def _loose_segment(path: str) -> SegmentFiles:
     return SegmentFiles(
         base,
         FoundFile(path, file.inode),
-        _found(f"{beside}.index{state}"),
-        _found(f"{beside}.timeindex{state}"),
-        _found(f"{beside}.txnindex{state}"),
+        found_at(f"{beside}.index{state}"),
+        found_at(f"{beside}.timeindex{state}"),
+        found_at(f"{beside}.txnindex{state}"),
     )
-
-
-def _found(path: str) -> FoundFile | None:
-    try:
-        return FoundFile(path, os.stat(path).st_ino)
-    except OSError:
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from kfs.log.walk import SegmentBounds, SegmentWalk
 from kfs.log.window import Window
 from kfs.storage.open_files import FileChanged, FileGone, OpenFile
 from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile
+from kfs.storage.status import PathKind, kind_at, status_at
 
 #: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
@@ -140,8 +140,8 @@ class Segment:
     def notice_change(self) -> None:
         """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""
         with suppress(OSError, CorruptData):
-            status = os.stat(self.files.log.path)
-            if status.st_ino == self.files.log.inode and not self._incarnation.is_as_seen(status):
+            status = status_at(self.files.log.path)
+            if status.inode == self.files.log.inode and not self._incarnation.is_as_seen(status):
                 self.file()
 
     def _verify(self, file: OpenFile) -> int:
@@ -168,9 +168,9 @@ class Segment:
         path = self.files.log.path
         if self.is_stale:
             return self._incarnation.end_reason
-        if os.path.exists(f"{path}.deleted"):
+        if kind_at(f"{path}.deleted") is PathKind.FILE:
             return "deleted by the broker"
-        return "replaced by another file" if os.path.exists(path) else "gone"
+        return "gone" if kind_at(path) is PathKind.NOTHING else "replaced by another file"
 
     def size(self) -> int:
         """Return the bytes of the ``.log``; none where it can't be opened just now."""

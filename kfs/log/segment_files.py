@@ -7,13 +7,11 @@ files whose offsets they cover.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import FoundFile, list_directory
 
 _NAME = re.compile(
     r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?\Z"
@@ -23,14 +21,6 @@ _MAX_OFFSET = 2**63 - 1
 
 #: A segment's base offset, and the inode of its ``.log``.
 SegmentKey = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file as a directory listing shows it."""
-
-    path: str
-    inode: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +65,22 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     """
     result = PartitionFiles()
     states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}, ".deleted": {}}
-    with BUDGET.scandir(directory) as entries:
-        for entry in entries:
-            match = _NAME.match(entry.name)
-            found = FoundFile(entry.path, _inode(entry))
-            if match is None or int(match["base"]) > _MAX_OFFSET:
-                result.others[entry.name] = found
-                continue
-            base, kind, state = int(match["base"]), match["kind"], match["state"] or ""
-            if kind == "snapshot" and not state:
-                result.snapshots[base] = found
-            else:
-                states[state].setdefault(base, {})[kind] = found
+    for found in list_directory(directory):
+        name = found.name
+        match = _NAME.match(name)
+        if match is None or int(match["base"]) > _MAX_OFFSET:
+            result.others[name] = found
+            continue
+        base, kind, state = int(match["base"]), match["kind"], match["state"] or ""
+        if kind == "snapshot" and not state:
+            result.snapshots[base] = found
+        else:
+            states[state].setdefault(base, {})[kind] = found
     plain = _apply_swaps(states, result, next_offset)
     _collect(plain, result)
     deleted = states[".deleted"]
     result.deleted = [_segment(base, deleted[base]) for base in sorted(deleted) if "log" in deleted[base]]
     return result
-
-
-def _inode(entry: os.DirEntry[str]) -> int:
-    """The inode of the file; of a symlink its target's, and its own if it leads nowhere."""
-    if entry.is_symlink():
-        with suppress(OSError):
-            return entry.stat().st_ino
-    return entry.inode()
 
 
 def _apply_swaps(

@@ -23,10 +23,11 @@ from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
 from kfs.log.problem import Problem
-from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
 from kfs.log.time_index import TimeIndex, check_time_index
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged
+from kfs.storage.status import Version
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -52,7 +53,7 @@ class _State:
 
     suffix: str
     layout: EntryLayout
-    identity: tuple[int, ...] | None = None
+    version: Version | None = None
     usable: bool = False
 
 
@@ -134,10 +135,10 @@ class SegmentIndexes:
         try:
             indexes, slot, anew = self._segment.storage.indexes, self._segment.slot, self._segment.is_listed
             content = indexes.bytes_of(found, state.layout, closed=closed, owner=slot, anew=anew)
-            if state.identity != content.identity:
+            if state.version != content.version:
                 self._verified.clear()
                 state.usable = self._is_sound(content, found, check)
-                state.identity = content.identity  # now: who couldn't be checked is checked the next time
+                state.version = content.version  # now: who couldn't be checked is checked the next time
         except FileChanged:
             return None  # the index vanished under the mount; the log speaks for itself
         except CorruptData as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -11,6 +10,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from kfs.errors import InvalidOption, UnusableSource
+from kfs.storage.listing import matching
+from kfs.storage.status import is_there
 
 _MAGIC: Final = frozenset("*?[")
 _FILE: Final = "file:"
@@ -79,16 +80,20 @@ def expand_paths(paths: Iterable[str]) -> list[str]:
     """Return the absolute paths that are there, patterns replaced by what matches them, each once.
 
     Raises:
-        UnusableSource: a pattern matches nothing.
+        UnusableSource: a pattern matches nothing, or what it may match can't be listed.
+        Shortage: there is no descriptor to list it.
     """
     found: dict[str, None] = {}
     for path in paths:
         path = os.path.abspath(path)
-        if _MAGIC.isdisjoint(path) or os.path.lexists(path):
+        if _MAGIC.isdisjoint(path) or is_there(path):
             found[path] = None
             continue
-        matching = sorted(glob.glob(path))
-        if not matching:
+        try:
+            paths_found = matching(path)
+        except OSError as error:
+            raise UnusableSource(f"{path}: {error.filename}: {error.strerror}") from None
+        if not paths_found:
             raise UnusableSource(f"{path}: nothing matches this pattern")
-        found.update(dict.fromkeys(matching))
+        found.update(dict.fromkeys(paths_found))
     return list(found)

@@ -22,6 +22,8 @@ from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.planning import Piece, Task
 from kfs.spark.ranges import lose
 from kfs.spark.skipped import Skipped
+from kfs.storage.listing import check_listable
+from kfs.storage.status import PathKind, kind_at, status_if_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +96,9 @@ class _TaskReader:
     def _is_there(self, source: LogSource) -> bool:
         path, host = source.path, socket.gethostname()
         try:
-            os.scandir(path).close()
+            check_listable(path)
         except FileNotFoundError:
-            if not os.path.isdir(os.path.dirname(path)):
+            if kind_at(os.path.dirname(path)) is not PathKind.DIRECTORY:
                 raise UnusableSource(
                     f"{path} is not there on {host}: every executor has to see the log directories under the same path"
                 ) from None
@@ -149,10 +151,10 @@ class _TaskReader:
     def _is_gone(problem: Problem, piece: Piece) -> bool:
         """Whether a problem is that a file was removed or cut."""
         try:
-            size = os.stat(problem.file).st_size
-        except OSError:
-            return True
-        return size < (piece.work.position if piece.work.end is None else piece.work.end)
+            status = status_if_there(problem.file)
+        except OSError:  # it can't be asked, and what can't be read is no more gone than damaged
+            return False
+        return status is None or status.size < (piece.work.position if piece.work.end is None else piece.work.end)
 
     def close(self) -> None:
         """Give back what is open."""

@@ -15,8 +15,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
 from weakref import ref
@@ -155,14 +154,6 @@ class Descriptors:
                 time.sleep(_WAIT_SECONDS)  # others may have one for the length of a call
         limit = f"{_limit()} files may be open (ulimit -n), kfs keeps {self.count}"
         raise Shortage(f"{path}: {reason}: {limit}")
-
-    def scandir(self, path: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-        """List a directory as ``os.scandir`` does; errors are those of :meth:`attempt`."""
-        return self.attempt(partial(os.scandir, path), path)
-
-    def listdir(self, path: str) -> list[str]:
-        """List a directory as ``os.listdir`` does; errors are those of :meth:`attempt`."""
-        return self.attempt(partial(os.listdir, path), path)
 
     def _make_room(self, wanted: int) -> bool:
         """Have ``wanted`` holders let go, first those that weren't used since the last time; return whether any did."""

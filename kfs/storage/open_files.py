@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import operator
 import os
-import stat
 from collections.abc import Iterator
 from functools import reduce
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ from kfs.errors import CorruptData, Shortage
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.storage.descriptors import BUDGET, Descriptor
 from kfs.storage.positioned import read_at
+from kfs.storage.status import PathKind, Status, Version
 
 _PAGE: Final = 4096
 #: How much of the beginning of a file is remembered, in bytes: the header of its first batch, with the CRC of it all.
@@ -51,9 +51,9 @@ class _Left(NamedTuple):
         except OSError:  # a disk that fails
             return cls(0, b"")
 
-    def may_be(self, descriptor: Descriptor, status: os.stat_result) -> bool:
+    def may_be(self, descriptor: Descriptor, status: Status) -> bool:
         try:
-            return status.st_size >= self.size and read_at(descriptor.number, len(self.head), 0) == self.head
+            return status.size >= self.size and read_at(descriptor.number, len(self.head), 0) == self.head
         except OSError:
             return False
 
@@ -115,17 +115,17 @@ class OpenFile:
             raise FileGone("file is gone", 0, self.path)
         try:
             descriptor = BUDGET.open(self.path, _FLAGS, self)
-            status = os.fstat(descriptor.number)
+            status = Status.of(os.fstat(descriptor.number))
         except (FileNotFoundError, NotADirectoryError):
             raise FileGone("file is gone", 0, self.path) from None
         except OSError as error:
             kind = FileChanged if error.errno in _GONE else CorruptData
             raise kind(error.strerror or str(error), 0, self.path) from None
-        if not stat.S_ISREG(status.st_mode):
+        if status.kind is not PathKind.FILE:
             raise FileChanged("not a regular file", 0, self.path)
         if self.inode < 0:
-            self._device, self.inode = status.st_dev, status.st_ino
-        elif (self._device, self.inode) != (status.st_dev, status.st_ino) or not self._left.may_be(descriptor, status):
+            self._device, self.inode = status.number
+        elif (self._device, self.inode) != status.number or not self._left.may_be(descriptor, status):
             raise FileGone("replaced by another file", 0, self.path)
         self._descriptor = descriptor
         return descriptor
@@ -154,14 +154,25 @@ class OpenFile:
             self._left = _Left.of(descriptor)
         self._descriptor = None
 
-    def status(self) -> os.stat_result:
-        """``fstat`` of the file."""
-        descriptor = self._descriptor or self._opened()
-        return os.fstat(descriptor.number)
+    def status(self) -> Status:
+        """What is known of the file, now."""
+        return Status.of(self._stat())
+
+    def version(self) -> Version:
+        """Which version of which file it is, now."""
+        return Version.of(self._stat())
+
+    def size_and_time(self) -> tuple[int, int]:
+        """The size in bytes, and when it was last written to, in nanoseconds: all that is asked after each read."""
+        status = os.fstat((self._descriptor or self._opened()).number)
+        return status.st_size, status.st_mtime_ns
 
     def size(self) -> int:
         """The size in bytes, now."""
-        return self.status().st_size
+        return self._stat().st_size
+
+    def _stat(self) -> os.stat_result:
+        return os.fstat((self._descriptor or self._opened()).number)
 
     def read(self, position: int, length: int) -> bytes:
         """Read ``length`` bytes at ``position``, fewer at the end of the file.

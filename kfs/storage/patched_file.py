@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.status import Status, Version
 
 
 class Patched(FileChanged):
@@ -54,13 +54,19 @@ class PatchedFile(OpenFile):
             assert extent.length is not None
             self._starts.append(self._starts[-1] + extent.length)
 
-    def status(self) -> os.stat_result:
-        """``fstat`` of the file itself, but for the size."""
+    def status(self) -> Status:
+        """What is known of the file itself, but for the size."""
         status = self._base.status()
-        named = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
-        fields = list(status)
-        fields[6] = named["st_size"] = self._size(status.st_size)
-        return os.stat_result(fields, named)
+        return status._replace(size=self._size(status.size))
+
+    def version(self) -> Version:
+        """See :meth:`OpenFile.version`; the size is that of what is read."""
+        return self.status().version
+
+    def size_and_time(self) -> tuple[int, int]:
+        """See :meth:`OpenFile.size_and_time`."""
+        size, mtime_ns = self._base.size_and_time()
+        return self._size(size), mtime_ns
 
     def size(self) -> int:
         """The size in bytes, now."""

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from kfs.errors import CorruptData
 from kfs.storage.open_files import FileGone, OpenFile
+from kfs.storage.status import Version, status_at, status_if_there
 
 _LARGEST: Final = 64 * 1024 * 1024
 #: What was written to this recently, in nanoseconds, may be in the midst of it: not all of them get their name last.
@@ -16,6 +17,9 @@ _JUST_WRITTEN_NS: Final = 250_000_000
 #: How long, in seconds, is waited until it is looked at again, and how often.
 _PAUSE_SECONDS: Final = 0.025
 _MOST_PAUSES: Final = 12
+#: Equal to none that a file has: of what couldn't be read, and of what can't be asked.
+_NOT_READ: Final = Version(-1, -1, -1, -1)
+_NOT_ASKED: Final = Version(-2, -2, -2, -2)
 Parsed = TypeVar("Parsed")
 
 
@@ -38,7 +42,7 @@ def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None
 
 def _was_just_written(path: str) -> bool:
     try:
-        return 0 <= time.time_ns() - os.stat(path).st_mtime_ns < _JUST_WRITTEN_NS
+        return 0 <= time.time_ns() - status_at(path).mtime_ns < _JUST_WRITTEN_NS
     except OSError:
         return False
 
@@ -65,21 +69,24 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
         raise error.located(path) from None
 
 
-class Watched(list[tuple[int, int, int, int]]):
-    """Remembers what a path looked like, to tell whether it must be read again."""
+class Watched:
+    """Remembers which version a path led to, to tell whether it must be read again; at first that was none."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: Version | None = None
 
     def changed(self, path: str) -> bool:
-        """Whether the file or directory at ``path`` is another than at the last call, or its clock can't tell."""
+        """Whether the file or directory at ``path`` is another than at the last call."""
         try:
-            status = os.stat(path)
-            now = [(status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)]
-        except OSError:
-            now = []
-        same = list(self) == now
-        self[:] = now
-        return not same
+            status = status_if_there(path)
+            now = None if status is None else status.version
+        except OSError:  # who reads it learns why
+            now = _NOT_ASKED
+        seen, self._seen = self._seen, now
+        return seen != now
 
     def look_again(self) -> None:
         """Have the next call say that it changed: it couldn't be read."""
-        self.clear()
-        self.append((-1, -1, -1, -1))
+        self._seen = _NOT_READ

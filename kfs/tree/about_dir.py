@@ -14,6 +14,7 @@ from kfs.errors import NotFound
 from kfs.log.log import Log
 from kfs.log.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN
 from kfs.log.offset_range import OffsetRange
+from kfs.storage.status import PathKind, is_there, kind_at
 from kfs.tree.context import NOBODY, TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines
@@ -132,13 +133,14 @@ def _stats(context: TreeContext) -> bytes:
 def _log_dirs(context: TreeContext) -> bytes:
     def row(number: int, path: str) -> dict[str, Any]:
         meta = context.data_dir.log_dirs[number].meta_properties()
+        marker = kind_at(os.path.join(path, CLEAN_SHUTDOWN))
         return {
             "number": number,
             "path": path,
             "clusterId": meta.cluster_id if meta else None,
             "nodeId": meta.node_id if meta else None,
             "directoryId": str(meta.directory_id) if meta and meta.directory_id else None,
-            "cleanShutdown": os.path.exists(os.path.join(path, CLEAN_SHUTDOWN)),
+            "cleanShutdown": None if marker is PathKind.UNKNOWN else marker is not PathKind.NOTHING,
         }
 
     return json_lines(row(number, log_dir.path) for number, log_dir in enumerate(context.data_dir.log_dirs))
@@ -167,7 +169,7 @@ def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
         )
 
     names: dict[str, Maker] = {
-        f"{name}.jsonl": partial(file, name) for name in CHECKPOINTS if os.path.exists(os.path.join(log_dir.path, name))
+        f"{name}.jsonl": partial(file, name) for name in CHECKPOINTS if is_there(os.path.join(log_dir.path, name))
     }
     return FixedDirectory(context, path, log_dir.path, names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 import threading
@@ -18,6 +17,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_json import RenderedLines
+from kfs.storage.status import Status, status_at
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.segment_lines import OnDamage, ReaderPool
@@ -61,9 +61,9 @@ class Owner:
     gid: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Owner:
-        """Take them from a ``stat``; permission to write is dropped, none is added."""
-        return cls(stat.S_IMODE(status.st_mode) & 0o555, status.st_uid, status.st_gid)
+    def of(cls, status: Status) -> Owner:
+        """Take them from a status; permission to write is dropped, none is added."""
+        return cls(stat.S_IMODE(status.mode) & 0o555, status.uid, status.gid)
 
 
 NOBODY: Final = Owner(0o555, 0, 0)
@@ -159,7 +159,7 @@ def source_of(context: TreeContext, topic: str | None = None) -> str:
 def status_of(path: str) -> tuple[Owner, int]:
     """Return the owner of a path and its modification time in nanoseconds; nobody's and 0 where it is gone."""
     try:
-        status = os.stat(path)
+        status = status_at(path)
     except OSError:
         return NOBODY, 0
-    return Owner.of(status), status.st_mtime_ns
+    return Owner.of(status), status.mtime_ns

@@ -128,7 +128,7 @@ class PartitionView:
                 status = segment.file().status()
             except CorruptData:
                 return NOBODY, 0
-            known = Owner.of(status), status.st_mtime_ns
+            known = Owner.of(status), status.mtime_ns
             if not segment.is_last:
                 self._owners.put(segment.slot, segment, known)
         return known
@@ -310,7 +310,7 @@ class PartitionView:
         except CorruptData:
             return ""
         log = self.log
-        file = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        file = (status.device, status.inode, status.size, status.mtime_ns, status.ctime_ns)
         completed = segment.patch, tuple(copy.path for copy in log.other_copies())
         options = self.context.options
         how = (kind, options.on_damage.value, log.storage.max_batch_bytes, options.isolation.value)

@@ -7,31 +7,18 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from kfs.errors import CorruptData, NotFound, SourceLost
 from kfs.log.segment import Segment
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import list_files
 from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.status import PathKind, Status, Version, kind_of_error, link_status_at
 from kfs.tree.context import Owner, status_of
 from kfs.tree.files import Maker, list_nodes
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node
 from kfs.tree.node_ids import Exactly
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset
-
-
-class _Stamp(NamedTuple):
-    """What tells a file from what had its name before, and from what it was before it was written to."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> _Stamp:
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +31,24 @@ class RawFile(File):
     partition: PartitionView
     node_id: int
     path: str
-    stamp: _Stamp
+    version: Version
     segment: Segment | None
 
     def attributes(self) -> Attributes:
         status = self._status()
         owner = Owner.of(status)
         mode = stat.S_IFREG | (owner.permissions & 0o444)
-        return Attributes(self.node_id, mode, status.st_size, status.st_mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
+        return Attributes(self.node_id, mode, status.size, status.mtime_ns, owner.uid, owner.gid, lifetime=LIVE)
 
-    def _status(self) -> os.stat_result:
+    def _status(self) -> Status:
         """Return the file's status, without opening it while it has its name."""
         try:
-            status = os.lstat(self.path)
+            status = link_status_at(self.path)
         except OSError:
             return self._open().status()
-        if status.st_ino != self.stamp.inode or (self.segment is not None and self.segment.is_stale):
+        if status.inode != self.version.inode or (self.segment is not None and self.segment.is_stale):
             return self._open().status()
-        if self.segment is None and _Stamp.of(status) != self.stamp:
+        if self.segment is None and status.version != self.version:
             raise FileChanged("written to", 0, self.path)
         return status
 
@@ -69,8 +56,8 @@ class RawFile(File):
         """Return the file, open; raise :class:`FileChanged` if it isn't what it was."""
         if self.segment is not None:
             return self.segment.file()
-        file = self.partition.log.storage.files.open(self.path, self.stamp.inode)
-        if _Stamp.of(file.status()) != self.stamp:
+        file = self.partition.log.storage.files.open(self.path, self.version.inode)
+        if file.version() != self.version:
             raise FileChanged("written to", 0, self.path)
         return file
 
@@ -111,24 +98,34 @@ class RawDirectory(Directory):
         if directory.loose:
             return [os.path.basename(path) for path in directory.loose]
         try:
-            with BUDGET.scandir(directory.path) as entries:
-                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+            return sorted(list_files(directory.path))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"{directory.path}: {error.strerror}") from None
         except OSError as error:
             raise SourceLost(f"{directory.path}: {error.strerror}") from None
 
     def _file(self, name: str) -> RawFile:
+        """Return a file.
+
+        Raises:
+            NotFound: it isn't there, or is no regular file.
+            CorruptData: it can't be asked what it is.
+        """
         path = os.path.join(self.partition.log.directory.path, name)
         try:
-            stamp = _Stamp.of(os.lstat(path))
-        except OSError:
+            status = link_status_at(path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and kind_of_error(error) is PathKind.UNKNOWN:
+                raise CorruptData(error.strerror or str(error), 0, path) from None
             raise NotFound(f"{path}: gone") from None
-        segment = self._segment_of(path, stamp.inode)
-        found = Exactly(stamp if segment is None else segment.slot)
+        if status.kind is not PathKind.FILE:
+            raise NotFound(f"{path}: not a regular file")
+        version = status.version
+        segment = self._segment_of(path, version.inode)
+        found = Exactly(version if segment is None else segment.slot)
         node_id = self.partition.context.ids.of_path(f"{self.path}/{name}", found)
         self.partition.raw_names.note(name, self._names)
-        return RawFile(self.partition, node_id, path, stamp, segment)
+        return RawFile(self.partition, node_id, path, version, segment)
 
     def _segment_of(self, path: str, inode: int) -> Segment | None:
         """Return the segment whose ``.log`` lies there."""
@@ -140,10 +137,20 @@ class RawDirectory(Directory):
         return segment
 
     def lookup(self, name: str) -> Node:
-        if name not in self._names():
+        directory = self.partition.log.directory
+        has_it = os.path.basename(name) == name if directory.is_whole else name in self._names()
+        if not has_it:
             raise NotFound(f"no file {name!r}")
         return self._file(name)
 
+    def _listed_file(self, name: str) -> RawFile:
+        """Return a file of a listing, which one that can't be asked isn't in: that is a problem then."""
+        try:
+            return self._file(name)
+        except CorruptData as error:
+            self.partition.log.problems.add_error(error)
+            raise NotFound(str(error)) from None
+
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        files: dict[str, Maker] = {name: partial(self._file, name) for name in self._names()}
+        files: dict[str, Maker] = {name: partial(self._listed_file, name) for name in self._names()}
         yield from list_nodes(files, cookie, with_attributes=with_attributes)

@@ -395,7 +395,7 @@ class SegmentText:
             return end >= WORTH_KEEPING
         if end - begun < _WORTH_KEEPING_FOR_NOW:
             return False
-        return time.time_ns() - self.segment.file().status().st_mtime_ns > _AT_REST_NS
+        return time.time_ns() - self.segment.file().status().mtime_ns > _AT_REST_NS
 
     def _store(self, table: TextTable, lasting_key: str) -> None:
         grounds = self._source.grounds()

@@ -39,6 +39,7 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.log.time_index import LAYOUT as TIME_LAYOUT
 from kfs.log.time_index import TimeIndex
+from kfs.storage.status import Version
 from tests.logs import content_of, open_tree, records_in
 
 TOPICS = {topic.name: len(topic.partitions) for topic in demo_topics()}
@@ -87,7 +88,7 @@ def headers(log_file: Path) -> Iterator[BatchHeader]:
 def index_bytes(path: Path, layout: EntryLayout) -> IndexBytes:
     data = path.read_bytes()
     assert len(data) % layout.size == 0
-    return IndexBytes(data, len(data) // layout.size, len(data), (0, 0, 0))
+    return IndexBytes(data, len(data) // layout.size, len(data), Version(0, len(data), 0, 0))
 
 
 def batches(log: Log) -> list[BatchHeader]:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.log.index_file import IndexBytes, IndexPool
 from kfs.log.offset_index import LAYOUT, OffsetIndex, OffsetPosition, check_offset_index
-from kfs.log.segment_files import FoundFile
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FilePool
+from kfs.storage.status import Version
 
 PREALLOCATED = 10 * 1024 * 1024
 
@@ -36,7 +37,7 @@ def encoded(entries: list[tuple[int, int]]) -> bytes:
 
 def content(entries: list[tuple[int, int]], file_size: int | None = None) -> IndexBytes:
     data = encoded(entries)
-    return IndexBytes(data, len(entries), len(data) if file_size is None else file_size, (1, len(data), 0))
+    return IndexBytes(data, len(entries), len(data) if file_size is None else file_size, Version(1, len(data), 0, 0))
 
 
 def loaded(path: Path, *, closed: bool) -> IndexBytes:

@@ -17,8 +17,8 @@ from kfs.format.uuid import Uuid
 from kfs.log.index_file import IndexPool
 from kfs.log.log import Log
 from kfs.log.offset_index import LAYOUT
-from kfs.log.segment_files import FoundFile
 from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged, FileGone, FilePool, OpenFile
 from kfs.storage.side_file import Watched
 from tests.logs import Batch, batch, joined, log_name, open_log, record, records_in, write_log

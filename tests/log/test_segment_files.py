@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.segment_files import FoundFile, PartitionFiles, SegmentFiles, list_partition
+from kfs.log.segment_files import PartitionFiles, SegmentFiles, list_partition
+from kfs.storage.listing import FoundFile
 from tests.corpus import compare, take_manifest
 from tests.logs import dense, joined, log_name, open_log, records_in, write_log
 

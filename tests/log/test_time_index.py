@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
 from kfs.log.index_file import IndexBytes, IndexPool
-from kfs.log.segment_files import FoundFile
 from kfs.log.time_index import LAYOUT, TimeIndex, TimestampOffset, check_time_index
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FilePool
+from kfs.storage.status import Version
 
 steps = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 1000)), max_size=60)
 
@@ -33,7 +34,7 @@ def encoded(entries: list[tuple[int, int]]) -> bytes:
 
 def content(entries: list[tuple[int, int]], file_size: int | None = None) -> IndexBytes:
     data = encoded(entries)
-    return IndexBytes(data, len(entries), len(data) if file_size is None else file_size, (1, len(data), 0))
+    return IndexBytes(data, len(entries), len(data) if file_size is None else file_size, Version(1, len(data), 0, 0))
 
 
 @given(distances=steps, base=st.sampled_from([0, 2**40]), sought=st.integers(1_699_999_999_990, 1_700_060_000_000))

@@ -141,7 +141,7 @@ def test_who_saw_an_older_size_does_not_take_growth_for_a_cut(directory: Path, m
 
     threads: list[threading.Thread] = []
     append(directory, 20, 30, 30)
-    interrupt(monkeypatch, OpenFile, "status", grow)
+    interrupt(monkeypatch, OpenFile, "size_and_time", grow)
     segment.file()
     threads[0].join()
     assert [type(each) for each in found] == [OpenFile]
@@ -169,7 +169,7 @@ def test_a_log_that_is_written_to_and_rolled_during_a_look_was_not_written_to_wh
         threads[0].start()
         threads[0].join(1.0)  # it may have to wait for us
 
-    interrupt(monkeypatch, OpenFile, "status", roll)
+    interrupt(monkeypatch, OpenFile, "size_and_time", roll)
     active.file()
     threads[0].join()
     assert active.file().size() == (directory / log_name(20)).stat().st_size

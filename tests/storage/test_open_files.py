@@ -10,9 +10,9 @@ import pytest
 
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_index import LAYOUT
-from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged, FilePool, OpenFile
 from tests.logs import batch, find_record, open_log, record, write_partition
 
@@ -208,7 +208,7 @@ def test_an_index_that_changed_is_read_anew(closed: bool, tmp_path: Path) -> Non
         file.write(b"\x00\x00\x00\x09" * 2)
     second = pool.bytes_of(found, LAYOUT, closed=closed)
     assert (first.entries, second.entries) == (2, 3)
-    assert first.identity != second.identity
+    assert first.version != second.version
 
 
 def test_a_log_of_many_segments_holds_few_descriptors_and_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, META_PROPERTIES, LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem
 from kfs.log.remote_offsets import REMOTE_STORAGE_ENABLE
+from kfs.storage.listing import list_names
+from kfs.storage.status import PathKind, kind_at
 
 _DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
 _LOOK_AGAIN_SECONDS: Final = 1.0
@@ -50,9 +52,9 @@ class Cluster:
             if os.path.basename(path) == _DIRECTORY:
                 found.setdefault(path, LogDir(os.path.dirname(path), self.data_dir.problems))
         for path, log_dir in found.items():
-            if path not in self._logs and os.path.isdir(path):
+            if path not in self._logs and _is_directory(path):
                 self._logs[path] = self._open(path, log_dir)
-        return [log for path, log in self._logs.items() if os.path.isdir(path)]
+        return [log for path, log in self._logs.items() if _is_directory(path)]
 
     def _open(self, path: str, log_dir: LogDir) -> MetadataLog:
         name = parse_directory_name(_DIRECTORY)
@@ -72,6 +74,7 @@ class Cluster:
         with self._looking:
             if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
                 logs = self.metadata_logs()
+                logs = [log for log in logs if log.log.can_be_listed] or logs[:1]
                 self._chosen = max(logs, key=MetadataLog.standing) if len(logs) > 1 else next(iter(logs), None)
                 self._tell_of_others(self._chosen)
                 self._looked = time.monotonic()
@@ -173,3 +176,14 @@ class Cluster:
 
     def _is_foreign(self, log_dir: LogDir | None) -> bool:
         return log_dir is not None and any(other is log_dir for other, _ in self.foreign())
+
+
+def _is_directory(path: str) -> bool:
+    """Whether there is a directory, readable or not; that the one above it can't be listed is told where that is."""
+    kind = kind_at(path)
+    if kind is not PathKind.UNKNOWN:
+        return kind is PathKind.DIRECTORY
+    try:
+        return os.path.basename(path) in list_names(os.path.dirname(path))
+    except OSError:
+        return False

@@ -24,8 +24,9 @@ from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.partition_directory import QUORUM_STATE, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
-from kfs.log.segment_files import FoundFile, SegmentFiles
+from kfs.log.segment_files import SegmentFiles
 from kfs.log.storage import Storage
+from kfs.storage.listing import FoundFile, found_at
 from kfs.storage.open_files import FileChanged
 from kfs.storage.side_file import read_side_file
 
@@ -332,9 +333,8 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
 
 def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | None:
     """Return what a ``bootstrap.checkpoint`` says; None where it is missing or, which is a problem, not whole."""
-    try:
-        found = FoundFile(path, os.stat(path).st_ino)
-    except OSError:
+    found = found_at(path)
+    if found is None:
         return None
     replay = Replay()
     try:

@@ -10,6 +10,7 @@ from typing import Final
 
 from kfs.storage.holes import data_extents
 from kfs.storage.open_files import OpenFile
+from kfs.storage.status import Status
 
 _FICLONE: Final = 0x40049409  # linux/fs.h
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -59,7 +60,7 @@ def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
                 rest = rest[os.write(target, rest) :]
 
 
-def keep_owner(status: os.stat_result, path: str) -> None:
+def keep_owner(status: Status, path: str) -> None:
     """Give a file the owner that ``status`` names, where root runs this: a broker must be able to write it."""
     if os.geteuid() == 0:
-        os.chown(path, status.st_uid, status.st_gid)
+        os.chown(path, status.uid, status.gid)

@@ -35,6 +35,8 @@ from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.recover.witness import Witness
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.listing import list_directory
+from kfs.storage.status import status_if_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class _KafkaRecovery(LogDirRecovery):
         super().__init__(source, target, mode, report, advance)
         marker = os.path.join(source, CLEAN_SHUTDOWN)
         self._log_dir, self._storage = LogDir(source, Problems()), Storage()
-        self._had_clean_shutdown = os.path.exists(marker) and not mode.ignore_clean_shutdown
+        self._had_clean_shutdown = status_if_there(marker) is not None and not mode.ignore_clean_shutdown
 
     def on_corrupt_checkpoint(self, error: CorruptData) -> NoReturn:
         raise RecoveryRefused(str(error)) from error
@@ -120,8 +122,8 @@ def recover_in_place(log_dir: str, mode: KafkaMode, advance: Advance = lambda do
 def _copy_partition(source: str, target: str, report: PartitionReport) -> None:
     os.mkdir(target)
     shutil.copystat(source, target)
-    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
-        if entry.is_file():
-            copied(entry.path, os.path.join(target, entry.name), report.changes.append)
+    for found in sorted(list_directory(source)):
+        if found.kind.may_be_file:
+            copied(found.path, os.path.join(target, found.name), report.changes.append)
         else:
-            report.changes.append(Change(entry.path, "left out: not a file"))
+            report.changes.append(Change(found.path, "left out: not a file"))

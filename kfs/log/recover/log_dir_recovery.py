@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from glob import escape, glob
 from typing import Final
 
 from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
@@ -34,7 +33,9 @@ from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.recover.copying import copy_file, keep_owner
 from kfs.log.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.listing import list_files, list_names
 from kfs.storage.side_file import read_side_file
+from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at
 
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 #: Written anew, or not wanted in a copy.
@@ -72,7 +73,7 @@ class LogDirRecovery(ABC):
         self.report = report
         self.advance = advance
         self.checkpoints = {name: self._checkpoint(name) for name in CHECKPOINTS}
-        self._owner = os.stat(source)
+        self._owner = status_at(source)
         self._logs: dict[TopicPartition, UnifiedLog] = {}
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -130,9 +131,10 @@ class LogDirRecovery(ABC):
         """Yield the directories that a broker loads, as it lists them."""
         for name in names:
             path = os.path.join(self.source, name)
-            if not os.path.isdir(path) or name == _REMOTE_INDEX_CACHE:
+            parsed, kind = parse_directory_name(name), kind_at(path)
+            is_partition = parsed is not None and kind.may_be_directory
+            if name == _REMOTE_INDEX_CACHE or not (is_partition or kind is PathKind.DIRECTORY):
                 continue
-            parsed = parse_directory_name(name)
             if parsed is None:
                 self.on_strange_directory(path)
             else:
@@ -145,7 +147,7 @@ class LogDirRecovery(ABC):
         log = self.recover(source, target, parsed, report)
         if log is None:
             return
-        if not os.path.exists(os.path.join(log.directory, PARTITION_METADATA)) and parsed.topic != CLUSTER_METADATA:
+        if not is_there(os.path.join(log.directory, PARTITION_METADATA)) and parsed.topic != CLUSTER_METADATA:
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
         self._keep_owners(log.directory)
         final = parse_directory_name(os.path.basename(log.directory))
@@ -155,9 +157,8 @@ class LogDirRecovery(ABC):
 
     def _keep_owners(self, directory: str) -> None:
         """Give what was made anew the owner of the rest."""
-        for entry in os.scandir(directory):
-            if entry.is_file(follow_symlinks=False):
-                keep_owner(self._owner, entry.path)
+        for name in list_files(directory):
+            keep_owner(self._owner, os.path.join(directory, name))
         keep_owner(self._owner, directory)
 
     def _write_checkpoints(self) -> None:
@@ -193,7 +194,7 @@ class Recoverable:
     def at(cls, path: str) -> Recoverable:
         """Look what is at a path; raise :class:`UnusableSource` where it is no log directory and no partition's."""
         try:
-            names = sorted(os.listdir(path))
+            names = sorted(list_names(path))
         except OSError as error:
             raise UnusableSource(f"{path}: {error.strerror}") from None
         if any(parse_directory_name(name) for name in names):
@@ -212,22 +213,23 @@ class Recoverable:
         found = {}
         for path in (path for name in self.names for path in _logs_in(os.path.join(self.log_dir, name))):
             with suppress(OSError):
-                status = os.stat(path)
-                found[path] = status.st_ino, status.st_size, status.st_mtime_ns
+                status = status_at(path)
+                found[path] = status.inode, status.size, status.mtime_ns
         return found
 
 
 def log_bytes(directory: str) -> int:
     """Return how large the ``.log`` files of a partition directory are; one whose size can't be had counts as empty."""
-    total = 0
-    for path in _logs_in(directory):
-        with suppress(OSError):
-            total += os.path.getsize(path)
-    return total
+    return sum(map(size_at, _logs_in(directory)))
 
 
 def _logs_in(directory: str) -> list[str]:
-    return glob(os.path.join(escape(directory), "*.log"))
+    """Return the ``.log`` files of a directory, none where that is none, or can't be listed."""
+    try:
+        names = list_names(directory)
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith(".log") and not name.startswith(".")]
 
 
 def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda done: None) -> RecoveryReport:
@@ -288,8 +290,13 @@ def _empty(directory: str) -> None:
 def _copy_top(recoverable: Recoverable, output: str, report: RecoveryReport) -> None:
     for name in recoverable.names:
         path = os.path.join(recoverable.log_dir, name)
-        if name not in _NOT_COPIED and os.path.isfile(path):
+        if name in _NOT_COPIED:
+            continue
+        kind = kind_at(path)
+        if kind is PathKind.FILE:
             copied(path, os.path.join(output, name), report.changes.append)
+        elif kind is PathKind.UNKNOWN and parse_directory_name(name) is None:
+            report.changes.append(Change(path, "left out: it can't be asked what it is"))
 
 
 def copied(source: str, target: str, tell: Callable[[Change], None]) -> None:

@@ -27,10 +27,11 @@ from kfs.log.recover.losses import Gone, consequences
 from kfs.log.recover.report import Change, Loss, PartitionReport, SegmentAccount
 from kfs.log.recover.salvage_plan import SalvagePlan, SegmentPlan
 from kfs.log.recover.segment_plan import Fate, Stretch
-from kfs.log.segment_files import FoundFile
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import OpenFile
 from kfs.storage.side_file import read_side_file
+from kfs.storage.status import kind_at
 
 #: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
 EXTRA: Final = "extra"
@@ -152,7 +153,7 @@ def _copy_other_files(others: Iterable[FoundFile], directory: str, report: Parti
     """Copy what can't be made again from the log, such as KRaft's snapshots, where it makes sense."""
     for found in others:
         name = os.path.basename(found.path)
-        if name.endswith(_LEFT_OUT) or not os.path.isfile(found.path):
+        if name.endswith(_LEFT_OUT) or not kind_at(found.path).may_be_file:
             report.changes.append(Change(found.path, "left out"))
             continue
         try:

@@ -24,9 +24,10 @@ from kfs.log.recover.salvage import salvage_partition
 from kfs.log.recover.salvage_plan import plan_salvage
 from kfs.log.recover.sources import Copy, Deleted, Source
 from kfs.log.recover.undelete import Undeleted, undelete_segments
-from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.unified_log import UnifiedLog
+from kfs.storage.listing import FoundFile, check_listable
+from kfs.storage.status import is_there
 
 #: Suffixes of segments: damage in them is reported as a loss.
 _LOGS: Final = (".log", ".log.swap", ".log.deleted", ".log.cleaned")
@@ -71,7 +72,7 @@ class _Salvage(LogDirRecovery):
     def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
         if name.kind is DirectoryKind.DELETE:
             target = os.path.join(self.target, f"{name.topic}-{name.partition}")
-            taken = os.path.exists(target) or os.path.exists(os.path.join(self.source, os.path.basename(target)))
+            taken = is_there(target) or is_there(os.path.join(self.source, os.path.basename(target)))
             if taken or not self._undelete:
                 what = "the topic was deleted" + (", and there is one of that name" if taken else "")
                 report.changes.append(Change(source, f"left out: {what}"))
@@ -79,7 +80,7 @@ class _Salvage(LogDirRecovery):
             report.changes.append(Change(source, f"undeleted, as {os.path.basename(target)}"))
         log = Log(PartitionDirectory(source, name, self._log_dir), self._storage)
         try:
-            os.listdir(source)
+            check_listable(source)
         except OSError as error:
             report.left_out = f"{source}: {error.strerror}"
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.storage.holes import next_data
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import OpenFile
+from kfs.storage.status import is_there
 
 _CHUNK: Final = 1024 * 1024
 #: More entries than a segment of int32 positions gives at the default interval, 25 times over.
@@ -96,7 +96,7 @@ def read_entries(
         size = file.size()
         used = _used(file, size)
     except CorruptData as error:
-        severity = None if os.path.lexists(found.path) else Severity.INFO  # of a log that is in use
+        severity = None if is_there(found.path) else Severity.INFO  # of a log that is in use
         findings.add(Kind.READ_ERROR, found.path, error.reason, severity=severity)
         return None
     if used is None:

@@ -7,10 +7,11 @@ from typing import Final
 
 from kfs.format.control_record import ControlRecordType
 from kfs.format.layout import MAX_INT64
-from kfs.log.segment_files import FoundFile, SegmentFiles
+from kfs.log.segment_files import SegmentFiles
 from kfs.log.verify.batches import BatchAudit
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.segment_task import SegmentTask
+from kfs.storage.listing import FoundFile
 
 #: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
 KRAFT_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint\Z")

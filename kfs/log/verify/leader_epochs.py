@@ -14,6 +14,7 @@ from kfs.log.verify.epoch_runs import EpochRun
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.side_files import parse_file
+from kfs.storage.status import is_there
 
 
 def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: int, findings: Findings) -> None:
@@ -22,7 +23,7 @@ def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: in
     path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
     entries = parse_file(path, parse_leader_epoch_checkpoint, Kind.EPOCHS_FORMAT, findings)
     if entries is None:
-        if runs and not os.path.lexists(path):
+        if runs and not is_there(path):
             findings.add(Kind.EPOCHS_MISSING, path, f"there is none, and batches name epochs up to {runs[-1].epoch}")
         return
     for before, entry in pairwise(entries):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE
-from kfs.log.segment_files import FoundFile, PartitionFiles
+from kfs.log.segment_files import PartitionFiles
 from kfs.log.verify.finding import Findings, Kind
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT
+from kfs.storage.listing import FoundFile
+from kfs.storage.status import size_at
 
 _KNOWN_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
 _TEMPORARY: Final = (".tmp", ".part")
@@ -34,7 +35,7 @@ def check_leftovers(directory: str, files: PartitionFiles, findings: Findings) -
 
 
 def _superseded(found: FoundFile, findings: Findings) -> None:
-    size = _size(found)
+    size = size_at(found.path)
     if found.path.endswith(".deleted"):
         findings.add(Kind.DELETED_FILE, found.path, "waits for its removal", bytes=(0, size))
     elif found.path.endswith(".cleaned"):
@@ -45,10 +46,3 @@ def _superseded(found: FoundFile, findings: Findings) -> None:
         findings.add(Kind.SWAP_FILE, found.path, reason, bytes=(0, size))
     else:
         findings.add(Kind.SWAP_FILE, found.path, "a .swap file counts in its place", bytes=(0, size))
-
-
-def _size(found: FoundFile) -> int:
-    try:
-        return os.stat(found.path).st_size
-    except OSError:
-        return 0

@@ -25,7 +25,8 @@ from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.partition import PartitionResult
 from kfs.log.verify.side_files import parse_file
-from kfs.storage.descriptors import BUDGET
+from kfs.storage.listing import FoundFile, list_directory
+from kfs.storage.status import PathKind
 
 _KNOWN_FILES: Final = frozenset({*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN, LOCK})
 #: Of tiered storage (``RemoteIndexCache.DIR_NAME``); the only directory beside partitions that a broker passes over.
@@ -44,14 +45,14 @@ class LogDirectoryCheck:
     def __init__(self, path: str) -> None:
         """List the directory; raise :class:`OSError` where that fails."""
         self.path = path
-        self._files: list[str] = []
+        self._files: dict[str, FoundFile] = {}
         self._directories: dict[str, DirectoryName | None] = {}
-        with BUDGET.scandir(path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.is_dir():
-                    self._directories[entry.name] = parse_directory_name(entry.name)
-                else:
-                    self._files.append(entry.name)
+        for found in sorted(list_directory(path)):
+            parsed = parse_directory_name(found.name)
+            if found.kind is PathKind.DIRECTORY or (parsed is not None and found.kind.may_be_directory):
+                self._directories[found.name] = parsed
+            else:
+                self._files[found.name] = found
 
     @property
     def is_stopped(self) -> bool:
@@ -59,9 +60,9 @@ class LogDirectoryCheck:
         return CLEAN_SHUTDOWN in self._files
 
     @property
-    def has_bootstrap_checkpoint(self) -> bool:
-        """Whether KRaft's first snapshot is here."""
-        return BOOTSTRAP_CHECKPOINT in self._files
+    def bootstrap_checkpoint(self) -> FoundFile | None:
+        """KRaft's first snapshot, None where it isn't here."""
+        return self._files.get(BOOTSTRAP_CHECKPOINT)
 
     def finish(self, partitions: Iterable[PartitionResult], findings: Findings) -> MetaProperties | None:
         """Take what is known of the partitions in it, and return what ``meta.properties`` says."""

@@ -27,6 +27,7 @@ from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_gaps import check_gaps
 from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
+from kfs.storage.status import is_there
 
 #: How many times further than anywhere else no entry is to be found, before an index is called short.
 _FAR: Final = 3
@@ -147,7 +148,7 @@ class PartitionCheck:
     def _check_metadata(self) -> PartitionMetadata | None:
         path = os.path.join(self._path, PARTITION_METADATA)
         metadata = parse_file(path, parse_partition_metadata, Kind.PARTITION_METADATA_FORMAT, self._findings)
-        if metadata is None and self._needs_metadata and not os.path.lexists(path):
+        if metadata is None and self._needs_metadata and not is_there(path):
             reason = "there is none: a broker that knows the topic by its id takes the partition for a stray"
             self._findings.add(Kind.PARTITION_METADATA_MISSING, path, reason)
         return metadata

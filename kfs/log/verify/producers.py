@@ -18,11 +18,11 @@ from kfs.format.producer_snapshot import (
 )
 from kfs.log.producer_state import NO_COORDINATOR_EPOCH, CompletedTransaction, ProducerState
 from kfs.log.remote_offsets import RemoteOffsets
-from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.producer_events import ProducerEvent
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.side_files import parse_file
+from kfs.storage.listing import FoundFile
 
 #: What a snapshot and a replay must have in common, by the names of the fields; the rest may have been forgotten.
 _FIELDS: Final = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,6 @@ from kfs.log.block import Block
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
-from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.verify import offset_index, time_index
 from kfs.log.verify.batches import BatchAudit
@@ -31,7 +29,9 @@ from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
 from kfs.log.verify.time_index import TimeIndexAudit
 from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import OpenFile
+from kfs.storage.status import is_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
     except CorruptData as error:  # gone, replaced or cut meanwhile, or not to be read
         path = error.file or task.files.log.path
         # Of a log that is in use, retention may have taken it meanwhile.
-        severity = None if os.path.lexists(path) else Severity.INFO
+        severity = None if is_there(path) else Severity.INFO
         findings.add(Kind.READ_ERROR, path, error.reason, severity=severity)
         return SegmentReport(task, tuple(findings.all()), next_offset=task.files.base_offset, is_damaged=True)
 

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Final
 
 from kfs.format.layout import MAGIC_V2
-from kfs.log.segment_files import FoundFile
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.segment import SegmentReport
+from kfs.storage.listing import FoundFile
+from kfs.storage.status import status_at
 
 _UNKNOWN: Final = 0
 
@@ -58,8 +59,8 @@ def _may_begin_a_segment(snapshot: FoundFile, before: SegmentReport, after: Segm
     return _modified(before.task.files.log) <= _modified(snapshot)
 
 
-def _modified(found: FoundFile) -> float:
+def _modified(found: FoundFile) -> int:
     try:
-        return os.stat(found.path).st_mtime
+        return status_at(found.path).mtime_ns
     except OSError:  # gone meanwhile
         return _UNKNOWN

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from kfs.errors import CorruptData
 from kfs.log.verify.finding import Findings, Kind
 from kfs.storage.open_files import FileChanged
 from kfs.storage.side_file import read_side_file
+from kfs.storage.status import size_at
 
 Parsed = TypeVar("Parsed")
 
@@ -23,8 +22,6 @@ def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: Kind, findings
         findings.add(Kind.READ_ERROR, path, error.reason)
         return None
     except CorruptData as error:
-        end = error.position
-        with suppress(OSError):
-            end = max(end, os.stat(path).st_size)
+        end = max(error.position, size_at(path))
         findings.add(kind, path, error.reason, bytes=(error.position, end))
         return None

@@ -16,7 +16,7 @@ from kfs.log.directory_name import DirectoryName, parse_directory_name
 from kfs.log.log import Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT, CHECKPOINTS, CLEAN_SHUTDOWN, META_PROPERTIES
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
-from kfs.log.segment_files import FoundFile, SegmentFiles
+from kfs.log.segment_files import SegmentFiles
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Findings, Kind
 from kfs.log.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
@@ -26,6 +26,8 @@ from kfs.log.verify.producers import ProducerCheck
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.side_files import parse_file
+from kfs.storage.listing import FoundFile
+from kfs.storage.status import status_at
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
 _PARSERS: Final[dict[str, tuple[Callable[[bytes], object], Kind]]] = {
@@ -49,7 +51,7 @@ class FileCheck:
         self._name = os.path.basename(path)
         self._storage = storage
         try:
-            self._found = FoundFile(self.path, os.stat(self.path).st_ino)
+            self._found = FoundFile(self.path, status_at(self.path).inode)
         except OSError as error:
             raise UnusableSource(f"{path}: {error.strerror}") from None
         self._log, self._task = self._find_task()

@@ -11,9 +11,7 @@ from kfs.errors import UnusableSource
 from kfs.format.properties import MetaProperties
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
-from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.partition_directory import PARTITION_METADATA
-from kfs.log.segment_files import FoundFile
 from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Findings, Kind, Severity
 from kfs.log.verify.kraft_snapshot import kraft_task
@@ -22,6 +20,7 @@ from kfs.log.verify.partition import PartitionCheck, PartitionResult
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.segment_task import SegmentTask
 from kfs.log.verify.single_file import FileCheck
+from kfs.storage.status import PathKind, is_there, kind_at, size_at
 
 
 class Unit(Protocol):
@@ -64,8 +63,8 @@ class Verification:
             UnusableSource: one is missing, unreadable, or nothing of Kafka's.
         """
         each_once = dict.fromkeys(map(os.path.abspath, paths))
-        files = [path for path in each_once if not os.path.isdir(path)]
-        directories = [path for path in each_once if os.path.isdir(path)]
+        directories = [path for path in each_once if kind_at(path) is PathKind.DIRECTORY]
+        files = [path for path in each_once if path not in directories]
         #: What is checked, but for single files.
         self.data_dir = DataDir(directories, storage, topic_filter=topic_filter, heals=False)
         self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self.data_dir.log_dirs}
@@ -79,7 +78,7 @@ class Verification:
         copies = [copy for copies in self.data_dir.copies() for copy in copies]
         for path in self._log_dirs:
             own = [log for log in copies if _parent(log) == path]
-            needs_metadata = any(os.path.lexists(os.path.join(log.directory.path, PARTITION_METADATA)) for log in own)
+            needs_metadata = any(is_there(os.path.join(log.directory.path, PARTITION_METADATA)) for log in own)
             for log in own:
                 yield self._unit_of(log, needs_metadata=needs_metadata)
             yield _LogDirectoryUnit(self, path)
@@ -126,7 +125,7 @@ class Verification:
 
     def sizes(self) -> list[int]:
         """Return how many bytes of batches there are to read for each task."""
-        return [_size(task.files.log.path) for task in self.tasks()]
+        return [size_at(task.files.log.path) for task in self.tasks()]
 
     def take(self, result: PartitionResult) -> None:
         """Remember what was found of a partition for the checks of what is above it."""
@@ -144,10 +143,8 @@ class Verification:
 
     def bootstrap_task(self, path: str) -> SegmentTask | None:
         """Return the task of a log directory's own snapshot, if it has one."""
-        if not self._log_dirs[path].has_bootstrap_checkpoint:
-            return None
-        file = os.path.join(path, BOOTSTRAP_CHECKPOINT)
-        return kraft_task(FoundFile(file, os.stat(file).st_ino))
+        found = self._log_dirs[path].bootstrap_checkpoint
+        return None if found is None else kraft_task(found)
 
 
 class _FileUnit:
@@ -219,7 +216,7 @@ class _LastUnit:
 def _list_deleted(log: Log, findings: Findings) -> None:
     """Name the directory of a deleted topic's partition, and what can be had back from it."""
     segments = log.segments
-    size = sum(_size(segment.files.log.path) for segment in segments)
+    size = sum(size_at(segment.files.log.path) for segment in segments)
     reason = f"{log.topic_partition} of a deleted topic waits for its removal: {len(segments)} segments, {size} bytes"
     offsets = (segments[0].base_offset, log.log_end_offset - 1) if segments else None
     if offsets is not None and offsets[1] < offsets[0]:
@@ -236,10 +233,3 @@ def _listed(path: str) -> LogDirectoryCheck:
         return LogDirectoryCheck(path)
     except OSError as error:
         raise UnusableSource(f"{path}: {error.strerror}") from None
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:  # gone meanwhile
-        return 0

@@ -269,7 +269,7 @@ def test_whatever_was_done_to_a_segment_a_broker_starts_on_what_is_left(
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The paths in it can't be opened from now on, nor listed."""
     paths: set[str] = set()
-    really = {"open": os.open, "listdir": os.listdir}
+    really = {"open": os.open, "listdir": os.listdir, "scandir": os.scandir}
 
     def refuse(name: str) -> Callable[..., object]:
         def refused(path: object, *arguments: object, **options: object) -> object:
