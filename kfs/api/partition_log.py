@@ -17,7 +17,7 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import OnDamage, Problem
 from kfs.read.isolation import CommittedReader, IsolationLevel
-from kfs.read.log_reader import Located, LogReader
+from kfs.read.log_reader import LogReader
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.read.plan import WantedOffsets, wanted_offsets
 from kfs.read.selection import Selection
@@ -139,8 +139,7 @@ class PartitionLog(Scannable):
         >>> log.offset_at("2020-11-27T03")
         368776
         """
-        log = self._log
-        return log.offset_for_time(milliseconds_of(time), log.visible())
+        return self._reader().first_at_or_after(milliseconds_of(time))
 
     # -- records
 
@@ -153,7 +152,7 @@ class PartitionLog(Scannable):
         """
         if isinstance(offset, slice):
             raise TypeError("a log has no slices: log.read(start, until) yields the records of a range of offsets")
-        found = self._locate(operator.index(offset))
+        found = self._reader().find(operator.index(offset))
         if found is None:
             remote = self._log.remote
             why = f": {remote.sentence}" if remote is not None and offset in remote else ""
@@ -162,7 +161,7 @@ class PartitionLog(Scannable):
 
     def __contains__(self, offset: object) -> bool:
         """Whether there is a record at ``offset``; raise :class:`CorruptData` where that can't be read."""
-        return isinstance(offset, int) and self._locate(offset) is not None
+        return isinstance(offset, int) and self._reader().find(offset) is not None
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over all records, as :meth:`read` does."""
@@ -249,10 +248,10 @@ class PartitionLog(Scannable):
                 raise chosen.problems[0].error()
             self._data.check_open()
 
-    def _locate(self, offset: int) -> Located | None:
+    def _reader(self) -> LogReader:
         log = self._log
         is_committed = self.isolation is IsolationLevel.READ_COMMITTED
-        return LogReader(log, self._committed_reader(log) if is_committed else None).find(offset)
+        return LogReader(log, self._committed_reader(log) if is_committed else None)
 
     def _committed_reader(self, log: Log) -> CommittedReader:
         with self._lock:

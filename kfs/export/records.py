@@ -60,9 +60,8 @@ class Export:
         return wanted_offsets(log, self.selection, self.isolation)
 
     def _work(self, log: Log) -> Iterator[tuple[Work, WantedOffsets]]:
-        offsets = self._offsets(log)
-        for piece in pieces_of(log, offsets):
-            yield piece, offsets
+        for piece in pieces_of(log, self._offsets(log)):
+            yield piece.work, piece.offsets
 
 
 def lacks_some(found: int, first: int | None, last: int | None) -> bool:

@@ -120,7 +120,8 @@ def standing_of(
     """
     if log is None:
         return Standing(note="this partition is not here")
-    visible = log.visible()
+    reader = LogReader(log)
+    visible = reader.offsets
     metadata = log.partition_metadata()
     ends = Standing(visible.start, visible.end, log.high_watermark)
     if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:
@@ -138,7 +139,7 @@ def standing_of(
         note = f"below the log start offset {visible.start}: what was to be read next is deleted"
     elif offset > visible.end:
         note = f"above the log's end {visible.end}: what was read is not here any more"
-    found, damage = _first_unread(LogReader(log), offset, done_ranges)
+    found, damage = _first_unread(reader, offset, done_ranges)
     next_offset, next_timestamp = found or (None, None)
     lag = _lag(visible.end, offset, done)
     return replace(ends, lag=lag, next_offset=next_offset, next_timestamp=next_timestamp, note=note or damage)

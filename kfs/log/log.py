@@ -506,9 +506,9 @@ class Log:
 
     def find(self, offset: int) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
-        return self.located(offset)[1]
+        return self.find_with_segment(offset)[1]
 
-    def located(
+    def find_with_segment(
         self, offset: int, *, keep: bool = True, shows: Callable[[Segment, BatchHeader], bool] | None = None
     ) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it that answers for ``offset``, if ``shows`` says that it is shown.

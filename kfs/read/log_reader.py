@@ -89,7 +89,7 @@ class LogReader:
             log.find(offset)  # raises if damage at the log's end may hold it
         if offset not in offsets:
             return None
-        segment, loaded = log.located(offset, keep=keep, shows=self.shows)
+        segment, loaded = log.find_with_segment(offset, keep=keep, shows=self.shows)
         if segment is None or loaded is None:
             return None
         index = _index_of(loaded, offset)

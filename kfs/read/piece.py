@@ -114,24 +114,24 @@ class PieceReader:
         place = self._place
         sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
         for item in segment.bulk(work.position, work.seen, work.end):
-            first = offsets.start
             if isinstance(item, Records):
                 first, last = _offsets_of(item)
                 chosen = self._of_records(sight, segment, item) if first < offsets.end else None
                 if chosen is not None:
                     yield chosen
+                is_behind = first >= offsets.end
             else:
-                last = item.last_seen
+                last, is_behind = item.last_seen, False
                 if sight.misses(segment, item):
                     yield Chosen(problems=(item.problem,))
             place.position, place.seen = item.end, max(place.seen, last)
-            if first >= offsets.end:
+            if is_behind:
                 return
 
     def _choose_elsewhere(self, log: Log, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield what is wanted of a piece, behind what was given out of it, from the segments that there are now."""
         end = offsets.end if work.stop is None else min(offsets.end, work.stop)
-        asked_end = offsets.asked_end if end == offsets.end else end
+        asked_end = offsets.asked_end if work.stop is None else end
         start, looks = max(offsets.start, self._place.seen + 1), 0
         while start < end:
             log.look_again()
@@ -219,9 +219,9 @@ def chosen_in(
     """
     left: Left | None = None
     for piece in pieces_of(log, offsets):
-        work = left.next(piece) if left else piece
+        work = left.next(piece.work) if left else piece.work
         try:
-            for chosen in reader.choose(log, work, offsets):
+            for chosen in reader.choose(log, work, piece.offsets):
                 yield work, chosen
         except CorruptData as error:
             if gone is None:

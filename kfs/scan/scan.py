@@ -180,8 +180,8 @@ class Scan:
     def _tasks(self) -> Iterator[Assignment]:
         for log, offsets in self._wanted():
             source = LogSource.of(log)
-            for work in pieces_of(log, offsets):
-                yield Assignment(Task(source, work, offsets), log)
+            for piece in pieces_of(log, offsets):
+                yield Assignment(Task(source, piece.work, piece.offsets), log)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):

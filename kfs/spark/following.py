@@ -13,6 +13,7 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.log_reader import LogReader
 from kfs.read.plan import lost_at_end
 from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
@@ -33,7 +34,7 @@ class FollowedLogs:
         self._options = options
         self._paths: list[str] = []
         self._data_dir: DataDir | None = None
-        self._committed: dict[str, CommittedReader] = {}
+        self._readers: dict[str, LogReader] = {}
         #: Sizes of last segments behind whose last batch nothing is wrong, by path.
         self._sound: dict[str, int] = {}
 
@@ -42,7 +43,7 @@ class FollowedLogs:
         if self._data_dir is not None:
             self._data_dir.close()
         self._data_dir = None
-        self._committed.clear()
+        self._readers.clear()
 
     def _opened(self) -> DataDir:
         paths = expand_paths(self._options.paths)
@@ -60,13 +61,12 @@ class FollowedLogs:
         return {each: log for each, log in logs if log is not None and log.segments}
 
     def _visible(self, log: Log) -> OffsetRange:
-        if self._options.read.isolation is IsolationLevel.READ_UNCOMMITTED:
-            return log.visible()
         # It remembers which transactions are open: only what is new is read each time.
-        reader = self._committed.get(log.directory.path)
+        reader = self._readers.get(log.directory.path)
         if reader is None or reader.log is not log:
-            reader = self._committed[log.directory.path] = CommittedReader(log)
-        return reader.stable(log.visible())
+            is_committed = self._options.read.isolation is IsolationLevel.READ_COMMITTED
+            reader = self._readers[log.directory.path] = LogReader(log, CommittedReader(log) if is_committed else None)
+        return reader.offsets
 
     def check_topics(self) -> None:
         """Raise :class:`NotFound` where a topic that is to be read isn't there."""

@@ -7,21 +7,17 @@ is cut. Only where an index doesn't say where to cut, or not finely enough, are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.cores import cores
-from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
-from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
-from kfs.read.plan import WantedOffsets, Work, lost_at_end
+from kfs.read.plan import WantedOffsets, Work, pieces_of
 from kfs.scan.request import LogSource
-from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 
@@ -68,7 +64,7 @@ def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
     tasks = _Tasks(_target_bytes(ranges, split), split.max_records)
     for each in ranges:
         for piece in _pieces_of_range(each, tasks):
-            tasks.add(replace(piece, topic_id=each.topic_id))
+            tasks.add(piece)
     return tasks.done()
 
 
@@ -100,68 +96,23 @@ def _holds_some_of(segment: Segment, offsets: OffsetRange) -> bool:
 def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
     """Cut offsets evenly so that none has more than ``most`` (``KafkaOffsetRangeCalculator.scala``)."""
     size = offsets.end - offsets.start
-    parts = 1 if most is None else -(-size // most)
+    parts = 1 if most is None else max(-(-size // most), 1)
     for part in range(parts):
         yield OffsetRange(offsets.start + size * part // parts, offsets.start + size * (part + 1) // parts)
 
 
 def _pieces_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[Piece]:
     """Yield pieces as the ``tasks`` want them, each of which was given the one before."""
-    last: Piece | None = None
+    source = LogSource.of(wanted.log)
     for offsets in _chunks(wanted.offsets, tasks.max_records):
         to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
         asked = WantedOffsets(offsets.start, offsets.end, MAX_INT64 if to_log_end else offsets.end)
-        for last in _pieces_of(wanted.log, asked, tasks):
-            yield last
-    if wanted.to_log_end and not (last is not None and _runs_to_end(last, wanted.log)):
-        yield from _damaged_end(wanted)
-
-
-def _runs_to_end(piece: Piece, log: Log) -> bool:
-    return piece.work.end is None and piece.work.base_offset == log.segments[-1].base_offset
-
-
-def _damaged_end(wanted: LogRange) -> Iterator[Piece]:
-    """Yield a piece for what a log ends with that no other piece has, if that is damage: who reads it will say so."""
-    damage = lost_at_end(wanted.log)
-    if damage is not None:
-        segment, end = wanted.log.segments[-1], wanted.offsets.end
-        source = LogSource.of(wanted.log)
-        name, size = source.name, damage.end - damage.position
-        work = Work(name.topic, name.partition, segment.base_offset, damage.position, None, damage.after)
-        yield Piece(source, work, WantedOffsets(end, end, MAX_INT64), FileVersion.of(segment), size)
-
-
-def _pieces_of(log: Log, offsets: WantedOffsets, tasks: _Tasks) -> Iterator[Piece]:
-    source = LogSource.of(log)
-    for segment in log.segments:
-        if segment.base_offset >= offsets.end:
-            return
-        if not _holds_some_of(segment, offsets):
-            continue
-        cuts = UNCUT
-        with suppress(CorruptData):  # it vanished, or was cut: who reads it will say so
-            cuts = cuts_of(segment, offsets, tasks.target, tasks.room)
-        yield from _pieces_between(source, segment, cuts, offsets)
-
-
-def _pieces_between(source: LogSource, segment: Segment, cuts: Cuts, offsets: WantedOffsets) -> Iterator[Piece]:
-    end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
-    version = FileVersion.of(segment)
-    begin: Cut | None = None
-    for cut, following in zip(cuts.cuts, [*cuts.cuts[1:], None], strict=True):
-        start = offsets.start if cut.seen is None else max(offsets.start, cut.seen + 1)
-        end = end_of_all if following is None or following.seen is None else min(end_of_all, following.seen + 1)
-        begin = begin or cut
-        if start >= end:
-            begin = cut  # all of it lies before the offsets, but for damage that may have held some
-            continue
-        to = cuts.end if following is None else following.position
-        work = Work(source.name.topic, source.name.partition, segment.base_offset, begin.position, to, begin.seen)
-        size = (cuts.stop if to is None else to) - begin.position
-        begin = None
-        # What is damaged before the next cut is asked for here, whatever offsets it held.
-        yield Piece(source, work, WantedOffsets(start, end, offsets.asked_end), version, max(size, 0))
+        for piece in pieces_of(wanted.log, asked, tasks):
+            version = piece.work.version
+            assert version is not None
+            # Where the file is another one by now, that is for the task to say.
+            work = replace(piece.work, version=None, topic_id=None, stop=None)
+            yield Piece(source, work, piece.offsets, version, piece.size, wanted.topic_id)
 
 
 class _Tasks:
@@ -169,6 +120,9 @@ class _Tasks:
 
     Each gets ``target`` bytes, about, and at most ``max_records`` offsets.
     """
+
+    #: A task has to be that small, whatever it takes to find where to cut.
+    are_limits: Final = True
 
     def __init__(self, target: int, max_records: int | None) -> None:
         self.target = target

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
+from kfs.read.plan import reaching
 from kfs.spark.ranges import LogRange
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Pushed:
             offsets = OffsetRange(max(each.offsets.start, self.start), min(each.offsets.end, self.end))
             to_log_end = each.to_log_end and offsets.start <= each.offsets.end < self.end
             if self.since is not None and offsets.start < offsets.end:
-                reached = log.offset_for_time(self.since, offsets)
-                offsets = OffsetRange(offsets.end if reached is None else reached, offsets.end)
+                offsets = reaching(log, self.since, offsets)
             if offsets.start < offsets.end or to_log_end:
                 yield replace(each, offsets=offsets, to_log_end=to_log_end)
 

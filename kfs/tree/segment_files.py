@@ -12,7 +12,7 @@ from typing import Any
 from kfs.errors import NotFound
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.layout import MAGIC_V2
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, entry_of
@@ -153,11 +153,9 @@ def _parse_base(name: str) -> int | None:
     return base_offset
 
 
-def batch_lines(segment: Segment, item: Block | Damage) -> Piece:
+def batch_lines(segment: Segment, block: Block) -> Piece:
     """Return a line for each batch of a block: what Kafka's dump tool says of it."""
-    if isinstance(item, Damage):
-        return Piece(b"")
-    return Piece(b"".join(_batch_line(segment, header) for header in _headers(item)))
+    return Piece(b"".join(_batch_line(segment, header) for header in _headers(block)))
 
 
 def _headers(block: Block) -> Iterator[BatchHeader]:

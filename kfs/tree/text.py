@@ -22,7 +22,7 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block
 from kfs.read.deciding_markers import Marker
 from kfs.storage.open_files import FileChanged
 from kfs.tree.node import Part
@@ -114,9 +114,9 @@ class TextSource(Protocol):
 
 
 class BlockText:
-    """Text that ``render`` makes of each block."""
+    """Text that ``render`` makes of each block that is in a segment, whoever sees it."""
 
-    def __init__(self, render: Callable[[Segment, Block | Damage], Piece]) -> None:
+    def __init__(self, render: Callable[[Segment, Block], Piece]) -> None:
         self._render = render
 
     def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
@@ -124,8 +124,10 @@ class BlockText:
         for item in segment.walk(position, seen):
             if end is not None and item.position >= end:
                 return
-            last_offset = item.header.last_offset if isinstance(item, Block) else -1
-            yield Extent(len(self._render(segment, item).text), item.end, last_offset)
+            if isinstance(item, Block):
+                yield Extent(len(self._render(segment, item).text), item.end, item.header.last_offset)
+            else:
+                yield Extent(0, item.end, -1)
 
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`TextSource`."""
@@ -135,7 +137,8 @@ class BlockText:
             pieces = []
             reached = position
             while held is not None and held.position < end:
-                pieces.append(self._render(segment, held))
+                if isinstance(held, Block):
+                    pieces.append(self._render(segment, held))
                 reached = held.end
                 held = next(items, None)
             yield Piece.join(pieces)

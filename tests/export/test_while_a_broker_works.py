@@ -13,10 +13,9 @@ from kfs.errors import CorruptData
 from kfs.export import records
 from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
 from kfs.log.log import Log
-from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read import piece, plan
-from kfs.read.plan import Work
+from kfs.read.plan import WantedOffsets
 from kfs.read.selection import Selection
 from kfs.scan import Scan, scan
 from tests.export.exporting import exported, offsets_in
@@ -152,7 +151,7 @@ def after_plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object
     def do_after(step: Callable[[], object]) -> None:
         left = [step]
 
-        def planned(log: Log, offsets: OffsetRange) -> Iterator[Work]:
+        def planned(log: Log, offsets: WantedOffsets) -> Iterator[plan.Piece]:
             found = list(plan.pieces_of(log, offsets))
             if left:
                 left.pop()()

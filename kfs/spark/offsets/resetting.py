@@ -11,6 +11,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import Identity, identity_at
 from kfs.log.log import Log
+from kfs.read.log_reader import LogReader
 from kfs.render.timestamps import parse_time
 from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset
 
@@ -104,14 +105,15 @@ def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: T
 
 
 def _in_log(partition: TopicPartition, log: Log, target: Target) -> NewPosition:
-    there = log.visible()
+    reader = LogReader(log)
+    there = reader.offsets
     remote = log.remote.sentence if log.remote is not None else None
     if target is OffsetReset.EARLIEST:
         return NewPosition(partition, there.start, remote)
     if target is OffsetReset.LATEST:
         return NewPosition(partition, there.end)
     if isinstance(target, AtTime):
-        found = log.offset_for_time(target.timestamp, there)
+        found = reader.first_at_or_after(target.timestamp)
         if found is None:
             return NewPosition(partition, there.end, "no record is of that time or later: the log's end")
         return NewPosition(partition, found, remote if found == there.start else None)

@@ -8,15 +8,20 @@ arrives at it; the offsets that it meets, and not the index, say what lies befor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.segment import Segment
-from kfs.read.plan import WantedOffsets
+
+if TYPE_CHECKING:
+    from kfs.read.plan import PieceSizes, WantedOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,40 +36,52 @@ class Cut:
 class Cuts:
     """Where reading begins, where else it can, and the boundary where it ends, None: at the end of the log.
 
-    ``stop`` is about where it ends, in any case.
+    ``cuts`` are found as they are asked for; a segment that vanishes meanwhile ends them. ``stop``
+    is about where reading ends, in any case.
     """
 
-    cuts: Sequence[Cut]
+    cuts: Iterable[Cut]
     end: int | None
     stop: int
 
 
-#: Pieces smaller than that are found by walking headers: looking at each boundary of the index would take longer.
+#: Where sizes are limits, pieces smaller than that are found by walking headers: to look at each boundary of the index
+#: would take longer.
 _INDEXED_BYTES: Final = 256 * 1024
 #: A segment read from its start to its end.
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
-def cuts_of(segment: Segment, offsets: WantedOffsets, target: int, first_target: int) -> Cuts:
-    """Return where a segment is cut for pieces of about ``target`` bytes, the first one of about ``first_target``.
+def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: PieceSizes) -> Cuts:
+    """Return where a segment is cut for pieces of these sizes.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
     """
     first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
-    end = None if segment.is_last and offsets.asked_end > offsets.end else end_of(segment, offsets.end)
+    runs_to_end = segment.is_last and offsets.asked_end > offsets.end
+    end = end_of(segment, offsets.end) if sizes.are_limits and not runs_to_end else None  # else who reads sees it
     stop = max(segment.size() if end is None else end, first.position)
-    if stop - first.position <= first_target:
+    if stop - first.position <= sizes.room:
         return Cuts((first,), end, stop)
-    cuts = [first]
-    known = segment.boundaries(first.position + first_target, target) if target >= _INDEXED_BYTES else ()
-    for position, before in known:
-        if position >= stop:
-            break
-        seen = _seen_before(segment, Cut(position, before))
-        if seen is not None and (cuts[-1].seen is None or seen > cuts[-1].seen):
-            cuts.append(Cut(position, seen))
-    return Cuts(list(_refined(segment, cuts, stop, target)), end, stop)
+    cuts = _indexed(segment, first, stop, offsets.end, sizes)
+    return Cuts(_refined(segment, cuts, stop, sizes.target) if sizes.are_limits else cuts, end, stop)
+
+
+def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: PieceSizes) -> Iterator[Cut]:
+    """Yield the first cut and those that the index knows of, as far as it is right: up to one at offset ``end``."""
+    yield first
+    last = first.seen
+    if sizes.are_limits and sizes.target < _INDEXED_BYTES:
+        return
+    with suppress(CorruptData):  # the segment vanished, or was cut just now: who reads it hears of that
+        for position, before in segment.boundaries(first.position + sizes.room, sizes.target):
+            if position >= stop or (last is not None and last + 1 >= end):
+                return
+            seen = _seen_before(segment, Cut(position, before))
+            if seen is not None and (last is None or seen > last):
+                yield Cut(position, seen)
+                last = seen
 
 
 def end_of(segment: Segment, offset: int) -> int | None:
@@ -93,13 +110,15 @@ def _seen_before(segment: Segment, cut: Cut) -> int | None:
     return cut.seen if last is None else max(cut.seen, last)
 
 
-def _refined(segment: Segment, cuts: Sequence[Cut], stop: int, step: int) -> Iterator[Cut]:
+def _refined(segment: Segment, cuts: Iterable[Cut], stop: int, step: int) -> Iterator[Cut]:
     """Yield the cuts, and others between those that lie too far apart."""
-    for cut, following in zip(cuts, [*cuts[1:], None], strict=True):
+    for cut, following in pairwise(chain(cuts, (None,))):
+        assert cut is not None
         yield cut
         end = stop if following is None else following.position
         if end - cut.position > 2 * step:
-            yield from _between(segment, cut, end, step)
+            with suppress(CorruptData):
+                yield from _between(segment, cut, end, step)
 
 
 def _between(segment: Segment, begin: Cut, end: int, step: int) -> Iterator[Cut]:
