@@ -18,8 +18,8 @@ from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.log import Log, OffsetRange
 from kfs.log.segment import Segment
+from kfs.read.log_source import LogSource
 from kfs.read.plan import WantedOffsets, Work
-from kfs.scan.request import LogSource
 from kfs.spark.cutting import UNCUT, Cut, Cuts, cuts_of
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange, damage_at_end

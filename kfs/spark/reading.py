@@ -11,11 +11,12 @@ from kfs.errors import UnusableSource
 from kfs.log.identity import Identity, other_log
 from kfs.log.log import Log, OffsetRange
 from kfs.log.problem import Problem
+from kfs.read.log_source import LogSource
 from kfs.read.plan import Work
 from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
-from kfs.scan.request import LogSource, Request
+from kfs.scan.request import Request
 from kfs.spark.cutting import end_of
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.planning import Piece, Task
