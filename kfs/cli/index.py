@@ -20,6 +20,7 @@ from kfs.read.workers.job import Job, OpenJob
 from kfs.read.workers.run import run
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.table_store import TableStore
 
 #: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
 _LOOK_AGAIN_SECONDS: Final = 30.0
@@ -50,7 +51,9 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: 
         if companion:
             _accompany(tree)
         else:
-            _index(SizeJob(log_dirs, source), tree, jobs or cores())
+            store = tree.context.options.table_store
+            assert store is not None
+            _index(SizeJob(log_dirs, source, store), tree, jobs or cores())
 
 
 def _check_store(tree: KafkaTree) -> None:
@@ -104,10 +107,11 @@ class SizeJob(Job[ClosedSegment, _Sized]):
 
     log_dirs: tuple[str, ...]
     source: SourceOptions
+    store: TableStore
 
     def open(self) -> _OpenSizes:
         """See :meth:`Job.open`."""
-        return _OpenSizes(self.source.open(self.log_dirs), is_own=True)
+        return _OpenSizes(self.source.open(self.log_dirs, self.store), is_own=True)
 
     def bytes_of(self, task: ClosedSegment) -> int:
         """See :meth:`Job.bytes_of`."""

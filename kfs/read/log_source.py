@@ -7,10 +7,9 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from kfs.log.directory_name import DirectoryName
-from kfs.log.healing import Healer
 from kfs.log.log import Log
 from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import PartitionDirectory
@@ -19,6 +18,9 @@ from kfs.log.storage import Storage
 from kfs.read.piece import Left
 from kfs.read.plan import WantedOffsets, Work
 from kfs.read.workers.job import Job, OpenJob
+
+if TYPE_CHECKING:
+    from kfs.log.healing import Healer
 
 Item = TypeVar("Item")
 
@@ -54,6 +56,8 @@ class LogSource:
     def _healer(self) -> Healer | None:
         if not self.copies:
             return None
+        from kfs.log.healing import Healer  # only here: most logs have no copies, and each worker would wait for it
+
         itself, *others = (
             PartitionDirectory(path, name, None if log_dir is None else LogDir(log_dir, Problems()))
             for path, name, log_dir in ((self.path, self.name, self.log_dir), *self.copies)
@@ -74,16 +78,14 @@ class LogTask:
     offsets: WantedOffsets
 
 
-@dataclass(frozen=True, slots=True)
-class LeftIn:
+class LeftIn(NamedTuple):
     """Where a task ended, in which log."""
 
     source: LogSource
     left: Left
 
 
-@dataclass(frozen=True, slots=True)
-class NotedProblem:
+class NotedProblem(NamedTuple):
     """A problem that the log of a worker has, for that of its parent: no answer, and not for whoever reads."""
 
     source: LogSource

@@ -1,16 +1,17 @@
-"""What a parent and its workers say to each other, beside the :class:`~kfs.read.workers.portion.Portion`."""
+"""What a parent and its workers say to each other, beside the :class:`~kfs.read.workers.portion.Portion`.
+
+Named tuples: each worker makes these classes when it starts, and dataclasses take longer.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kfs.read.workers.job import Job
 from kfs.read.workers.kept_log import Logged
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(NamedTuple):
     """The tasks that follow are of this job; ``ready_bytes`` are what may be ready and not taken yet.
 
     What is logged from ``level`` on is wanted. So many ``processes`` do the same. Regions of shared memory that were
@@ -26,51 +27,44 @@ class Begin:
     returned: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """The answer to :class:`Begin`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Give:
+class Give(NamedTuple):
     """A task, to be done when those given before are done."""
 
     task: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What is made of the first task that hasn't ended can be written, or be dropped if it isn't ``wanted``."""
 
     is_wanted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A portion was taken that counted as ``weight`` bytes, and these regions are free again."""
 
     weight: int
     returned: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The last message on a task: where it ended, and what was logged since the last portion."""
 
     left: object
     logged: Logged = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The last message on a task that raised something."""
 
     error: Exception
     logged: Logged = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(NamedTuple):
     """There is nothing to do for now: close what is open.
 
     Some regions are free again, and one may still be ``lent``; any others that were are the parent's alone.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kfs.read.workers.channel import Channel
@@ -17,16 +16,14 @@ _ALIGNMENT: Final = 64
 _INLINE_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Extents:
+class Extents(NamedTuple):
     """An item without its buffers: each of these lies in the bytes that are sent, from a position on, or is None."""
 
     item: Buffered
     places: tuple[tuple[int, int] | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(NamedTuple):
     """Items in their order, and what was logged up to the last of them; they count as ``weight`` bytes.
 
     The bytes of their buffers, ``size`` of them, are ``data`` or, where that is None, at the beginning of a ``region``.

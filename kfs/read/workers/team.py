@@ -7,7 +7,7 @@ import os
 import select
 from collections import deque
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -50,7 +50,7 @@ class Member:
         self.is_ready = is_ready
         self.has_failed = False
         self.tasks: deque[_Given] = deque()
-        self.send(replace(begin, returned=helper.memory.take_returned()), output)
+        self.send(begin._replace(returned=helper.memory.take_returned()), output)
 
     def send(self, message: object, descriptor: int | None = None) -> None:
         """Send a message; raise :class:`WorkerDied` where nobody gets it."""
