@@ -16,9 +16,8 @@ from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.read.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
 from kfs.read.selection import Selection
-from kfs.read.workers.job import Output
+from kfs.read.workers.job import Output, write
 from kfs.read.workers.run import run
-from kfs.read.workers.worker import write
 
 
 @dataclass(frozen=True, slots=True)

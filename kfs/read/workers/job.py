@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,13 @@ class Output:
     """An item that is written to the request's output, by the process that made it."""
 
     data: bytes
+
+
+def write(output: int, data: bytes) -> None:
+    """Write all of ``data`` to a descriptor; raise OSError where that fails."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(output, rest) :]
 
 
 class OpenJob(ABC, Generic[Task, Item]):

@@ -184,6 +184,8 @@ class Pool:
     def give_back(self, helper: Helper, *, is_idle: bool) -> None:
         """Take a process or a thread back; one that still has something to do ends."""
         with self._lock:
+            if helper not in self._busy:
+                return  # it was ended, or is that of another process
             self._busy.discard(helper)
             if is_idle and isinstance(helper, WorkerProcess) and len(self._idle) < cores():
                 try:

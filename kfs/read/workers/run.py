@@ -8,8 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, TypeVar
 
-from kfs.read.workers.job import MEBIBYTE, Job, OpenJob, Output, portions_of
-from kfs.read.workers.worker import write
+from kfs.read.workers.job import MEBIBYTE, Job, OpenJob, Output, portions_of, write
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")

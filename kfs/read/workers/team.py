@@ -107,6 +107,7 @@ class Team:
     """
 
     def __init__(self, job: Job[Any, Any], jobs: int, in_order: InOrder) -> None:
+        self._pool = pool.POOL
         self._job = job
         self._in_order = in_order
         self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, in_order.output is not None)
@@ -121,7 +122,7 @@ class Team:
 
     def __exit__(self, *_exception: object) -> None:
         for member in self._members.values():
-            pool.POOL.give_back(member.helper, is_idle=member.is_idle)
+            self._pool.give_back(member.helper, is_idle=member.is_idle)
 
     def do_all(self, tasks: Iterator[Any]) -> Generator[Any, None, None]:
         """Give the tasks out, and yield what is made of each in turn; what nobody is ready for is done here."""
@@ -149,14 +150,14 @@ class Team:
 
     def _start_thread(self) -> None:
         try:
-            self._add(pool.POOL.take_thread())
+            self._add(self._pool.take_thread())
         except (OSError, RuntimeError, WorkerDied) as error:
             _LOG.warning("can't start a worker thread: %s", error)
 
     def _start_processes(self) -> None:
         try:
             while self._to_start:
-                self._add(pool.POOL.take())
+                self._add(self._pool.take())
         except (OSError, WorkerDied) as error:
             _LOG.warning("can't start a worker process: %s", error)
             self._to_start = 0
@@ -167,7 +168,7 @@ class Team:
             is_thread = isinstance(helper, pool.WorkerThread)
             member = Member(helper, self._begin, self._in_order.output, is_ready=is_thread)
         except BaseException:
-            pool.POOL.give_back(helper, is_idle=False)
+            self._pool.give_back(helper, is_idle=False)
             raise
         self._members[helper.channel.fileno()] = member
         self._poll.register(helper.channel, select.POLLIN)
@@ -202,7 +203,7 @@ class Team:
                 _LOG.warning("%s", error)  # the others do what there is, or this process
                 self._poll.unregister(number)
                 del self._members[number]
-                pool.POOL.give_back(member.helper, is_idle=False)
+                self._pool.give_back(member.helper, is_idle=False)
         if ready:
             self._give_out(tasks)
 

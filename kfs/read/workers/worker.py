@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kfs.cores import cores
 from kfs.memory import keep_freed_memory
 from kfs.read.workers.channel import Channel, OtherEndGone
-from kfs.read.workers.job import OpenJob, Output, portions_of
+from kfs.read.workers.job import OpenJob, Output, portions_of, write
 from kfs.read.workers.kept_log import KeptLog, Logged, log_from
 from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Rest, Taken, Turn
 from kfs.read.workers.portion import send_portion
@@ -31,13 +31,6 @@ def main(descriptor: int) -> None:
     keep_freed_memory()
     kept = KeptLog.of_process()
     _Process(Channel(socket.socket(fileno=descriptor)), kept).serve()
-
-
-def write(output: int, data: bytes) -> None:
-    """Write all of ``data`` to a descriptor; raise OSError where that fails."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(output, rest) :]
 
 
 class _Waiting(NamedTuple):
