@@ -48,6 +48,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "kfs.read.workers.compiled_memory",
+            ["kfs/read/workers/compiled_memory.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "kfs.mount.compiled_at_hand", ["kfs/mount/compiled_at_hand.pyx"], extra_compile_args=["-O3"], optional=True
         ),
     ]

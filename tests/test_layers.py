@@ -11,8 +11,8 @@ import kfs
 
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
-    *("__version__", "errors", "cores", "memory", "kept_log"),
-    *("format", "storage", "forked", "log", "read", "render", "internal", "broker_state"),
+    *("__version__", "errors", "cores", "memory"),
+    *("format", "storage", "log", "read", "verify", "render", "internal", "broker_state", "diff"),
     *("dump", "export", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
 )
 #: What spark-submit is given to run is the command.
@@ -51,3 +51,13 @@ def test_no_package_imports_what_is_above_it() -> None:
         for module, package in sorted(found - EXCEPT)
         if LAYERS.index(package) > LAYERS.index(module.split(".")[0])
     ]
+
+
+def test_the_engine_knows_nothing_of_what_its_jobs_do() -> None:
+    engine = {
+        name
+        for path in (ROOT / "read" / "workers").glob("*.py")
+        for name in imported(path)
+        if name.startswith("kfs.") and not name.startswith("kfs.read.workers")
+    }
+    assert engine == {"kfs.cores", "kfs.errors", "kfs.memory", "kfs.storage.descriptors"}

@@ -53,7 +53,7 @@ MAY_ASK: Final = {
     "spark.skipped": "the list of what was skipped",
     # memory, the kernel, what kfs keeps for itself
     "mount.": "mount points, devices and processes",
-    "scan.shared": "memory that processes share",
+    "read.workers.shared": "memory that processes share",
     "tree.table_store": "tables that are kept for the next mount",
 }
 

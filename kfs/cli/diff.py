@@ -6,20 +6,16 @@ from collections.abc import Iterator
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cores import cores
+from kfs.diff.partitions import CompareJob
 from kfs.errors import CorruptData
-from kfs.forked import forked
 from kfs.log.compare import Place
-from kfs.log.copies import CopyReport, Offsets, PartitionReport, State, report_on
-from kfs.log.data_dir import DataDir
-from kfs.log.directory_name import topic_filter
-from kfs.log.log import Log
-from kfs.log.storage import Storage
+from kfs.log.copies import CopyReport, Offsets, PartitionReport, State
+from kfs.read.workers.run import run
 
 _EXIT_DIFFERENT = 1
 _EXIT_FAILED = 2
@@ -48,29 +44,20 @@ def diff(
     Exit codes: 0 all copies are the same, 1 some differ or a partition has only one copy, 2 could not compare all.
     """
     say_what_is_logged()
-    storage = Storage(max_batch_bytes=max_batch_bytes)
-    data_dir = DataDir(log_dirs, storage, topic_filter=topic_filter(topics), heals=False)
-    BrokerState(data_dir)
-    exit_code = _compare(_to_compare(data_dir), jobs or cores(), as_json)
+    exit_code = _compare(CompareJob(log_dirs, topics, max_batch_bytes), jobs or cores(), as_json)
     if exit_code:
         raise click.exceptions.Exit(exit_code)
 
 
-def _to_compare(data_dir: DataDir) -> list[list[Log]]:
-    partitions = list(data_dir.copies())
-    if not data_dir.log_dirs and all(len(logs) == 1 for logs in partitions):
-        return [[log for logs in partitions for log in logs]]
-    return partitions
-
-
-def _compare(partitions: list[list[Log]], jobs: int, as_json: bool) -> int:
-    sizes = [sum(log.size() for log in logs) for logs in partitions]
-    largest_first = sorted(range(len(partitions)), key=lambda number: -sizes[number])
+def _compare(job: CompareJob, jobs: int, as_json: bool) -> int:
+    here = job.open()
+    # The largest first, so that no process is left alone with one at the end.
+    copies = sorted(here.all_copies(), key=lambda each: -each.size)
     reports: list[PartitionReport] = []
     failed = False
-    with progress_bar(sum(sizes), "comparing") as advance:
-        for number, outcome in forked(lambda number: _report_on(partitions[number]), largest_first, jobs):
-            advance(sizes[number])
+    with progress_bar(sum(each.size for each in copies), "comparing") as advance:
+        for each, outcome in zip(copies, run(job, copies, jobs, here=here), strict=True):
+            advance(each.size)
             if isinstance(outcome, CorruptData):
                 failed = True
                 messages.say(str(outcome))
@@ -85,13 +72,6 @@ def _compare(partitions: list[list[Log]], jobs: int, as_json: bool) -> int:
     if failed:
         return _EXIT_FAILED
     return _EXIT_DIFFERENT if differing else 0
-
-
-def _report_on(logs: list[Log]) -> PartitionReport | CorruptData:
-    try:
-        return report_on(logs)
-    except CorruptData as error:
-        return error
 
 
 def _summary(reports: list[PartitionReport], differing: int) -> str:

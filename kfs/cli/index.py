@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -15,9 +16,11 @@ from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
 from kfs.errors import CorruptData, Shortage, SourceLost
-from kfs.forked import forked
+from kfs.read.workers.job import Job, OpenJob
+from kfs.read.workers.run import run
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.table_store import TableStore
 
 #: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
 _LOOK_AGAIN_SECONDS: Final = 30.0
@@ -48,7 +51,9 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: 
         if companion:
             _accompany(tree)
         else:
-            _index(tree, jobs or cores())
+            store = tree.context.options.table_store
+            assert store is not None
+            _index(SizeJob(log_dirs, source, store), tree, jobs or cores())
 
 
 def _check_store(tree: KafkaTree) -> None:
@@ -61,7 +66,7 @@ def _check_store(tree: KafkaTree) -> None:
         raise click.exceptions.Exit(1) from None
 
 
-def _index(tree: KafkaTree, jobs: int) -> None:
+def _index(job: SizeJob, tree: KafkaTree, jobs: int) -> None:
     wanted = list(closed_segments(tree.context))
     total = sum(closed.size for closed in wanted)
     made = 0
@@ -69,7 +74,8 @@ def _index(tree: KafkaTree, jobs: int) -> None:
     # The largest first, so that no process is left alone with one at the end.
     wanted.sort(key=lambda closed: -closed.size)
     with progress_bar(total, "reading") as advance:
-        for closed, (is_made, failure) in forked(_sizer(tree), wanted, jobs):
+        sized = run(job, wanted, jobs, here=_OpenSizes(tree))
+        for closed, (is_made, failure) in zip(wanted, sized, strict=True):
             advance(closed.size)
             made += is_made
             if failure is not None:
@@ -95,14 +101,39 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
         )
 
 
-def _sizer(tree: KafkaTree) -> Callable[[ClosedSegment], _Sized]:
-    def size(closed: ClosedSegment) -> _Sized:
-        try:
-            return size_segment(tree.context, closed), None
-        except CorruptData as error:
-            return False, error
+@dataclass(frozen=True, slots=True)
+class SizeJob(Job[ClosedSegment, _Sized]):
+    """The tables of segments are made, each by itself."""
 
-    return size
+    log_dirs: tuple[str, ...]
+    source: SourceOptions
+    store: TableStore
+
+    def open(self) -> _OpenSizes:
+        """See :meth:`Job.open`."""
+        return _OpenSizes(self.source.open(self.log_dirs, self.store), is_own=True)
+
+    def bytes_of(self, task: ClosedSegment) -> int:
+        """See :meth:`Job.bytes_of`."""
+        return task.size
+
+
+class _OpenSizes(OpenJob[ClosedSegment, _Sized]):
+    def __init__(self, tree: KafkaTree, *, is_own: bool = False) -> None:
+        self._tree = tree
+        self._is_own = is_own
+
+    def do(self, task: ClosedSegment) -> Iterator[_Sized]:
+        """See :meth:`OpenJob.do`."""
+        try:
+            yield size_segment(self._tree.context, task), None
+        except CorruptData as error:
+            yield False, error
+
+    def close(self) -> None:
+        """See :meth:`OpenJob.close`."""
+        if self._is_own:
+            self._tree.close()
 
 
 def _accompany(tree: KafkaTree) -> None:

@@ -36,13 +36,16 @@ class SourceOptions:
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
 
-    def open(self, paths: Sequence[str]) -> KafkaTree:
-        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+    def open(self, paths: Sequence[str], table_store: TableStore | None = None) -> KafkaTree:
+        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do.
+
+        Without another ``table_store`` it is the user's.
+        """
         options = TreeOptions(
             self.views,
             OnDamage(self.on_damage),
             self._rendered_bytes,
-            TableStore(default_directory()),
+            table_store or TableStore(default_directory()),
             IsolationLevel(self.isolation),
         )
         return KafkaTree(self.data_dir(paths), options)

@@ -20,7 +20,7 @@ from kfs.log.storage import Storage
 from kfs.log.verify.finding import Finding, Severity
 from kfs.log.verify.segment import SegmentReport
 from kfs.log.verify.verification import Totals, Verification
-from kfs.log.verify.workers import reports_of
+from kfs.verify.segments import reports_of
 
 EXIT_FINDINGS: Final = 1
 

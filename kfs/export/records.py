@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kfs.errors import CorruptData, NotFound
+from kfs.export.job import ExportJob, Renderer
 from kfs.export.output import OutputFormat
-from kfs.export.worker import Worker
-from kfs.export.workers import write, write_all
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
+from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.read.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
 from kfs.read.selection import Selection
+from kfs.read.workers.job import Output, write
+from kfs.read.workers.run import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +41,38 @@ class Export:
             WorkerDied: the output is not complete.
         """
         logs = logs_of(self.data_dir, topic, partition)
-        worker = Worker(self.data_dir, self.selection, self.output, self.isolation)
         if self.first is None and self.last is None:
-            work = ((piece, offsets) for log in logs for piece, offsets in self._work(log))
             yield from filter(None, [remote_problem(log, self.selection) for log in logs])
-            yield from write_all(worker, work, self.jobs, out)
+            yield from self._write_all(out, logs)
             return
+        reader, renderer = PieceReader(self.selection, self.isolation), Renderer(self.output)
         for log in logs:
             found = 0
-            for piece, chosen in some_of(worker.reader, log, self._offsets(log), self.first, self.last):
-                done = worker.render(piece, chosen)
+            for piece, chosen in some_of(reader, log, self._offsets(log), self.first, self.last):
                 found += len(chosen.indexes)
-                write(out, done.data)
-                yield from done.problems
+                write(out, renderer.render(piece, chosen))
+                yield from chosen.problems
             problem = remote_problem(log, self.selection)
             if problem is not None and lacks_some(found, self.first, self.last):
                 yield problem
 
+    def _write_all(self, out: int, logs: Sequence[Log]) -> Iterator[Problem]:
+        job = ExportJob(self.selection, self.output, self.isolation)
+        here = LogsOfParent()
+        for item in run(job, self._tasks(here, logs), self.jobs, here=job.open_on(here), output=out):
+            if isinstance(item, NotedProblem):
+                here.note(item)
+            elif not isinstance(item, Output):  # which is written
+                yield item
+
+    def _tasks(self, here: LogsOfParent, logs: Sequence[Log]) -> Iterator[LogTask]:
+        for log in logs:
+            source, offsets = here.source_of(log), self._offsets(log)
+            for piece in pieces_of(log, offsets):
+                yield LogTask(source, piece.work, piece.offsets, piece.size)
+
     def _offsets(self, log: Log) -> WantedOffsets:
         return wanted_offsets(log, self.selection, self.isolation)
-
-    def _work(self, log: Log) -> Iterator[tuple[Work, WantedOffsets]]:
-        for piece in pieces_of(log, self._offsets(log)):
-            yield piece.work, piece.offsets
 
 
 def lacks_some(found: int, first: int | None, last: int | None) -> bool:

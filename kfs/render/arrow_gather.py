@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, repeat
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kfs.format.batch_header import later_sequence
 from kfs.format.columns import RecordColumns
@@ -18,6 +18,9 @@ from kfs.format.java_text import java_text
 from kfs.format.layout import MAX_INT64
 from kfs.format.twins import choose_twin
 from kfs.render.arrow_columns import BatchFields, Column
+
+if TYPE_CHECKING:
+    from kfs.read.workers.job import Arena
 
 #: Milliseconds that are microseconds, too, in an int64; other timestamps are null.
 LAST_MILLISECOND: Final = MAX_INT64 // 1000
@@ -34,24 +37,9 @@ class Gathered(NamedTuple):
     rows: int
     buffers: Buffers
 
-
-class Room(Protocol):
-    """Memory of the caller's in which buffers are laid out, one behind the other, where they fit.
-
-    A buffer that doesn't has memory of its own: :func:`place_of` tells. Only the compiled twin has a room.
-    """
-
-    @property
-    def used(self) -> int:
-        """How many bytes of the memory have buffers in them."""
-        ...
-
-    def use(self, memory: memoryview | None) -> None:
-        """Lay out what is gathered from now on in ``memory``, from its beginning; not before what was added is taken.
-
-        The memory that was used before stays for as long as anybody looks at its buffers.
-        """
-        ...
+    def with_buffers(self, buffers: Buffers) -> Gathered:
+        """Return the same with other buffers."""
+        return self._replace(buffers=buffers)
 
 
 class ArrowGather(Protocol):
@@ -62,7 +50,7 @@ class ArrowGather(Protocol):
     """
 
     def __init__(
-        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, room: Room | None = None
+        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: Arena | None = None
     ) -> None: ...
 
     @property
@@ -90,27 +78,21 @@ class ArrowGather(Protocol):
 
 
 def arrow_gather(
-    columns: Sequence[Column], topic: str, partition: int, segment: int, room: Room | None = None
+    columns: Sequence[Column], topic: str, partition: int, segment: int, arena: Arena | None = None
 ) -> ArrowGather:
     """Return what gathers; :func:`~kfs.format.twins.choose_twin` says which twin, and raises."""
     # A directory may have any bytes for a name; what Arrow calls a string has characters.
     name = topic.encode(errors="surrogateescape").decode(errors="replace").encode()
-    return _gather_class()(columns, name, partition, segment, room)
+    return _gather_class()(columns, name, partition, segment, arena)
 
 
-def open_room() -> Room | None:
-    """Return a room without memory, None where nothing lays anything out in one."""
+def open_arena() -> Arena | None:
+    """Return an arena without memory, None where nothing lays anything out in one: only the compiled twin does."""
     if _gather_class() is PlainArrowGather:
         return None
-    from kfs.render.compiled_arrow import Room
+    from kfs.render.compiled_arrow import CompiledArena
 
-    return Room()
-
-
-def place_of(buffer: memoryview) -> int | None:
-    """Return where in the room's memory a buffer that was taken lies, None where it has memory of its own."""
-    place: int | None = getattr(buffer.obj, "place", None)
-    return place
+    return CompiledArena()
 
 
 @cache
@@ -126,10 +108,10 @@ def _import_compiled() -> type[ArrowGather]:
 
 
 class PlainArrowGather:
-    """The gather that is always there; it needs no room."""
+    """The gather that is always there; it needs no arena."""
 
     def __init__(
-        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, room: Room | None = None
+        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: Arena | None = None
     ) -> None:
         self._columns = tuple(columns)
         self._constant: dict[Column, object] = {

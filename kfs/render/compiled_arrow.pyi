@@ -1,4 +1,3 @@
-from collections import deque
 from collections.abc import Sequence
 
 from kfs.format.columns import RecordColumns
@@ -7,7 +6,7 @@ from kfs.render.arrow_gather import Gathered
 
 class CompiledArrowGather:
     def __init__(
-        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, room: Room | None = None
+        self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: CompiledArena | None = None
     ) -> None: ...
     @property
     def rows(self) -> int: ...
@@ -16,14 +15,6 @@ class CompiledArrowGather:
     def add(self, columns: RecordColumns, indexes: Sequence[int], fields: BatchFields = ...) -> None: ...
     def take(self) -> Gathered: ...
 
-class Room:
+class CompiledArena:
     used: int
     def use(self, memory: memoryview | None) -> None: ...
-
-class Mapping:
-    def __init__(self, descriptor: int, size: int, is_writable: bool = False) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-class Lease:
-    def __init__(self, mapping: object, size: int, returned: deque[int] | None, number: int) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -5,10 +5,8 @@ A whole block is gathered with the GIL released. What the columns say is checked
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
-from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 
 from kfs.format.compiled_decode cimport byte, read_varint
 from kfs.render.compiled_output cimport Output, Source, clear, open_source, put, read_character, reserve
@@ -26,7 +24,7 @@ cdef enum Status:
 cdef enum:
     MOST_COLUMNS = 32
     SMALL = 16  # what a short field is copied by, all of it at once: an Output has as much to spare
-    ALIGNMENT = 64  # of what lies in a room, as Arrow recommends for the beginning of a buffer
+    ALIGNMENT = 64  # of what lies in an arena, as Arrow recommends for the beginning of a buffer
 
 cdef enum Number:
     NO_NUMBER
@@ -85,14 +83,14 @@ cdef class Lent:
         PyBuffer_Release(&self.view)
 
 
-cdef class Room:
-    """See :class:`kfs.render.arrow_gather.Room`."""
+cdef class CompiledArena:
+    """See :class:`kfs.read.workers.job.Arena`."""
 
     cdef Lent lent
     cdef readonly Py_ssize_t used
 
     def use(self, memory):
-        """See :meth:`kfs.render.arrow_gather.Room.use`."""
+        """See :meth:`kfs.read.workers.job.Arena.use`."""
         self.lent = None if memory is None else Lent(memory)
         self.used = 0
 
@@ -114,7 +112,7 @@ cdef class Room:
 
 
 cdef class Buffer:
-    """Memory that is freed when nobody looks at it any more, or lies at a ``place`` of a room, None where it doesn't."""
+    """Memory that is freed when nobody looks at it any more, or lies at a ``place`` of an arena, None where it doesn't."""
 
     cdef byte* data
     cdef Py_ssize_t size
@@ -127,54 +125,6 @@ cdef class Buffer:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
-
-
-cdef class Mapping:
-    """Memory shared with another process, which is let go when nobody needs it any more; the descriptor isn't needed.
-
-    The file must not be cut meanwhile. Raises OSError where it can't be mapped.
-    """
-
-    cdef void* data
-    cdef Py_ssize_t size
-    cdef bint is_writable
-
-    def __cinit__(self, int descriptor, Py_ssize_t size, bint is_writable=False):
-        self.size = size
-        self.is_writable = is_writable
-        self.data = mmap(NULL, size, PROT_READ | (PROT_WRITE if is_writable else 0), MAP_SHARED, descriptor, 0)
-        if self.data == MAP_FAILED:
-            PyErr_SetFromErrno(OSError)
-
-    def __dealloc__(self):
-        if self.data != MAP_FAILED:
-            munmap(self.data, self.size)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.data, self.size, not self.is_writable, flags)
-
-
-cdef class Lease:
-    """The first ``size`` bytes of a mapping; ``number`` is appended to ``returned`` when nobody looks at them any more."""
-
-    cdef Mapping mapping
-    cdef Py_ssize_t size
-    cdef object returned, number
-
-    def __init__(self, Mapping mapping not None, Py_ssize_t size, returned, number):
-        if not 0 <= size <= mapping.size:
-            raise ValueError(f"{size} bytes of {mapping.size}")
-        self.mapping = mapping
-        self.size = size
-        self.returned = returned
-        self.number = number
-
-    def __del__(self):
-        if self.returned is not None:
-            self.returned.append(self.number)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.mapping.data, self.size, True, flags)
 
 
 cdef struct Bits:
@@ -556,10 +506,10 @@ cdef class CompiledArrowGather:
     cdef NumberColumn numbers[MOST_COLUMNS]
     cdef Py_ssize_t expected_rows, expected_keys, expected_values
     cdef Py_ssize_t expected_headers, expected_names, expected_header_values
-    cdef Room room
-    cdef Lent lent  # what of the room is written to, which may be in use elsewhere by now
+    cdef CompiledArena arena
+    cdef Lent lent  # what of the arena is written to, which may be in use elsewhere by now
 
-    def __cinit__(self, columns, bytes topic not None, int partition, long long segment, Room room=None):
+    def __cinit__(self, columns, bytes topic not None, int partition, long long segment, CompiledArena arena=None):
         cdef int at
         memset(&self.key, 0, sizeof(Variable))
         memset(&self.value, 0, sizeof(Variable))
@@ -578,7 +528,7 @@ cdef class CompiledArrowGather:
             self.numbers[at].number = NUMBERS.get(column, NO_NUMBER)
             self.numbers[at].field = FIELDS.get(column, -1)
         self.rows = 0
-        self.room = room
+        self.arena = arena
 
     def __dealloc__(self):
         self.clear()
@@ -629,7 +579,7 @@ cdef class CompiledArrowGather:
             else:
                 picked = picked_from(indexes, source.count)
                 rows.picked = picked
-            if not self.rows and self.room is not None and self.expected_rows:
+            if not self.rows and self.arena is not None and self.expected_rows:
                 self.lay_out(max(rows.count, with_slack(self.expected_rows)))
             with nogil:
                 status = self.add_rows(&source, &rows, constants, base_offset)
@@ -659,16 +609,16 @@ cdef class CompiledArrowGather:
         return status
 
     cdef void lay_out(self, Py_ssize_t rows):
-        """Have what is gathered next written to the room; what there is most of lies last."""
+        """Have what is gathered next written to the arena; what there is most of lies last."""
         cdef int at
-        cdef Room room = self.room
-        self.lent = room.lent
+        cdef CompiledArena arena = self.arena
+        self.lent = arena.lent
         for at in range(MOST_COLUMNS):
             if self.numbers[at].number != NO_NUMBER:
-                room.lend(&self.numbers[at].values, 8 * rows)
+                arena.lend(&self.numbers[at].values, 8 * rows)
                 self.lend_bits(&self.numbers[at].validity, rows)
         if self.has_headers:
-            room.lend(&self.headers.ends, 4 * (rows + 1))
+            arena.lend(&self.headers.ends, 4 * (rows + 1))
             self.lend_bits(&self.headers.validity, rows)
             self.lend_variable(&self.headers.names, with_slack(self.expected_headers), self.expected_names)
             self.lend_variable(&self.headers.values, with_slack(self.expected_headers), self.expected_header_values)
@@ -680,18 +630,18 @@ cdef class CompiledArrowGather:
     cdef Py_ssize_t lately(self, Py_ssize_t before, Py_ssize_t now):
         """Return how large something becomes that was once so large, and this time was ``now``.
 
-        Many batches are smaller, as a piece of work ended. In a room that's no reason to expect less; memory of its own
+        Many batches are smaller, as a piece of work ended. In an arena that's no reason to expect less; memory of its own
         is dear where it isn't filled, as all of it is given back to the system.
         """
-        return now if self.room is None else max(now, before - before // 64)
+        return now if self.arena is None else max(now, before - before // 64)
 
     cdef void lend_bits(self, Bits* bits, Py_ssize_t count):
-        self.room.lend(&bits.bytes, (count + 7) // 8)
+        self.arena.lend(&bits.bytes, (count + 7) // 8)
 
     cdef void lend_variable(self, Variable* column, Py_ssize_t count, Py_ssize_t size):
-        self.room.lend(&column.ends, 4 * (count + 1))
+        self.arena.lend(&column.ends, 4 * (count + 1))
         self.lend_bits(&column.validity, count)
-        self.room.lend(&column.data, with_slack(size))
+        self.arena.lend(&column.data, with_slack(size))
 
     cdef bint expect(self, Py_ssize_t rows) noexcept nogil:
         """Begin with an offset of 0 wherever there are offsets, and with room for as much as there was the last time."""
@@ -749,9 +699,9 @@ cdef class CompiledArrowGather:
         self.lent = None
         return Gathered(rows, buffers)
 
-    cdef bint is_in_room(self):
-        """Whether this batch is written to the room, as long as that isn't used for something else."""
-        return self.lent is not None and self.lent is self.room.lent
+    cdef bint is_in_arena(self):
+        """Whether this batch is written to the arena, as long as that isn't used for something else."""
+        return self.lent is not None and self.lent is self.arena.lent
 
     cdef object handed_over(self, Output* output):
         """Return what was written as a buffer, and forget it."""
@@ -760,8 +710,8 @@ cdef class CompiledArrowGather:
         cdef byte* less
         if output.is_lent:
             buffer.lent = self.lent
-            if self.is_in_room():
-                buffer.place = self.room.keep(output)
+            if self.is_in_arena():
+                buffer.place = self.arena.keep(output)
         elif data == NULL:
             data = <byte*>malloc(1)
             if data == NULL:
@@ -795,8 +745,8 @@ cdef class CompiledArrowGather:
         all_rows.count = rows
         all_rows.first = 0
         all_rows.picked = NULL
-        if self.is_in_room():
-            self.room.lend(&column.values, 8 * rows)
+        if self.is_in_arena():
+            self.arena.lend(&column.values, 8 * rows)
         if put_numbers(&column, NULL, &all_rows, value, 0) != DONE:
             raise MemoryError
         return self.handed_over(&column.values)
@@ -810,9 +760,9 @@ cdef class CompiledArrowGather:
         if <long long>size * rows > MOST_BYTES:
             raise OverflowError(f"{rows} rows of a topic of {size} bytes")
         memset(&column, 0, sizeof(Variable))
-        if self.is_in_room():
-            self.room.lend(&column.ends, 4 * (rows + 1))
-            self.room.lend(&column.data, size * rows)
+        if self.is_in_arena():
+            self.arena.lend(&column.ends, 4 * (rows + 1))
+            self.arena.lend(&column.data, size * rows)
         try:
             if not begin(&column, rows, size * rows):
                 raise MemoryError

@@ -15,8 +15,9 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.piece import Chosen, Left, PieceReader
 from kfs.read.plan import WantedOffsets, Work
+from kfs.read.workers.job import Arena
 from kfs.render.arrow_columns import BatchFields, needs_batches
-from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, Room, arrow_gather
+from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
 from kfs.scan.batches import by_batch
 from kfs.scan.request import Request
 
@@ -27,12 +28,12 @@ _MOST_GROWTH: Final = 3
 class Gatherer:
     """Does pieces of work of one request, in any order; of each what was gathered, and problems between it.
 
-    It may be gathered in a ``room``, whose memory may be another one whenever something was yielded.
+    It may be gathered in an ``arena``, whose memory may be another one whenever something was yielded.
     """
 
-    def __init__(self, request: Request, room: Room | None = None) -> None:
+    def __init__(self, request: Request, arena: Arena | None = None) -> None:
         self._request = request
-        self._room = room
+        self._arena = arena
         self._reader = PieceReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
         self._idle: tuple[Work, ArrowGather] | None = None
@@ -83,7 +84,7 @@ class Gatherer:
         idle, self._idle = self._idle, None
         if idle is not None and work.continues(idle[0]):
             return idle[1]
-        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset, self._room)
+        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset, self._arena)
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))

@@ -13,14 +13,16 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.read.isolation import IsolationLevel
+from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
 from kfs.read.selection import Selection
+from kfs.read.workers.run import run
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered
 from kfs.render.timestamps import Moment, milliseconds_of
-from kfs.scan.ahead import portions
 from kfs.scan.gathering import Gatherer
-from kfs.scan.request import DEFAULT_BATCH_ROWS, Assignment, LogSource, Request, Task
+from kfs.scan.job import GatherJob
+from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,9 +160,18 @@ class Scan:
 
     def _portions(self) -> Iterator[Gathered | Problem]:
         if self._first is None and self._last is None:
-            return portions(self._request, self._tasks(), self._jobs)
+            return self._all()
         gatherer = Gatherer(self._request)
         return chain.from_iterable(self._some_of(gatherer, log, offsets) for log, offsets in self._wanted())
+
+    def _all(self) -> Iterator[Gathered | Problem]:
+        job, here = GatherJob(self._request), LogsOfParent()
+        for item in run(job, self._tasks(here), self._jobs, here=job.open_on(here)):
+            if isinstance(item, NotedProblem):
+                here.note(item)
+            else:
+                yield item
+            del item  # whose memory may be used again when nobody has it
 
     def _some_of(self, gatherer: Gatherer, log: Log, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
         found = 0
@@ -177,11 +188,11 @@ class Scan:
                 self._note(remote_problem(log, selection))
             yield log, wanted_offsets(log, selection, self._request.isolation)
 
-    def _tasks(self) -> Iterator[Assignment]:
+    def _tasks(self, here: LogsOfParent) -> Iterator[LogTask]:
         for log, offsets in self._wanted():
-            source = LogSource.of(log)
+            source = here.source_of(log)
             for piece in pieces_of(log, offsets):
-                yield Assignment(Task(source, piece.work, piece.offsets), log)
+                yield LogTask(source, piece.work, piece.offsets, piece.size)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):

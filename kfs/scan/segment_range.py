@@ -32,7 +32,8 @@ def read_range(
 
     ``end`` None is the end of the log. ``seen`` is the highest offset before ``position``, where that is known, so that
     a batch which repeats earlier offsets is found out. ``offsets`` bounds the offsets, in place of the selection's own
-    bounds. A log is opened by :meth:`~kfs.scan.request.LogSource.open`, or :class:`~kfs.log.data_dir.DataDir` has it.
+    bounds. A log is opened by :meth:`~kfs.read.log_source.LogSource.open`, or a :class:`~kfs.log.data_dir.DataDir` has
+    it.
 
     Raises:
         CorruptData: what can't be read, unless ``on_problem`` is there to be told of it; then it is left out.

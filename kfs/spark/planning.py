@@ -16,8 +16,8 @@ from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
+from kfs.read.log_source import LogSource
 from kfs.read.plan import WantedOffsets, Work, pieces_of
-from kfs.scan.request import LogSource
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 

@@ -13,11 +13,12 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.cutting import end_of
+from kfs.read.log_source import LogSource
 from kfs.read.plan import Work
 from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
-from kfs.scan.request import LogSource, Request
+from kfs.scan.request import Request
 from kfs.spark.options import OnCorrupt, ReadOptions
 from kfs.spark.planning import Piece, Task
 from kfs.spark.ranges import lose

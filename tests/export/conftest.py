@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.eager_workers import eager_processes, eager_workers, own_pool, small_pieces
 
-from kfs.read import plan
-
-
-@pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut wherever the offset index allows it."""
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+__all__ = ["eager_processes", "eager_workers", "own_pool", "small_pieces"]

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import struct
 from collections.abc import Callable, Iterable
-from multiprocessing import active_children
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from kfs.errors import NotFound, WorkerDied
-from kfs.export import workers
+from kfs.export.job import ExportJob
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export
-from kfs.export.worker import Done, Worker
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.log.storage import Storage
-from kfs.read.piece import Chosen
-from kfs.read.plan import Work
 from kfs.read.selection import Selection
+from kfs.read.workers import pool
+from kfs.read.workers.team import Member
 from kfs.tree.context import TreeOptions
 from kfs.tree.segment_lines import OnDamage
 from tests.corpus import corpus_names
+from tests.eager_workers import processes_of
 from tests.export.exporting import EVERYTHING, LINES, exported, offsets_in, written
 from tests.logs import (
     START,
@@ -47,7 +48,7 @@ from tests.logs import (
 )
 
 OFFSET_ENTRY = struct.Struct(">ii")
-JOBS = pytest.mark.parametrize("jobs", [1, 3])
+JOBS = pytest.mark.parametrize("jobs", [1, 2, 3])
 
 
 def one_partition(tmp_path: Path, segments: dict[int, list[Batch]], topic: str = "t", partition: int = 0) -> Path:
@@ -77,7 +78,7 @@ def root(tmp_path: Path) -> Path:
 
 @JOBS
 @pytest.mark.parametrize("name", corpus_names())
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Callable[[str], Path]) -> None:
     root = corpus(name) / "data"
     tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP))
@@ -95,7 +96,7 @@ def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Ca
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path, jobs: int) -> None:
     for partition in (10, 2, 0):
         one_partition(tmp_path, {0: dense(0, 30)}, partition=partition)
@@ -149,7 +150,7 @@ def reindexed(root: Path, entries: Iterable[tuple[int, int]], base_offset: int =
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, jobs: int) -> None:
     inside = batch([record(7), record(8)]).data
     content = [*dense(0, 4), batch([record(5, inside), record(6)]), *dense(7, 20)]
@@ -162,7 +163,7 @@ def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, j
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jobs: int) -> None:
     content = [*dense(0, 24), *dense(10, 14), *dense(25, 30)]
     write_log(tmp_path / "t-0", 0, joined(content))
@@ -173,7 +174,7 @@ def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jo
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_what_is_damaged_is_named_and_all_else_is_there(root: Path, jobs: int) -> None:
     path = root / "t-0" / log_name(0)
     data = bytearray(path.read_bytes())
@@ -202,45 +203,75 @@ def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
 # --- processes ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_a_process_that_dies_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Worker.render
+@pytest.mark.usefixtures("eager_processes")
+def test_a_process_that_dies_is_an_error(root: Path, own_pool: pool.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed when it has been given tasks, in whatever it is at."""
+    give = Member.give
 
-    def die(self: Worker, work: Work, chosen: Chosen) -> Done:
-        if chosen.records is not None and chosen.records.columns.offsets[0] >= 20:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return whole(self, work, chosen)
+    def give_and_kill(self: Member, given: Any) -> None:
+        give(self, given)
+        for process in processes_of([self.helper]):
+            os.kill(process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(Worker, "render", die)
-    with pytest.raises(WorkerDied, match="not complete"):
+    monkeypatch.setattr(Member, "give", give_and_kill)
+    with pytest.raises(WorkerDied, match="the output is not complete"):
         exported(root, "t", jobs=2)
+    assert not own_pool._busy
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_what_a_process_does_not_expect_is_raised_here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Worker, work: Work, chosen: Chosen) -> Done:
-        raise ZeroDivisionError("unexpected")
-
-    monkeypatch.setattr(Worker, "render", fail)
-    with pytest.raises(ZeroDivisionError, match="unexpected"):
-        exported(root, "t", jobs=2)
+@pytest.mark.usefixtures("eager_processes")
+def test_what_a_worker_does_not_expect_is_raised_here(root: Path, own_pool: pool.Pool) -> None:
+    output = OutputFormat(Field.VALUE, cast(bytes, "text"))
+    with pytest.raises(TypeError, match="bytes"):
+        exported(root, "t", output=output, jobs=2)
+    assert not own_pool._busy
 
 
-@pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_an_output_that_nobody_reads_ends_it(root: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(workers, "_PORTION_BYTES", 1)
-    monkeypatch.setattr(workers, "_READY_BYTES", 1)
+@pytest.mark.usefixtures("eager_processes")
+@JOBS
+def test_an_output_that_nobody_reads_ends_it(
+    root: Path, own_pool: pool.Pool, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr(ExportJob, "ready_bytes", 1)
     reading, writing = os.pipe()
     os.close(reading)
     data_dir = DataDir([str(root)], Storage())
     try:
         with pytest.raises(BrokenPipeError):
             list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
-        assert active_children() == []
+        assert not own_pool._busy
     finally:
         os.close(writing)
         data_dir.close()
+
+
+@pytest.mark.usefixtures("eager_processes", "own_pool")
+@JOBS
+def test_an_output_that_is_full_is_an_error(root: Path, jobs: int) -> None:
+    data_dir = DataDir([str(root)], Storage())
+    with open("/dev/full", "wb") as full, pytest.raises(OSError, match="No space left") as raised:
+        list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(full.fileno(), "t"))
+    assert raised.value.errno == errno.ENOSPC
+    data_dir.close()
+
+
+@JOBS
+@pytest.mark.usefixtures("eager_processes")
+def test_what_is_wrong_is_known_to_the_log_and_logged_once(
+    root: Path, jobs: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = root / "t-0" / log_name(0)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    data_dir = DataDir([str(root)], Storage())
+    log = data_dir.log("t", 0)
+    assert log is not None
+    _, [problem] = written(Export(data_dir, EVERYTHING, LINES, jobs=jobs), "t")
+    assert problem in list(log.problems)
+    lines = [record.getMessage() for record in caplog.records if problem.reason in record.getMessage()]
+    assert lines == [f"{path}: position 0: {problem.reason}"]
+    data_dir.close()
 
 
 # --- which records --------------------------------------------------------------------------------------------------
@@ -274,7 +305,7 @@ SELECTIONS = {
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_only_what_is_asked_for(root: Path, name: str, jobs: int) -> None:
     selection, condition = SELECTIONS[name]
@@ -285,7 +316,7 @@ def test_only_what_is_asked_for(root: Path, name: str, jobs: int) -> None:
         assert offsets_in(exported(root, "t", selection=selection, last=count)[0]) == last
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_the_last_of_a_log_full_of_holes(tmp_path: Path) -> None:
     content = [batch([record(offset)]) for offset in (0, 1, 500, 90_000, 90_001)]
     root = one_partition(tmp_path, {0: content})
@@ -301,7 +332,7 @@ def values(root: Path) -> list[bytes | None]:
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_with_a_delimiter(root: Path, jobs: int) -> None:
     data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, b"\0"), jobs=jobs)
     assert data == b"".join((value or b"") + b"\0" for value in values(root))
@@ -310,7 +341,7 @@ def test_raw_fields_with_a_delimiter(root: Path, jobs: int) -> None:
 
 
 @JOBS
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_behind_their_length_tell_null(root: Path, jobs: int) -> None:
     data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, None), jobs=jobs)
     found: list[bytes | None] = []

@@ -97,7 +97,7 @@ def split(name: str) -> tuple[str, int]:
 @CORPORA
 @INDEXES
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("eager_processes")
 def test_what_is_read_is_what_a_consumer_got(
     name: str, damage: Callable[[Path], None], jobs: int, corpus: CorpusPath, tmp_path: Path
 ) -> None:

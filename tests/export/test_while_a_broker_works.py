@@ -23,7 +23,7 @@ from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment
 from tests.logs import batch, dense, log_name, record, write_partition, write_segment
 from tests.scan.scanning import opened
 
-pytestmark = pytest.mark.usefixtures("small_pieces", "eager")
+pytestmark = pytest.mark.usefixtures("small_pieces", "eager", "eager_workers")
 
 Reader = Callable[[Path, Selection], tuple[list[int], list[str]]]
 Step = Callable[[Path], list[int]]

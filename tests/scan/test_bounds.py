@@ -43,14 +43,15 @@ SCAN = """
 import os, sys, time
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-from kfs.scan import Scan, ahead, pool
+from kfs.read.workers import pool, run
+from kfs.scan import Scan
 
 def peak(pid):  # ru_maxrss would have what the parent had before it became this
     lines = open(f"/proc/{pid}/status").read().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 logs = DataDir([sys.argv[1]], Storage()).logs
-ahead._WORTH_PROCESSES = 1
+run._WORTH_BYTES = 1
 import pyarrow
 started = peak(os.getpid())
 rows = size = 0

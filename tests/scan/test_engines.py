@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from kfs.format.codecs import Codec
+from kfs.read.workers import pool
 from kfs.render.arrow_columns import Column
-from kfs.scan import Scan, pool
+from kfs.scan import Scan
 from tests.logs import batch, dense, joined, record, write_log
 from tests.recorded_damage import CorpusPath
 from tests.scan.scanning import Row, expected_rows, opened, rows_of

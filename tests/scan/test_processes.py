@@ -20,13 +20,16 @@ import pytest
 from kfs.errors import WorkerDied
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
-from kfs.scan import Scan, ahead, pool
-from kfs.scan.request import LogSource
+from kfs.read.log_source import LogSource
+from kfs.read.workers import pool
+from kfs.scan import Scan
+from kfs.scan.job import GatherJob
+from tests.eager_workers import processes_of
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened, rows_of
 
 pytestmark = [
-    pytest.mark.usefixtures("own_pool"),
+    pytest.mark.usefixtures("own_pool", "eager_processes"),
     pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create"),
 ]
 RECORDS = 4000
@@ -42,17 +45,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def current() -> pool.Pool:
-    """Return the pool of this test."""
-    own: pool.Pool = vars(ahead)["POOL"]
-    return own
-
-
 def scan_of(root: Path, **options: Any) -> Scan:
     return Scan(opened(root).logs, **{"jobs": 2, "columns": ["offset", "value"], **options})
 
 
-def idle() -> list[pool.Member]:
+def idle() -> list[pool.WorkerProcess]:
     return pool.POOL._idle
 
 
@@ -97,7 +94,7 @@ def test_memory_is_used_again(root: Path) -> None:
     for _ in range(4):
         for one in scan:
             one.validate(full=True)
-    assert [len(member.borrower._regions) <= 6 for member in idle()] == [True, True]
+    assert [len(member.memory._regions) <= 6 for member in idle()] == [True, True]
 
 
 def test_more_batches_than_descriptors(root: Path) -> None:
@@ -117,9 +114,9 @@ def test_more_batches_than_descriptors(root: Path) -> None:
 def test_a_process_that_dies_is_an_error(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    for member in pool.POOL._busy:
+    for member in processes_of(pool.POOL._busy):
         os.kill(member.pid, signal.SIGKILL)
-    with pytest.raises(WorkerDied, match="not all records were read"):
+    with pytest.raises(WorkerDied, match="the output is not complete"):
         list(batches)
     assert scan_of(root).to_table().num_rows == RECORDS
 
@@ -136,7 +133,7 @@ def test_processes_that_died_in_their_sleep_are_replaced(root: Path) -> None:
 def test_an_iteration_that_is_left_leaves_nothing(root: Path) -> None:
     batches = iter(scan_of(root, batch_size=10))
     next(batches)
-    pids = [member.pid for member in pool.POOL._busy]
+    pids = [member.pid for member in processes_of(pool.POOL._busy)]
     batches.close()
     assert not pool.POOL._busy
     still_there = {member.pid for member in idle()}
@@ -170,7 +167,7 @@ def test_two_scans_at_once_and_in_several_threads(root: Path) -> None:
 
 
 def test_what_is_slow_to_be_taken_stops_the_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_READY_BYTES", 1)
+    monkeypatch.setattr(GatherJob, "ready_bytes", 1)
     assert scan_of(root, batch_size=10).to_table() == scan_of(root, jobs=1).to_table()
 
 
@@ -192,10 +189,11 @@ def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.Mo
 
 SCRIPT = """
 import os, signal, sys, threading
-from kfs.scan import Scan, ahead, pool
+from kfs.read.workers import pool, run
+from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-ahead._WORTH_PROCESSES = 1
+run._WORTH_BYTES = 1
 logs = DataDir([sys.argv[1]], Storage()).logs
 batches = iter(Scan(logs, jobs=2, batch_size=10))
 next(batches)

@@ -22,19 +22,21 @@ import pytest
 from kfs.errors import WorkerDied
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
-from kfs.scan import Scan, pool
+from kfs.read.workers import pool
+from kfs.scan import Scan
+from tests.eager_workers import processes_of
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened
 
 pytestmark = [
-    pytest.mark.usefixtures("own_pool"),
+    pytest.mark.usefixtures("own_pool", "eager_processes"),
     pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create"),
 ]
 #: Each batch of the log is a piece of its own, and sent as one: more for each process than it lends.
 _BATCHES = 48
 _RECORDS_IN_BATCH = 50
 MAPPED = pytest.mark.skipif(
-    find_spec("kfs.render.compiled_arrow") is None, reason="without the compiled twin what is shared is copied"
+    find_spec("kfs.read.workers.compiled_memory") is None, reason="without the compiled twin what is shared is copied"
 )
 RECORDS = _BATCHES * _RECORDS_IN_BATCH
 _SCANS = 30
@@ -45,7 +47,7 @@ _FEW = 5
 #: Regions that a process may have while it rests: three that are free, one that it would fill next, and one that was
 #: still looked at when it began to rest.
 _MOST_AT_REST = 5
-_MEMORY = "/memfd:kfs-scan"
+_MEMORY = "/memfd:kfs-worker"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ class Shared:
 
     @classmethod
     def now(cls) -> Self:
-        workers = [member.pid for member in (*pool.POOL._idle, *pool.POOL._busy)]
+        workers = [member.pid for member in processes_of((*pool.POOL._idle, *pool.POOL._busy))]
         processes = [os.getpid(), *workers]
         return cls(
             _maps(os.getpid()), sum(map(_maps, processes)), sum(map(_descriptors, processes)), sum(map(_bytes, workers))
@@ -176,7 +178,7 @@ def processes_killed(root: Path) -> list[pa.RecordBatch]:
     """Kill them halfway; return what was had until then."""
     found = iter(scan_of(root))
     held = [next(found) for _ in range(_BATCHES // 2)]
-    for member in pool.POOL._busy:
+    for member in processes_of(pool.POOL._busy):
         os.kill(member.pid, signal.SIGKILL)
     with pytest.raises(WorkerDied):
         held.extend(found)
@@ -275,17 +277,19 @@ def test_a_table_outlives_processes_that_are_killed(root: Path) -> None:
 
 SCRIPT = """
 import os, sys
-from kfs.scan import Scan, ahead
 from kfs.read import plan
+from kfs.read.workers import run
+from kfs.read.workers.team import Team
+from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-ahead._WORTH_PROCESSES = plan.PIECE_BYTES = 1
-becomes_ready = ahead._Hand.becomes_ready
-def ready(hand):
-    while not becomes_ready(hand):
-        hand.member.channel.has_message(1)
-    return True
-ahead._Hand.becomes_ready = ready
+run._WORTH_BYTES = plan.PIECE_BYTES = 1
+start = Team._start_processes
+def start_and_wait(team):
+    start(team)
+    while not all(member.is_ready for member in team._members.values()):
+        team._listen(iter(()))
+Team._start_processes = start_and_wait
 def scan():
     return Scan(DataDir([sys.argv[1]], Storage()).logs, jobs=2, columns=["offset", "value"])
 """

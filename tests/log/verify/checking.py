@@ -11,7 +11,7 @@ from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.log.verify.finding import Finding, Kind, Severity
 from kfs.log.verify.segment import check_segment
 from kfs.log.verify.verification import Verification
-from kfs.log.verify.workers import reports_of
+from kfs.verify.segments import reports_of
 
 
 def verified(*paths: Path, jobs: int = 1) -> list[Finding]:

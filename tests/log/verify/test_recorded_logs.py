@@ -187,6 +187,7 @@ def test_of_a_clean_stop_a_torn_tail_is_an_error(corpus: CorpusPath) -> None:
 
 
 @pytest.mark.parametrize("name", ["b_txn/data", "c_clean/data", "f_mixed/data", "g_damage/data", "g_running/data"])
+@pytest.mark.usefixtures("eager_workers")
 def test_several_processes_find_the_same_in_the_same_order(name: str, corpus: CorpusPath) -> None:
     assert verified(source(name, corpus), jobs=3) == verified(source(name, corpus))
 

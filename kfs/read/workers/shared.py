@@ -14,13 +14,14 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
-from kfs.render.arrow_gather import open_room
+from kfs.read.workers.job import Arena
 
 if TYPE_CHECKING:
-    from kfs.render.compiled_arrow import Mapping
+    from kfs.read.workers.compiled_memory import Mapping
 
 #: The least that a region can hold; what isn't written to takes no memory.
 _LEAST_BYTES: Final = 16 * 1024 * 1024
@@ -47,7 +48,7 @@ class Region:
         self.number = number
         self.capacity = capacity
         self.is_known = False  # to the parent, which has it mapped
-        self.descriptor = os.memfd_create("kfs-scan", os.MFD_CLOEXEC)
+        self.descriptor = os.memfd_create("kfs-worker", os.MFD_CLOEXEC)
         self._close = finalize(self, os.close, self.descriptor)
         self._mapping: Mapping | None = None
         try:
@@ -57,8 +58,8 @@ class Region:
             raise
 
     def memory(self) -> memoryview:
-        """Return all of it, for what uses a room; raise :class:`OSError` where it can't be mapped."""
-        from kfs.render.compiled_arrow import Mapping  # which is there where a room is; Python's keeps a descriptor
+        """Return all of it, for what lays out in an arena; raise :class:`OSError` where it can't be mapped."""
+        from kfs.read.workers.compiled_memory import Mapping  # Python's own keeps a descriptor
 
         if self._mapping is None:
             self._mapping = Mapping(self.descriptor, self.capacity, True)
@@ -77,14 +78,14 @@ class Region:
         self._mapping = None
 
 
-class Lender:
-    """The regions of a worker; its ``room`` lies in one that is lent next, where something uses a room.
+class WorkerMemory:
+    """The regions of a worker; its ``arena``, where it has one, lies in the region that is lent next.
 
     Each costs it a descriptor. So it lends only so many; what is read by somebody who keeps all of it is given away.
     """
 
     def __init__(self) -> None:
-        self.room = open_room()
+        self._arena: Arena | None = None
         self._next = 0
         self._needed = 0
         self._filling: Region | None = None
@@ -92,13 +93,22 @@ class Lender:
         self._lent: dict[int, Region] = {}
         self._dropped: list[int] = []
 
+    @property
+    def arena(self) -> Arena | None:
+        """Where buffers are laid out; None where each has memory of its own."""
+        return self._arena
+
+    @arena.setter
+    def arena(self, arena: Arena | None) -> None:
+        self._arena = arena if find_spec("kfs.read.workers.compiled_memory") is not None else None
+
     def begin(self) -> None:
-        """Use the room from its beginning; what was laid out in it and not lent is lost.
+        """Use the arena from its beginning; what was laid out in it and not lent is lost.
 
         Raises:
             OSError: there is no memory for it.
         """
-        if self.room is None:
+        if self._arena is None:
             return
         region = self._filling
         if region is None or region.capacity < self._needed:
@@ -106,22 +116,22 @@ class Lender:
             if region is not None:
                 self._keep(region)
             region = self._filling
-        self.room.use(region.memory())
+        self._arena.use(region.memory())
 
     def holds(self, size: int) -> bool:
-        """Whether what the room lies in is as large as that."""
+        """Whether what the arena lies in is as large as that."""
         return self._filling is not None and size <= self._filling.capacity
 
     @contextmanager
-    def filled(self, parts: Sequence[Part], size: int, *, in_room: bool) -> Iterator[Region]:
+    def filled(self, parts: Sequence[Part], size: int, *, in_arena: bool) -> Iterator[Region]:
         """Lend, or give, a region with ``parts`` where they belong; the parent needs its descriptor to know it.
 
-        That is what the room lies in, which has to hold ``size`` bytes, or another one.
+        That is what the arena lies in, which has to hold ``size`` bytes, or another one.
 
         Raises:
             OSError: there is no memory for it.
         """
-        region = self._filling if in_room else None
+        region = self._filling if in_arena else None
         if region is None:
             region = self._region(size)
         else:
@@ -186,7 +196,7 @@ class Lender:
                 region.is_known = False
 
 
-class Borrower:
+class ParentMemory:
     """What the parent of a worker has of its regions, and which it doesn't need any more."""
 
     def __init__(self) -> None:
@@ -203,7 +213,7 @@ class Borrower:
             OSError: it can't be mapped.
         """
         try:
-            from kfs.render.compiled_arrow import Lease, Mapping
+            from kfs.read.workers.compiled_memory import Lease, Mapping
         except ImportError:
             # Python's own mapping keeps a descriptor for each, and a table has more batches than a process has of them.
             return self._copied(number, size, descriptor)

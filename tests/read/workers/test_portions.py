@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.log.problem import Problem
+from kfs.read.workers import portion as portions_module
+from kfs.read.workers import shared
+from kfs.read.workers.channel import Channel
+from kfs.read.workers.job import place_of, weight_of
+from kfs.read.workers.portion import items_of, send_portion
+from kfs.read.workers.shared import ParentMemory, WorkerMemory
 from kfs.render.arrow_columns import Column
-from kfs.render.arrow_gather import ArrowGather, Gathered, arrow_gather, open_room, place_of
-from kfs.scan import channel as channels
-from kfs.scan import shared
-from kfs.scan.channel import Channel, rows_of, send_portion
-from kfs.scan.shared import Borrower, Lender
+from kfs.render.arrow_gather import ArrowGather, Gathered, arrow_gather, open_arena
 from tests.render.some_columns import Content, columns_of, headers, payloads
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create")
@@ -32,32 +34,33 @@ class Ends:
     """Both ends of a channel in one process, and what was lent and borrowed over it."""
 
     def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
-        self._worker, self._parent = Channel(theirs), Channel(ours)
-        self.lender, self._borrower = Lender(), Borrower()
+        self._theirs, self._ours = Channel(theirs), Channel(ours)
+        self.worker, self._parent_memory = WorkerMemory(), ParentMemory()
+        self.worker.arena = open_arena()
 
     @property
     def regions(self) -> dict[int, object]:
         """What the parent has of the worker's regions."""
-        return dict(self._borrower._regions)
+        return dict(self._parent_memory._regions)
 
     def carried(self, items: list[Gathered | Problem]) -> list[Gathered | Problem]:
         """Return what arrives of what is sent."""
-        send_portion(self._worker, self.lender, items)
-        portion, descriptor = self._parent.receive()
+        send_portion(self._theirs, self.worker, items, sum(map(weight_of, items)))
+        portion, descriptor = self._ours.receive()
         try:
-            return rows_of(portion, self._borrower, descriptor)
+            return items_of(portion, self._parent_memory, descriptor)
         finally:
             if descriptor is not None:
                 os.close(descriptor)
 
     def give_back(self) -> None:
         """Return what nobody looks at any more."""
-        self.lender.returned(self._borrower.take_returned())
+        self.worker.returned(self._parent_memory.take_returned())
 
     def rest(self) -> None:
         """Have a request end, and the next one begin."""
         self.give_back()
-        self.lender.rest(self._borrower.rest())
+        self.worker.rest(self._parent_memory.rest())
 
 
 @contextmanager
@@ -93,11 +96,14 @@ def test_what_arrives_is_what_was_gathered(
     portions: list[list[list[Content] | str]], least: int, inline: int, kept: set[int], last: set[int]
 ) -> None:
     alone = arrow_gather(COLUMNS, "töpic", 7, 5)
-    sizes = mock.patch.object(shared, "_LEAST_BYTES", least), mock.patch.object(channels, "_INLINE_BYTES", inline)
+    sizes = (
+        mock.patch.object(shared, "_LEAST_BYTES", least),
+        mock.patch.object(portions_module, "_INLINE_BYTES", inline),
+    )
     held = []
     with sizes[0], sizes[1], connected() as ends:
-        gather = arrow_gather(COLUMNS, "töpic", 7, 5, ends.lender.room)
-        ends.lender.begin()
+        gather = arrow_gather(COLUMNS, "töpic", 7, 5, ends.worker.arena)
+        ends.worker.begin()
         for number, portion in enumerate(portions):
             items: list[Gathered | Problem] = []
             expected: list[Copied | Problem] = []
@@ -129,8 +135,8 @@ def descriptors() -> int:
 def test_regions_that_a_worker_drops_are_dropped_by_both() -> None:
     contents: list[Content] = [(b"key", bytes(20_000), ())] * 20
     with connected() as ends:
-        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.lender.room)
-        ends.lender.begin()
+        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.worker.arena)
+        ends.worker.begin()
         counts = []
         for _ in range(5):
             held = [ends.carried([gathered(gather, contents)]) for _ in range(10)]
@@ -150,12 +156,12 @@ def test_regions_that_a_worker_drops_are_dropped_by_both() -> None:
         assert descriptors() <= before
 
 
-@pytest.mark.skipif(open_room() is None, reason="only the compiled twin has a room")
+@pytest.mark.skipif(open_arena() is None, reason="only the compiled twin has an arena")
 def test_most_is_gathered_where_it_is_read() -> None:
     contents: list[Content] = [(b"key", bytes(500), ((b"name", b"value"),))] * 200
     with connected() as ends:
-        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.lender.room)
-        ends.lender.begin()
+        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.worker.arena)
+        ends.worker.begin()
         first, *later = (gathered(gather, contents) for _ in range(5))
         # Nobody knows how large the first one becomes.
         assert {place_of(it) is None for it in first.buffers if it is not None and it.nbytes} == {True}
@@ -163,20 +169,20 @@ def test_most_is_gathered_where_it_is_read() -> None:
         assert copied(ends.carried([first, *later])) == copied([first]) * 5
 
 
-@pytest.mark.skipif(open_room() is None, reason="only the compiled twin has a room")
+@pytest.mark.skipif(open_arena() is None, reason="only the compiled twin has an arena")
 def test_memory_stays_while_it_is_looked_at() -> None:
-    room = open_room()
-    assert room is not None
-    gather = arrow_gather((Column.VALUE,), "t", 0, 0, room)
+    arena = open_arena()
+    assert arena is not None
+    gather = arrow_gather((Column.VALUE,), "t", 0, 0, arena)
     contents: list[Content] = [(None, b"x" * 100, ())] * 10
     gathered(gather, contents)
-    room.use(memoryview(bytearray(4096)))
+    arena.use(memoryview(bytearray(4096)))
     taken = gathered(gather, contents)
     assert [place_of(it) is None for it in taken.buffers if it is not None] == [False, False]
     gather.add(columns_of(contents), range(5))
-    room.use(memoryview(bytearray(4096)))  # too early, but nothing breaks
+    arena.use(memoryview(bytearray(4096)))  # too early, but nothing breaks
     gather.add(columns_of(contents), range(5, 10))
     late = gather.take()
     assert [place_of(it) for it in late.buffers if it is not None] == [None, None]
-    room.use(None)
+    arena.use(None)
     assert copied([taken, late]) == copied([gathered(gather, contents)]) * 2

@@ -1,0 +1,83 @@
+"""The partitions of a comparison, each compared by any process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfs.broker_state import BrokerState
+from kfs.errors import CorruptData
+from kfs.log.copies import PartitionReport, report_on
+from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import topic_filter
+from kfs.log.log import Log
+from kfs.log.storage import Storage
+from kfs.read.workers.job import Job, OpenJob
+
+#: What became of a partition: a report, or why there is none.
+Outcome = PartitionReport | CorruptData
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The copies of a partition, by where each lies, and how many bytes they have together."""
+
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompareJob(Job[Copies, Outcome]):
+    """Partitions are compared that log directories have, those of topics that match, or of all."""
+
+    log_dirs: tuple[str, ...]
+    topics: tuple[str, ...]
+    max_batch_bytes: int
+
+    def open(self) -> OpenComparison:
+        """Open the log directories; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+        return OpenComparison(self)
+
+    def bytes_of(self, task: Copies) -> int:
+        """See :meth:`Job.bytes_of`."""
+        return task.size
+
+
+class OpenComparison(OpenJob[Copies, Outcome]):
+    """Compares partitions of log directories that it has open."""
+
+    def __init__(self, job: CompareJob) -> None:
+        storage = Storage(max_batch_bytes=job.max_batch_bytes)
+        self._data_dir = DataDir(job.log_dirs, storage, topic_filter=topic_filter(job.topics), heals=False)
+        BrokerState(self._data_dir)
+        self._logs: dict[tuple[str, tuple[str, ...]], Log] = {}
+
+    def all_copies(self) -> list[Copies]:
+        """Return the copies of each partition; partition directories alone, of different names, are of one."""
+        partitions = list(self._data_dir.copies())
+        if not self._data_dir.log_dirs and all(len(logs) == 1 for logs in partitions):
+            partitions = [[log for logs in partitions for log in logs]]
+        return [Copies(tuple(map(_place_of, logs)), sum(log.size() for log in logs)) for logs in partitions]
+
+    def do(self, task: Copies) -> Iterator[Outcome]:
+        """Yield what comes of a partition."""
+        if not self._logs:
+            self._logs = {_place_of(log): log for logs in self._data_dir.copies() for log in logs}
+        try:
+            yield report_on([self._log_at(place) for place in task.places])
+        except CorruptData as error:
+            yield error
+
+    def _log_at(self, place: tuple[str, tuple[str, ...]]) -> Log:
+        log = self._logs.get(place)
+        if log is None:
+            raise CorruptData("it is gone", 0, place[0])
+        return log
+
+    def close(self) -> None:
+        """Give back what is open."""
+        self._data_dir.close()
+
+
+def _place_of(log: Log) -> tuple[str, tuple[str, ...]]:
+    return log.directory.path, log.directory.loose

@@ -1,0 +1,77 @@
+"""Pieces of logs written as records: from log bytes to output bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kfs.errors import CorruptData
+from kfs.export.output import OutputFormat, Writer
+from kfs.log.log import Log
+from kfs.log.problem import Problem
+from kfs.read.isolation import IsolationLevel
+from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
+from kfs.read.piece import Chosen, Left, PieceReader
+from kfs.read.plan import Work
+from kfs.read.selection import Selection
+from kfs.read.workers.job import Output
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob(LogJob[Output | Problem]):
+    """Which records are written, and how."""
+
+    selection: Selection
+    output: OutputFormat
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+    def open(self) -> OpenExport:
+        """See :meth:`~kfs.read.workers.job.Job.open`."""
+        return self.open_on(LogsOfWorker())
+
+    def open_on(self, logs: OpenLogs) -> OpenExport:
+        """Open the job on logs that are open, or will be."""
+        return OpenExport(self, logs)
+
+
+class OpenExport(OpenLogJob[Output | Problem]):
+    """Writes pieces; what can't be read, or has vanished, is a problem behind what lies before it."""
+
+    def __init__(self, job: ExportJob, logs: OpenLogs) -> None:
+        super().__init__(logs)
+        self.reader = PieceReader(job.selection, job.isolation)
+        self._renderer = Renderer(job.output)
+
+    @property
+    def piece_left(self) -> Left | None:
+        """See :attr:`OpenLogJob.piece_left`."""
+        return self.reader.left
+
+    def read(self, log: Log, task: LogTask) -> Iterator[Output | Problem]:
+        """See :meth:`OpenLogJob.read`."""
+        try:
+            for chosen in self.reader.choose(log, task.work, task.offsets):
+                data = self._renderer.render(task.work, chosen)
+                if data:
+                    yield Output(data)
+                yield from chosen.problems
+        except CorruptData as error:
+            yield Problem(error.file or "", error.position, 0, error.reason)
+
+
+@dataclass(slots=True)
+class Renderer:
+    """Makes bytes of records, of any partition."""
+
+    output: OutputFormat
+    _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
+
+    def render(self, work: Work, chosen: Chosen) -> bytes:
+        """Return the output of records of a piece."""
+        if chosen.records is None or not chosen.indexes:
+            return b""
+        key = (work.topic, work.partition)
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = self.output.writer(*key)
+        return writer(chosen.records.columns, chosen.indexes)

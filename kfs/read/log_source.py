@@ -1,0 +1,237 @@
+"""Logs for workers: what another process needs to open one, and pieces of work on it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeVar
+
+from kfs.log.directory_name import DirectoryName
+from kfs.log.log import Log
+from kfs.log.log_dir import LogDir
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problem, Problems
+from kfs.log.storage import Storage
+from kfs.read.piece import Left
+from kfs.read.plan import WantedOffsets, Work
+from kfs.read.workers.job import Job, OpenJob
+
+if TYPE_CHECKING:
+    from kfs.log.healing import Healer
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """Where a log is, so that another process can open it: its segments, not what checkpoints say of them.
+
+    ``copies`` are other copies of it, each with the log directory that it is in; of the log itself that is ``log_dir``.
+    """
+
+    path: str
+    name: DirectoryName
+    loose: tuple[str, ...]
+    max_batch_bytes: int
+    log_dir: str | None = None
+    copies: tuple[tuple[str, DirectoryName, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, log: Log) -> LogSource:
+        """Return the source of a log that is open here."""
+        directory = log.directory
+        copies = tuple((each.path, each.name, _path_of(each)) for each in log.other_copies())
+        limit = log.storage.max_batch_bytes
+        return cls(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies)
+
+    def open(self, problems: Problems | None = None) -> Log:
+        """Open the log; nothing is read yet. What is found wrong goes to ``problems``, if they are given."""
+        directory = PartitionDirectory(self.path, self.name, None, self.loose)
+        storage = Storage(max_batch_bytes=self.max_batch_bytes)
+        return Log(directory, storage, healer=self._healer(), problems=problems)
+
+    def _healer(self) -> Healer | None:
+        if not self.copies:
+            return None
+        from kfs.log.healing import Healer  # only here: most logs have no copies, and each worker would wait for it
+
+        itself, *others = (
+            PartitionDirectory(path, name, None if log_dir is None else LogDir(log_dir, Problems()))
+            for path, name, log_dir in ((self.path, self.name, self.log_dir), *self.copies)
+        )
+        return Healer(itself, lambda: others)
+
+
+def _path_of(directory: PartitionDirectory) -> str | None:
+    return None if directory.log_dir is None else directory.log_dir.path
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """A piece of work: where, which offsets of it are wanted, and about how many bytes are read for it."""
+
+    source: LogSource
+    work: Work
+    offsets: WantedOffsets
+    size: int = 0
+
+
+class LeftIn(NamedTuple):
+    """Where a task ended, in which log."""
+
+    source: LogSource
+    left: Left
+
+
+class NotedProblem(NamedTuple):
+    """A problem that the log of a worker has, for that of its parent: no answer, and not for whoever reads."""
+
+    source: LogSource
+    problem: Problem
+    is_settled: bool
+
+
+class LogJob(Job[LogTask, Item | NotedProblem]):
+    """A job on pieces of logs, each of which begins where the one before it really ended."""
+
+    tasks_ahead: ClassVar[int] = 1  # a piece is a few megabytes
+    tasks_open: ClassVar[int] = 2
+
+    def after(self, task: LogTask, left: object) -> LogTask:
+        """See :meth:`Job.after`."""
+        if not isinstance(left, LeftIn) or left.source != task.source:
+            return task
+        really = left.left.next(task.work)
+        return task if really is task.work else replace(task, work=really)
+
+    def bytes_of(self, task: LogTask) -> int:
+        """See :meth:`Job.bytes_of`."""
+        return task.size
+
+
+class OpenLogs(Protocol):
+    """The logs that tasks are of."""
+
+    def log_of(self, source: LogSource) -> Log:
+        """Return a log."""
+        ...
+
+    def noted(self) -> Iterator[NotedProblem]:
+        """Yield what was found wrong with logs, and somebody else has to be told."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is open."""
+        ...
+
+
+class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
+    """A job on pieces of logs, as one process does it."""
+
+    def __init__(self, logs: OpenLogs) -> None:
+        self._logs = logs
+        self._source: LogSource | None = None
+
+    @abstractmethod
+    def read(self, log: Log, task: LogTask) -> Iterator[Item]:
+        """Yield what is made of a task."""
+
+    @property
+    @abstractmethod
+    def piece_left(self) -> Left | None:
+        """Where the last piece ended, None if that was not reached."""
+
+    @property
+    def left(self) -> LeftIn | None:
+        """See :attr:`OpenJob.left`."""
+        left = self.piece_left
+        return None if left is None or self._source is None else LeftIn(self._source, left)
+
+    def do(self, task: LogTask) -> Iterator[Item | NotedProblem]:
+        """See :meth:`OpenJob.do`."""
+        self._source = task.source
+        for item in self.read(self._logs.log_of(task.source), task):
+            yield from self._logs.noted()
+            yield item
+            del item  # its memory may be used again when nobody has it
+        yield from self._logs.noted()
+
+    def close(self) -> None:
+        """See :meth:`OpenJob.close`."""
+        self._logs.close()
+
+
+class LogsOfWorker:
+    """The logs of a worker, opened for their tasks: one at a time. What is wrong with them is noted, not logged."""
+
+    def __init__(self) -> None:
+        self._source: LogSource | None = None
+        self._log: Log | None = None
+        self._noted: list[NotedProblem] = []
+
+    def log_of(self, source: LogSource) -> Log:
+        """See :meth:`OpenLogs.log_of`."""
+        if self._log is None or source != self._source:
+            self.close()
+            self._source, self._log = source, source.open(_Noting(source, self._noted))
+        return self._log
+
+    def noted(self) -> Iterator[NotedProblem]:
+        """See :meth:`OpenLogs.noted`."""
+        while self._noted:
+            yield self._noted.pop(0)
+
+    def close(self) -> None:
+        """See :meth:`OpenLogs.close`."""
+        if self._log is not None:
+            self._log.storage.close()
+        self._source = self._log = None
+
+
+class LogsOfParent:
+    """The logs of the process that makes the tasks, as they are open there."""
+
+    def __init__(self) -> None:
+        self._logs: dict[LogSource, Log] = {}
+
+    def source_of(self, log: Log) -> LogSource:
+        """Return the source of a log that there will be tasks of."""
+        source = LogSource.of(log)
+        self._logs[source] = log
+        return source
+
+    def log_of(self, source: LogSource) -> Log:
+        """See :meth:`OpenLogs.log_of`."""
+        return self._logs[source]
+
+    def noted(self) -> Iterator[NotedProblem]:
+        """See :meth:`OpenLogs.noted`: the logs have their problems themselves."""
+        return iter(())
+
+    def note(self, noted: NotedProblem) -> None:
+        """Have a log know a problem that a worker has found in it; it is logged unless it was known."""
+        self._logs[noted.source].problems.add(noted.problem, is_settled=noted.is_settled)
+
+    def close(self) -> None:
+        """See :meth:`OpenLogs.close`: they go on being open where they were opened."""
+
+
+class _Noting(Problems):
+    """The problems of a worker's log: each is noted once, and logged elsewhere."""
+
+    def __init__(self, source: LogSource, noted: list[NotedProblem]) -> None:
+        super().__init__(_NOT_LOGGED)
+        self._source = source
+        self._noted = noted
+
+    def add(self, problem: Problem, *, is_settled: bool = False) -> None:
+        """See :meth:`Problems.add`."""
+        before = len(self), self.dropped
+        super().add(problem, is_settled=is_settled)
+        if (len(self), self.dropped) != before:
+            self._noted.append(NotedProblem(self._source, problem, is_settled))
+
+
+#: Below every level that there is.
+_NOT_LOGGED: Final = 0

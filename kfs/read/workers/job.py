@@ -1,0 +1,148 @@
+"""What workers are given: a job says what becomes of a task, and what it yields says how that travels."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
+
+MEBIBYTE: Final = 1024 * 1024
+#: What an item that is pickled counts as, in bytes: some hundred, and the objects that it becomes.
+_PICKLED_BYTES: Final = 1024
+
+Task = TypeVar("Task")
+Item = TypeVar("Item")
+
+
+class Arena(Protocol):
+    """Memory of the caller's in which buffers are laid out, one behind the other, where they fit.
+
+    A buffer that doesn't has memory of its own. What a view of a buffer is of (:attr:`memoryview.obj`) says by its
+    attribute ``place`` where in the arena's memory it lies.
+    """
+
+    @property
+    def used(self) -> int:
+        """How many bytes of the memory have buffers in them."""
+        ...
+
+    def use(self, memory: memoryview | None) -> None:
+        """Lay out what is made from now on in ``memory``, from its beginning; not before what was begun is taken.
+
+        The memory that was used before stays for as long as anybody looks at its buffers.
+        """
+        ...
+
+
+def place_of(buffer: memoryview) -> int | None:
+    """Return where in the arena's memory a buffer lies, None where it has memory of its own."""
+    place: int | None = getattr(buffer.obj, "place", None)
+    return place
+
+
+@runtime_checkable
+class Buffered(Protocol):
+    """An item whose bytes travel in shared memory; the rest of it is pickled."""
+
+    @property
+    def buffers(self) -> Sequence[memoryview | None]:
+        """The bytes."""
+        ...
+
+    def with_buffers(self, buffers: list[memoryview | None]) -> Self:
+        """Return the item with other buffers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An item that is written to the request's output, by the process that made it."""
+
+    data: bytes
+
+
+def write(output: int, data: bytes) -> None:
+    """Write all of ``data`` to a descriptor; raise OSError where that fails."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(output, rest) :]
+
+
+class OpenJob(ABC, Generic[Task, Item]):
+    """A job as one process does it: for one thread, task after task."""
+
+    @property
+    def arena(self) -> Arena | None:
+        """Where the buffers of items are laid out, None where each has memory of its own."""
+        return None
+
+    @property
+    def left(self) -> object:
+        """Where the last task ended; see :meth:`Job.after`."""
+        return None
+
+    @abstractmethod
+    def do(self, task: Task) -> Iterator[Item]:
+        """Yield what is made of a task: :class:`Output`, :class:`Buffered`, or anything that can be pickled."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+        return
+
+
+class Job(ABC, Generic[Task, Item]):
+    """What is to be done with tasks; small, and pickled, as tasks are: it travels to other processes.
+
+    It must be of a module that a new interpreter can import.
+    """
+
+    #: Bytes of items that are sent, or written, at once.
+    portion_bytes: ClassVar[int] = MEBIBYTE
+    #: Bytes that all processes together may have ready, and nobody has taken yet.
+    ready_bytes: ClassVar[int] = 96 * MEBIBYTE
+    #: Tasks that a process is given beforehand, besides the one it is at: none where they are few and large.
+    tasks_ahead: ClassVar[int] = 0
+    #: Tasks that are given out or done, and whose results nobody has taken yet, for each process.
+    tasks_open: ClassVar[int] = 4
+    #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
+    takes_part: ClassVar[bool] = True
+    #: Whether it has :class:`Buffered` items.
+    shares_memory: ClassVar[bool] = False
+
+    @abstractmethod
+    def open(self) -> OpenJob[Task, Item]:
+        """Open what it takes to do it, in the process that calls this; nothing that it opens was opened before."""
+
+    def after(self, task: Task, left: object) -> Task:
+        """Return the task as it has to be done after one that ended at ``left``: itself, if that changes nothing."""
+        return task
+
+    def bytes_of(self, task: Task) -> int:
+        """Return about how many bytes are read for a task: large ones are worth the start of a process."""
+        return 0
+
+
+def weight_of(item: object) -> int:
+    """Return what an item counts as, in bytes."""
+    if isinstance(item, Output):
+        return len(item.data)
+    if isinstance(item, Buffered):
+        return sum(buffer.nbytes for buffer in item.buffers if buffer is not None)
+    return _PICKLED_BYTES
+
+
+def portions_of(items: Iterable[Item], portion_bytes: int) -> Iterator[tuple[list[Item], int]]:
+    """Yield items in portions that are worth to be sent at once, and what each counts as, in bytes."""
+    portion: list[Item] = []
+    weight = 0
+    for item in items:
+        portion.append(item)
+        weight += weight_of(item)
+        del item  # its memory may be used again when nobody has it
+        if weight >= portion_bytes:
+            yield portion, weight
+            portion, weight = [], 0
+    if portion:
+        yield portion, weight

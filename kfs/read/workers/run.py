@@ -1,0 +1,121 @@
+"""Tasks done in their order: in this process, or by workers where there is enough to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+from kfs.read.workers.job import MEBIBYTE, Job, OpenJob, Output, portions_of, write
+
+Task = TypeVar("Task")
+Item = TypeVar("Item")
+
+#: So many bytes to be read are worth the start of processes.
+_WORTH_BYTES: Final = 32 * MEBIBYTE
+#: What a task costs besides what is read for it, in bytes that could be read meanwhile.
+_TASK_BYTES: Final = MEBIBYTE
+
+
+def run(
+    job: Job[Task, Item],
+    tasks: Iterable[Task],
+    jobs: int,
+    *,
+    here: OpenJob[Task, Item] | None = None,
+    output: int | None = None,
+) -> Generator[Item, None, None]:
+    """Yield what is made of each task, in the order of the tasks; what is :class:`Output` is written to ``output``.
+
+    With more than one of ``jobs`` tasks are done ahead by as many processes, where there is enough to do. What they log
+    is logged here when it is the task's turn. ``here`` is the job as it is open in this process, if it is: it does what
+    this process does by itself, and isn't closed. Whoever leaves off early closes the generator.
+
+    Raises:
+        OSError: ``output`` can't be written to.
+        WorkerDied: a process ended early, and what was yielded and written isn't complete.
+        Exception: what a task raises, when it is its turn.
+    """
+    in_order = InOrder(job, here, output)
+    tasks = iter(tasks)
+    try:
+        if jobs > 1 and _can_start(job):
+            first, is_worth_it = _first_of(job, tasks)
+            tasks = chain(first, tasks)
+            if is_worth_it:
+                from kfs.read.workers.team import Team  # only here: one process alone needn't wait for it
+
+                with Team(job, jobs, in_order) as team:
+                    yield from team.do_all(tasks)
+                return
+        for task in tasks:
+            yield from in_order.do(task)
+    finally:
+        in_order.close()
+
+
+def _can_start(job: Job[Any, Any]) -> bool:
+    """Whether there can be other processes."""
+    if not sys.executable or not hasattr(os, "register_at_fork"):
+        return False
+    return not job.shares_memory or hasattr(os, "memfd_create")
+
+
+def _first_of(job: Job[Task, Item], tasks: Iterator[Task]) -> tuple[list[Task], bool]:
+    """Return the first tasks, and whether there is enough to do to be worth the start of processes."""
+    first: list[Task] = []
+    size = 0
+    while size < _WORTH_BYTES or len(first) < 2:
+        task = next(tasks, None)
+        if task is None:
+            return first, len(first) > 1 and _has_idle()
+        first.append(task)
+        size += _TASK_BYTES + job.bytes_of(task)
+    return first, True
+
+
+def _has_idle() -> bool:
+    """Whether there are processes that needn't be started."""
+    pool = sys.modules.get("kfs.read.workers.pool")
+    return pool is not None and pool.POOL.has_idle()
+
+
+class InOrder:
+    """Does tasks in this process, each where the one before it really ended, whoever did that."""
+
+    def __init__(self, job: Job[Any, Any], here: OpenJob[Any, Any] | None, output: int | None) -> None:
+        self.output = output
+        self._job = job
+        self._given = here
+        self._opened: OpenJob[Any, Any] | None = None
+        self._left: object = None
+
+    def really(self, task: Any) -> Any:
+        """Return a task as it has to be done after the one before it."""
+        return self._job.after(task, self._left)
+
+    def ended(self, left: object) -> None:
+        """Note where a task ended."""
+        self._left = left
+
+    def do(self, task: Any) -> Generator[Any, None, None]:
+        """Yield what is made of a task, or write it."""
+        if self._given is None and self._opened is None:
+            self._opened = self._job.open()
+        doing = self._given or self._opened
+        assert doing is not None
+        items = doing.do(self.really(task))
+        if self.output is None:
+            yield from items
+        else:
+            for portion, _ in portions_of(items, self._job.portion_bytes):
+                write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
+                yield from (item for item in portion if not isinstance(item, Output))
+        self.ended(doing.left)
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if self._opened is not None:
+            self._opened.close()

@@ -1,0 +1,241 @@
+"""The workers of one request: who does which task, and what comes of it, in the order of the tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple, NoReturn
+
+from kfs.errors import WorkerDied
+from kfs.read.workers import pool
+from kfs.read.workers.channel import OtherEndGone
+from kfs.read.workers.job import Job
+from kfs.read.workers.kept_log import Logged, log_again, log_level
+from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Taken, Turn
+from kfs.read.workers.pool import Helper
+from kfs.read.workers.portion import Portion, items_of
+from kfs.read.workers.run import InOrder
+
+_LOG: Final = logging.getLogger("kfs")
+
+
+class _Arrived(NamedTuple):
+    """Items that a worker has sent, what they count as, and what was logged up to the last of them."""
+
+    items: list[Any]
+    weight: int
+    logged: Logged
+
+
+@dataclass(slots=True)
+class _Given:
+    """A task, who does it (None: nobody yet), and what has come of it and wasn't taken."""
+
+    task: Any
+    member: Member | None = None
+    arrived: deque[_Arrived] = field(default_factory=deque)
+    end: End | Failed | None = None
+
+
+class Member:
+    """A worker at work on a request, and the tasks that it was given and hasn't done."""
+
+    def __init__(self, helper: Helper, begin: Begin, output: int | None, *, is_ready: bool) -> None:
+        self.helper = helper
+        self.is_ready = is_ready
+        self.has_failed = False
+        self.tasks: deque[_Given] = deque()
+        self.send(begin._replace(returned=helper.memory.take_returned()), output)
+
+    def send(self, message: object, descriptor: int | None = None) -> None:
+        """Send a message; raise :class:`WorkerDied` where nobody gets it."""
+        try:
+            self.helper.channel.send(message, descriptor)
+        except OtherEndGone:
+            self.lost()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do, and is as it was at the beginning."""
+        return self.is_ready and not self.has_failed and not self.tasks
+
+    def lost(self) -> NoReturn:
+        """Raise that it ended without having done its work."""
+        raise WorkerDied(f"a worker process ended ({self.helper.end()}): the output is not complete")
+
+    def give(self, given: _Given) -> None:
+        """Have it do a task, after those that it has."""
+        self.send(Give(given.task))
+        given.member = self
+        self.tasks.append(given)
+
+    def listen(self) -> None:
+        """Take a message in, which is there; raise :class:`WorkerDied` where it has ended."""
+        try:
+            message, descriptor = self.helper.channel.receive()
+        except (OtherEndGone, OSError):  # closed by us, in a fork of the process that has started it
+            self.lost()
+        if isinstance(message, Portion):
+            try:
+                items = items_of(message, self.helper.memory, descriptor)
+            finally:
+                if descriptor is not None:
+                    os.close(descriptor)
+            self.tasks[0].arrived.append(_Arrived(items, message.weight, message.logged))
+        elif isinstance(message, Ready):
+            self.is_ready = True
+        else:
+            assert isinstance(message, End | Failed)
+            self.has_failed |= isinstance(message, Failed)
+            self.tasks.popleft().end = message
+
+    def took(self, weight: int) -> None:
+        """Say that a portion was taken."""
+        if weight:
+            self.send(Taken(weight, self.helper.memory.take_returned()))
+
+
+class Team:
+    """Workers for one request; when it is left, those that still have something to do are ended.
+
+    Where the job has this process take part, that is by a thread, so that this one has time for all of them.
+    """
+
+    def __init__(self, job: Job[Any, Any], jobs: int, in_order: InOrder) -> None:
+        self._pool = pool.POOL
+        self._job = job
+        self._in_order = in_order
+        self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, in_order.output is not None)
+        self._most_open = jobs * job.tasks_open + 1
+        self._to_start = jobs
+        self._members: dict[int, Member] = {}  # by the descriptors of their channels
+        self._given: deque[_Given] = deque()
+        self._poll = select.poll()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for member in self._members.values():
+            self._pool.give_back(member.helper, is_idle=member.is_idle)
+
+    def do_all(self, tasks: Iterator[Any]) -> Generator[Any, None, None]:
+        """Give the tasks out, and yield what is made of each in turn; what nobody is ready for is done here."""
+        if self._job.takes_part:
+            self._start_thread()
+        self._give_out(tasks)  # so that the thread has something to do while processes are started
+        self._start_processes()
+        while True:
+            self._give_out(tasks)
+            if not self._given:
+                return
+            given = self._given.popleft()
+            if given.member is None:
+                for item in self._in_order.do(given.task):
+                    yield item
+                    del item  # whose memory may be used again when nobody has it
+                    self._listen(tasks, 0)
+            elif self._in_order.really(given.task) is given.task:
+                yield from self._made(given, tasks)
+            else:
+                self._drop(given, tasks)
+                yield from self._in_order.do(given.task)
+
+    # -- who there is
+
+    def _start_thread(self) -> None:
+        try:
+            self._add(self._pool.take_thread())
+        except (OSError, RuntimeError, WorkerDied) as error:
+            _LOG.warning("can't start a worker thread: %s", error)
+
+    def _start_processes(self) -> None:
+        try:
+            while self._to_start:
+                self._add(self._pool.take())
+        except (OSError, WorkerDied) as error:
+            _LOG.warning("can't start a worker process: %s", error)
+            self._to_start = 0
+
+    def _add(self, helper: Helper) -> None:
+        self._to_start -= 1
+        try:
+            is_thread = isinstance(helper, pool.WorkerThread)
+            member = Member(helper, self._begin, self._in_order.output, is_ready=is_thread)
+        except BaseException:
+            self._pool.give_back(helper, is_idle=False)
+            raise
+        self._members[helper.channel.fileno()] = member
+        self._poll.register(helper.channel, select.POLLIN)
+
+    # -- what they do
+
+    def _give_out(self, tasks: Iterator[Any]) -> None:
+        """Give each worker that can have more the next tasks; a second one only where that leaves others no less."""
+        missing = self._most_open - len(self._given)
+        self._given.extend(_Given(task) for task in islice(tasks, max(missing, 0)))
+        waiting = [given for given in self._given if given.member is None]
+        for at, given in enumerate(waiting):
+            without = self._to_start + sum(not member.tasks for member in self._members.values())
+            free = [member for member in self._members.values() if member.is_ready and not member.has_failed]
+            member = min(free, key=lambda one: len(one.tasks), default=None)
+            if member is None or len(member.tasks) > self._job.tasks_ahead:
+                return
+            if member.tasks and len(waiting) - at <= without:
+                return
+            member.give(given)
+
+    def _listen(self, tasks: Iterator[Any], milliseconds: int | None = None) -> None:
+        """Take in what workers have sent, and give out what that allows; wait for something, or not for long."""
+        ready = self._poll.poll(milliseconds)
+        for number, _ in ready:
+            member = self._members[number]
+            try:
+                member.listen()
+            except WorkerDied as error:
+                if member.tasks:
+                    raise
+                _LOG.warning("%s", error)  # the others do what there is, or this process
+                self._poll.unregister(number)
+                del self._members[number]
+                self._pool.give_back(member.helper, is_idle=False)
+        if ready:
+            self._give_out(tasks)
+
+    def _made(self, given: _Given, tasks: Iterator[Any]) -> Generator[Any, None, None]:
+        """Yield what a worker makes of a task; where there is an output, it is its turn to write there."""
+        assert given.member is not None
+        self._let_write(given.member, is_wanted=True)
+        while given.arrived or given.end is None:
+            if not given.arrived:
+                self._listen(tasks)
+                continue
+            items, weight, logged = given.arrived.popleft()
+            log_again(logged)
+            while items:
+                yield items.pop(0)  # nothing here may keep it
+            given.member.took(weight)
+            self._listen(tasks, 0)
+        log_again(given.end.logged)
+        if isinstance(given.end, Failed):
+            raise given.end.error
+        self._in_order.ended(given.end.left)
+
+    def _drop(self, given: _Given, tasks: Iterator[Any]) -> None:
+        """Have nothing of what a worker makes of a task."""
+        assert given.member is not None
+        self._let_write(given.member, is_wanted=False)
+        while given.arrived or given.end is None:
+            if given.arrived:
+                given.member.took(given.arrived.popleft().weight)
+            else:
+                self._listen(tasks)
+
+    def _let_write(self, member: Member, *, is_wanted: bool) -> None:
+        if self._in_order.output is not None:
+            member.send(Turn(is_wanted))

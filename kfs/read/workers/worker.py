@@ -1,0 +1,196 @@
+"""What a worker does: tasks come through a channel, and what is made of them goes back through it, or to the output."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from kfs.cores import cores
+from kfs.memory import keep_freed_memory
+from kfs.read.workers.channel import Channel, OtherEndGone
+from kfs.read.workers.job import OpenJob, Output, portions_of, write
+from kfs.read.workers.kept_log import KeptLog, Logged, log_from
+from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Rest, Taken, Turn
+from kfs.read.workers.portion import send_portion
+from kfs.read.workers.shared import WorkerMemory
+from kfs.storage.descriptors import BUDGET, raise_limit
+
+#: After so many seconds without anything to do a process ends; whoever needs one again starts another.
+_IDLE_SECONDS: Final = 60.0
+
+
+def main(descriptor: int) -> None:
+    """Be a process that serves the socket of that descriptor until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
+    raise_limit()
+    keep_freed_memory()
+    kept = KeptLog.of_process()
+    _Process(Channel(socket.socket(fileno=descriptor)), kept).serve()
+
+
+class _Waiting(NamedTuple):
+    """A portion that waits for its turn to be written."""
+
+    items: list[Any]
+    weight: int
+    logged: Logged
+
+
+class Worker:
+    """Does tasks for whoever is at the other end of a channel."""
+
+    def __init__(self, channel: Channel, kept: KeptLog) -> None:
+        self._channel = channel
+        self._kept = kept
+        self._memory = WorkerMemory()
+        self._tasks: deque[object] = deque()
+        self._job: OpenJob[Any, Any] | None = None
+        self._portion_bytes = 0
+        self._ready_bytes = 0
+        #: What counts as ready: sent and not taken, or waiting for its turn.
+        self._ready_weight = 0
+        self._output: int | None = None
+        #: Why nothing comes of any task.
+        self._failed: Failed | None = None
+        self._turn: Turn | None = None
+        self._waiting: deque[_Waiting | End | Failed] = deque()
+
+    def serve(self) -> None:
+        """Do tasks as they come, until there is nobody any more who would send one."""
+        try:
+            with suppress(OtherEndGone):
+                while True:
+                    if self._tasks:
+                        self._do(self._tasks.popleft())
+                    elif self._job is None and not self._channel.has_message(_IDLE_SECONDS):
+                        return
+                    else:
+                        self._listen()
+        finally:
+            self._rest()
+            self._channel.close()
+
+    def _listen(self) -> None:
+        """Wait for a message."""
+        message, descriptor = self._channel.receive()
+        if isinstance(message, Taken):
+            self._ready_weight -= message.weight
+            self._memory.returned(message.returned)
+        elif isinstance(message, Give):
+            self._tasks.append(message.task)
+        elif isinstance(message, Turn):
+            self._turn = message
+            self._write_ready()
+        elif isinstance(message, Begin):
+            self._begin(message, descriptor)
+        elif isinstance(message, Rest):
+            self._rest()
+            self._memory.returned(message.returned)
+            self._memory.rest(message.lent)
+
+    def _begin(self, message: Begin, output: int | None) -> None:
+        self._rest()
+        self._memory.returned(message.returned)
+        self._output, self._failed = output, None
+        self._prepare(message)
+        try:
+            self._job = message.job.open()
+            self._memory.arena = self._job.arena
+        except Exception as error:
+            self._failed = Failed(_sendable(error), self._kept.take())  # which is what comes of every task
+        self._portion_bytes, self._ready_bytes, self._ready_weight = message.job.portion_bytes, message.ready_bytes, 0
+        self._channel.send(Ready())
+
+    def _prepare(self, message: Begin) -> None:
+        """Set what concerns more than this worker."""
+
+    def _rest(self) -> None:
+        if self._job is not None:
+            self._job.close()
+        if self._output is not None:
+            os.close(self._output)
+        self._job = self._output = self._memory.arena = None
+
+    def _do(self, task: object) -> None:
+        end = self._failed or self._result_of(task)
+        if self._output is None or self._job is None:
+            self._channel.send(end)
+        elif self._failed is None:
+            self._waiting.append(end)
+            self._write_ready()
+
+    def _result_of(self, task: object) -> End | Failed:
+        assert self._job is not None
+        try:
+            self._memory.begin()
+            for items, weight in portions_of(self._job.do(task), self._portion_bytes):
+                self._put(items, weight)
+                items.clear()
+                if self._failed is not None:
+                    return self._failed
+            return End(self._job.left, self._kept.take())
+        except OtherEndGone:
+            raise
+        except Exception as error:
+            return Failed(_sendable(error), self._kept.take())
+
+    def _put(self, items: list[Any], weight: int) -> None:
+        """Send items, or write them, when it is their turn and there is room for them, or nothing else ready."""
+        while self._ready_weight and self._ready_weight + weight > self._ready_bytes:
+            self._listen()
+        if self._output is None:
+            self._ready_weight += weight
+            send_portion(self._channel, self._memory, items, weight, self._kept.take())
+            return
+        self._ready_weight += weight
+        self._waiting.append(_Waiting(list(items), weight, self._kept.take()))
+        self._write_ready()
+        while self._channel.has_message(0):
+            self._listen()
+
+    def _write_ready(self) -> None:
+        """Write what is ready of the task whose turn it is, or drop it; report what there is to say, and its end."""
+        while self._turn is not None and self._waiting:
+            ready = self._waiting.popleft()
+            if not isinstance(ready, _Waiting):
+                self._turn = None
+                self._channel.send(ready)
+                return
+            self._ready_weight -= ready.weight
+            if self._turn.is_wanted:
+                self._write(ready)
+
+    def _write(self, ready: _Waiting) -> None:
+        assert self._output is not None
+        try:
+            write(self._output, b"".join(item.data for item in ready.items if isinstance(item, Output)))
+        except OSError as error:
+            self._failed = Failed(error)  # and nothing else is sent: who asked will raise it, and end us
+            self._waiting.clear()
+            self._channel.send(self._failed)
+            return
+        rest = [item for item in ready.items if not isinstance(item, Output)]
+        if rest or ready.logged:
+            send_portion(self._channel, self._memory, rest, 0, ready.logged)
+
+
+class _Process(Worker):
+    """A worker that has a process for itself."""
+
+    def _prepare(self, message: Begin) -> None:
+        log_from(message.level)
+        BUDGET.share(max(message.processes, cores()))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error as it can be sent: itself, or one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,60 @@
+"""Pieces of logs gathered into batches of rows, by any process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from kfs.log.log import Log
+from kfs.log.problem import Problem
+from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
+from kfs.read.piece import Left
+from kfs.read.workers.job import MEBIBYTE, Arena
+from kfs.render.arrow_gather import Gathered, open_arena
+from kfs.scan.gathering import Gatherer
+from kfs.scan.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class GatherJob(LogJob[Gathered | Problem]):
+    """What is gathered. Rows are used by the process that asks for them, which has no time to gather, too."""
+
+    request: Request
+
+    #: With less, two processes lose a fifth to waking each other.
+    portion_bytes: ClassVar[int] = 8 * MEBIBYTE
+    ready_bytes: ClassVar[int] = 128 * MEBIBYTE
+    takes_part: ClassVar[bool] = False
+    shares_memory: ClassVar[bool] = True
+
+    def open(self) -> OpenGather:
+        """See :meth:`~kfs.read.workers.job.Job.open`."""
+        return OpenGather(self.request, LogsOfWorker(), open_arena())
+
+    def open_on(self, logs: OpenLogs) -> OpenGather:
+        """Open the job on logs that are open, or will be, in the process that asks."""
+        return OpenGather(self.request, logs, None)
+
+
+class OpenGather(OpenLogJob[Gathered | Problem]):
+    """Gathers pieces; what can't be read, or has vanished, is a problem behind what lies before it."""
+
+    def __init__(self, request: Request, logs: OpenLogs, arena: Arena | None) -> None:
+        super().__init__(logs)
+        self._arena: Final = arena
+        self._gatherer = Gatherer(request, arena)
+
+    @property
+    def arena(self) -> Arena | None:
+        """See :attr:`OpenJob.arena`."""
+        return self._arena
+
+    @property
+    def piece_left(self) -> Left | None:
+        """See :attr:`OpenLogJob.piece_left`."""
+        return self._gatherer.left
+
+    def read(self, log: Log, task: LogTask) -> Iterator[Gathered | Problem]:
+        """See :meth:`OpenLogJob.read`."""
+        return self._gatherer.gather(log, task.work, task.offsets)

@@ -1,0 +1,7 @@
+"""Work cut into the smallest pieces there are, for workers that are there from the beginning."""
+
+from __future__ import annotations
+
+from tests.eager_workers import eager_processes, eager_workers, own_pool, small_pieces
+
+__all__ = ["eager_processes", "eager_workers", "own_pool", "small_pieces"]
