@@ -71,6 +71,7 @@ class Opcode(IntEnum):
 class Notify(IntEnum):
     """``enum fuse_notify_code``."""
 
+    INVAL_INODE = 2
     INVAL_ENTRY = 3
     STORE = 4
     INC_EPOCH = 8
@@ -113,6 +114,8 @@ OPEN_OUT: Final = Struct("=QI4x")
 STATFS_OUT: Final = Struct("=QQQQQIII28x")
 #: ``struct fuse_notify_inval_entry_out``: parent, namelen, flags.
 NOTIFY_INVAL_ENTRY_OUT: Final = Struct("=QII")
+#: ``struct fuse_notify_inval_inode_out``: ino, offset, length.
+NOTIFY_INVAL_INODE_OUT: Final = Struct("=Qqq")
 #: ``struct fuse_out_header`` and ``struct fuse_notify_store_out``: nodeid, offset, size.
 NOTIFY_STORE: Final = Struct("=IiQQQI4x")
 

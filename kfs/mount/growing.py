@@ -1,52 +1,82 @@
-"""Files that grow: the sizes that the kernel was told of them, and reads that must not fall short of those.
+"""Files that grow: the sizes that the kernel was told of them, and pages of it that must not be read beyond their end.
 
-The kernel reads whole pages. What an answer lacks of the last one it fills with zeros, and these are bytes of the file
-as soon as it knows a larger size. That comes about where the answer to a read and a larger size cross on their way
-(``fuse_short_read`` in the kernel's ``fs/fuse/file.c``), and where what answers the read knows less of the file than
-what answered for its size. So a read that falls short of a size that was told is no answer, and for a moment after one
-that ends with the file no larger size is told.
+The kernel keeps whole pages. What an answer to a read lacks of the last one it fills with zeros, and these are bytes of
+the file as soon as it knows a larger size: it sets that first, and drops pages afterwards (``fuse_change_attributes_i``
+in the kernel's ``fs/fuse/inode.c``), so that who reads a page in between gets zeros. So no answer falls short of a size
+that was told, and before a size is told that is beyond the end of an answer, the kernel has to drop the page with that
+end, and whoever may still be copying it gets a moment.
 """
 
 from __future__ import annotations
 
+import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cachetools import LRUCache
 
 from kfs.tree.node import LIVE, Attributes, File, Node
 
-#: How long, in seconds, the kernel may take to copy an answer to its reader.
-HELD_SECONDS: Final = 0.4
+_LOG: Final = logging.getLogger("kfs.mount")
+#: How long, in seconds, the kernel may take to copy a page to its reader.
+HELD_SECONDS: Final = 0.25
+#: How long, in seconds, the kernel keeps a size while a larger one waits for a page to be dropped.
+_SOON_SECONDS: Final = 0.05
 _FILES_KEPT: Final = 16 * 1024
-_MOST_HELD: Final = 256
+#: Until when a page may be copied that isn't dropped yet.
+_NOT_YET: Final = float("inf")
 
 
 @dataclass(slots=True)
-class _Held:
-    """Answers that end with the file at one place: ``reads`` are on their way, the last of others until ``until``."""
+class _Growing:
+    """What the kernel has of a file: the size that it was ``told``, and answers that ended with the file."""
 
-    reads: int = 0
+    told: int = 0
+    #: The ends of answers that are on their way, each as often as there is one.
+    underway: list[int] = field(default_factory=list)
+    #: The least end of those that were given, of which the kernel may have the page.
+    kept: int | None = None
+    #: The end of a page that was dropped, or is being, and that may be copied until then, in seconds.
+    dropped: int | None = None
     until: float = 0.0
 
-    def rest(self, now: float) -> float:
-        """For how long, in seconds, somebody may still be given one of them: at least so long."""
-        return HELD_SECONDS if self.reads else self.until - now
+    def most(self, now: float) -> int | None:
+        """Return the largest size that may be told, None where any may."""
+        if self.dropped is not None and self.until <= now:
+            self.dropped = None
+        ends = [*self.underway, *(end for end in (self.kept, self.dropped) if end is not None)]
+        return max(self.told, min(ends)) if ends else None
 
 
 class GrowingFiles:
-    """What the kernel was told of files that grow; threads share it."""
+    """What the kernel has of files that grow; threads share it.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    ``drop`` has the kernel drop what pages it has of a node from an offset on. It is called from a thread of its own:
+    the kernel may wait for an answer to somebody else before it returns.
+    """
+
+    def __init__(self, drop: Callable[[int, int], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._drop = drop
         self._clock = clock
-        self._told: LRUCache[int, int] = LRUCache(_FILES_KEPT)
-        #: By node id, and by where they end.
-        self._held: dict[int, dict[int, _Held]] = {}
+        self._files: LRUCache[int, _Growing] = LRUCache(_FILES_KEPT)
         self._lock = threading.Lock()
+        self._to_drop: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="kfs-growing", daemon=True)
+
+    def start(self) -> None:
+        """Begin to drop pages."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Drop no more pages; return when that is so."""
+        self._to_drop.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
 
     def told(self, node: Node, attributes: Attributes) -> Attributes:
         """Return what the kernel is to be told of a node that has those attributes."""
@@ -54,57 +84,71 @@ class GrowingFiles:
             return attributes
         node_id = attributes.node_id
         with self._lock:
-            known = self._told.get(node_id, 0)
-            if node_id in self._held:
-                attributes = self._not_beyond(self._held[node_id], known, attributes)
-            self._told[node_id] = max(known, attributes.size)
+            file = self._file(node_id)
+            most = file.most(self._clock())
+            if most is not None and most < attributes.size:
+                attributes = replace(attributes, size=most, lifetime=_SOON_SECONDS)
+                if file.kept is not None and file.dropped is None:
+                    # What is answered from now on may be kept in the place of what is dropped.
+                    file.dropped, file.kept, file.until = file.kept, None, _NOT_YET
+                    self._to_drop.put(node_id)
+            file.told = max(file.told, attributes.size)
         return attributes
-
-    def _not_beyond(self, held: dict[int, _Held], known: int, attributes: Attributes) -> Attributes:
-        """Return attributes with no larger size than the least at which somebody's answer ends."""
-        now = self._clock()
-        rests = {end: rest for end, each in held.items() if (rest := each.rest(now)) > 0}
-        end = max(min(rests, default=attributes.size), known)
-        if end >= attributes.size:
-            return attributes
-        return replace(attributes, size=end, lifetime=min(LIVE, *rests.values()))
 
     def has(self, node_id: int) -> bool:
         """Whether a file of that id is known to grow."""
-        return node_id in self._told
+        return node_id in self._files
 
     @contextmanager
     def read(self, node_id: int) -> Iterator[Callable[[int], bool]]:
         """Yield a function for one read: call it with the offset at which a short answer ends.
 
-        It returns False where a larger size was told: read again. Where it returns True, no larger size than that end
-        is told until the block is left, and a moment longer.
+        It returns False where a larger size was told: read again.
         """
         ends: list[int] = []
 
         def ends_at(end: int) -> bool:
             with self._lock:
-                known = self._told.get(node_id, 0)
-                at = max(end, known)  # where the next attempt has to end, at least
-                self._held.setdefault(node_id, {}).setdefault(at, _Held()).reads += 1
-                ends.append(at)
-            return end >= known
+                file = self._file(node_id)
+                ends.append(max(end, file.told))  # where the next attempt has to end, at least
+                file.underway.append(ends[-1])
+                return end >= file.told
 
         try:
             yield ends_at
         finally:
             if ends:
-                self._release(node_id, ends)
+                self._given(node_id, ends)
 
-    def _release(self, node_id: int, ends: list[int]) -> None:
-        now = self._clock()
+    def _file(self, node_id: int) -> _Growing:
+        file = self._files.get(node_id)
+        if file is None:
+            file = self._files[node_id] = _Growing()
+        return file
+
+    def _given(self, node_id: int, ends: list[int]) -> None:
         with self._lock:
-            held = self._held[node_id]
+            file = self._file(node_id)
             for end in ends:
-                held[end].reads -= 1
-                held[end].until = now + HELD_SECONDS
-            self._held[node_id] = {end: each for end, each in held.items() if each.rest(now) > 0}
-            if len(self._held) > _MOST_HELD:
-                self._held = {
-                    key: ends for key, ends in self._held.items() if any(each.rest(now) > 0 for each in ends.values())
-                }
+                if end in file.underway:
+                    file.underway.remove(end)
+            given = ends[-1]
+            file.kept = given if file.kept is None else min(file.kept, given)
+
+    def _run(self) -> None:
+        while (node_id := self._to_drop.get()) is not None:
+            self.drop_page(node_id)
+
+    def drop_page(self, node_id: int) -> None:
+        """Have the page dropped with which a file ended that is larger by now."""
+        with self._lock:
+            file = self._files.get(node_id)
+            end = None if file is None or file.until != _NOT_YET else file.dropped
+        if file is None or end is None:
+            return
+        try:
+            self._drop(node_id, end)
+        except Exception:
+            _LOG.exception("dropping the last page of a file that has grown")
+        with self._lock:
+            file.until = self._clock() + HELD_SECONDS

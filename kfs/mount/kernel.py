@@ -22,6 +22,7 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import NotFound, Stale
+from kfs.format.layout import MAX_INT64
 from kfs.memory import share_one_heap
 from kfs.mount import fuse_protocol as fuse
 from kfs.mount import kernel_mount
@@ -103,7 +104,7 @@ class Session:
         self._translator = Translator()
         self._ahead = Ahead(tree, device, self._eagerness.renew)
         self._announcer = Announcer(tree, self._forget)
-        self._growing = GrowingFiles()
+        self._growing = GrowingFiles(self._drop_pages)
         self._at_hand = at_hand_class()(device, self._ahead.follows)
         self._serving = Serving(self._at_hand.next_request, self.answer, self._ahead.release_overdue)
         self._knows_epochs = False
@@ -129,12 +130,14 @@ class Session:
         """Serve until the mount is gone; raise :class:`~kfs.mount.serving.Stopped` at a signal."""
         self._ahead.start()
         self._announcer.start()
+        self._growing.start()
         self._serving.run()
 
     def end(self) -> None:
         """Stop all threads, as far as they can be stopped."""
         hung_up = self._serving.wait_for_the_end()
         self._announcer.stop()
+        self._growing.stop()
         self._ahead.stop()
         if hung_up:  # else a thread still reads from it, and the number must not become another file's
             os.close(self._device)
@@ -335,6 +338,11 @@ class Session:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
         if self._knows_epochs:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
+
+    def _drop_pages(self, node_id: int, offset: int) -> None:
+        """Have the kernel drop the pages of a file from the one on that ``offset`` is in."""
+        payload = fuse.NOTIFY_INVAL_INODE_OUT.pack(node_id, offset, MAX_INT64 - offset)
+        self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_INODE, 0) + payload)
 
 
 def _few(parts: Sequence[Part]) -> Sequence[Part]:

@@ -19,9 +19,24 @@ def clock() -> Clock:
     return Clock()
 
 
+class Kernel:
+    """What was dropped: node ids and offsets."""
+
+    def __init__(self) -> None:
+        self.dropped: list[tuple[int, int]] = []
+
+    def drop(self, node_id: int, offset: int) -> None:
+        self.dropped.append((node_id, offset))
+
+
 @pytest.fixture
-def files(clock: Clock) -> GrowingFiles:
-    return GrowingFiles(clock)
+def kernel() -> Kernel:
+    return Kernel()
+
+
+@pytest.fixture
+def files(kernel: Kernel, clock: Clock) -> GrowingFiles:
+    return GrowingFiles(kernel.drop, clock)
 
 
 def of_size(size: int, *, lifetime: float = LIVE) -> Attributes:
@@ -50,73 +65,116 @@ def test_a_read_that_falls_short_of_what_was_told_is_no_answer(files: GrowingFil
         assert ends_at(100)
 
 
+def read_to(files: GrowingFiles, end: int) -> None:
+    with files.read(ID) as ends_at:
+        assert ends_at(end)
+
+
 def test_no_larger_size_is_told_while_a_read_that_ends_with_the_file_is_answered(
-    files: GrowingFiles, clock: Clock
+    files: GrowingFiles, kernel: Kernel, clock: Clock
 ) -> None:
     told(files, 100)
     with files.read(ID) as ends_at:
         assert ends_at(120)
         clock.now += 60
         assert told(files, 300).size == 120
-    found = told(files, 300)
-    assert found.size == 120
-    assert found.lifetime == pytest.approx(HELD_SECONDS)
+        assert told(files, 300).lifetime < LIVE
+        files.drop_page(ID)
+        assert kernel.dropped == []  # it isn't there yet
+
+
+def test_a_page_is_dropped_before_a_size_is_told_that_is_beyond_its_end(
+    files: GrowingFiles, kernel: Kernel, clock: Clock
+) -> None:
+    told(files, 100)
+    read_to(files, 120)
+    assert told(files, 120) == of_size(120)
+    clock.now += 60
+    assert told(files, 300).size == 120
+    assert told(files, 300).size == 120
+    files.drop_page(ID)
+    assert kernel.dropped == [(ID, 120)]
     clock.now += HELD_SECONDS / 2
-    assert told(files, 300).lifetime == pytest.approx(HELD_SECONDS / 2)
+    assert told(files, 300).size == 120  # somebody may be copying it
     clock.now += HELD_SECONDS
     assert told(files, 300) == of_size(300)
+    assert told(files, 400) == of_size(400)
+    assert kernel.dropped == [(ID, 120)]
 
 
-def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles, clock: Clock) -> None:
+def test_what_was_answered_while_a_page_was_dropped_may_be_kept(kernel: Kernel, clock: Clock) -> None:
+    files = GrowingFiles(lambda _node_id, _offset: read_to(growing[0], 150), clock)
+    growing = [files]
+    told(files, 100)
+    read_to(files, 100)
+    assert told(files, 300).size == 100
+    files.drop_page(ID)
+    clock.now += 2 * HELD_SECONDS
+    assert told(files, 300).size == 150
+    files.drop_page(ID)
+    clock.now += 2 * HELD_SECONDS
+    assert told(files, 160).size == 150
+
+
+def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles) -> None:
     told(files, 100)
     with files.read(ID) as first:
         with files.read(ID) as second:
             assert first(100)
             assert second(110)
-        clock.now += 1
         assert told(files, 200).size == 100  # or the first would have zeros from there on
     assert told(files, 200).size == 100
-    clock.now += 1
-    assert told(files, 200).size == 200
 
 
-def test_a_longer_answer_doesnt_let_go_of_one_that_was_given_before(files: GrowingFiles, clock: Clock) -> None:
+def test_a_longer_answer_doesnt_stand_for_a_shorter_one(files: GrowingFiles, kernel: Kernel, clock: Clock) -> None:
     told(files, 100)
     for end in (100, 110, 120):
-        with files.read(ID) as ends_at:
-            assert ends_at(end)
-        assert told(files, 200).size == 100
-        clock.now += HELD_SECONDS * 0.26
-    for size in (110, 120, 200):
-        clock.now += HELD_SECONDS * 0.26
-        found = told(files, 200)
-        assert found.size == size
-        assert found.lifetime <= LIVE
+        read_to(files, end)
+        assert told(files, 100) == of_size(100)
+    assert told(files, 200).size == 100
+    files.drop_page(ID)
+    assert kernel.dropped == [(ID, 100)]
+    clock.now += 2 * HELD_SECONDS
+    assert told(files, 200) == of_size(200)
 
 
-def test_who_reads_on_and_on_doesnt_hold_the_file_back(files: GrowingFiles, clock: Clock) -> None:
-    sizes = []
+def test_who_reads_on_and_on_doesnt_hold_the_file_back(files: GrowingFiles, kernel: Kernel, clock: Clock) -> None:
+    behind = []
     for size in range(1000, 2000):
-        with files.read(ID) as ends_at:
-            assert ends_at(size)
-        sizes.append((size, told(files, size).size))
+        read_to(files, size)
+        behind.append(size - told(files, size).size)
+        files.drop_page(ID)
         clock.now += HELD_SECONDS / 10
-    assert all(size - at <= 11 for size, at in sizes)
+    assert max(behind) <= 25
+    assert len(kernel.dropped) > 10
+
+
+def test_a_kernel_that_fails_to_drop_a_page_is_not_asked_for_ever(clock: Clock) -> None:
+    def fail(node_id: int, offset: int) -> None:
+        raise OSError(node_id, offset)
+
+    files = GrowingFiles(fail, clock)
+    read_to(files, 100)
+    assert told(files, 200).size == 100
+    files.drop_page(ID)
+    clock.now += 2 * HELD_SECONDS
+    assert told(files, 200) == of_size(200)
 
 
 def test_a_size_that_was_told_isnt_taken_back(files: GrowingFiles) -> None:
     told(files, 100)
+    assert told(files, 200).size == 200
     with files.read(ID) as ends_at:
-        assert told(files, 200).size == 200
         assert not ends_at(100)
         assert told(files, 300).size == 200
         assert ends_at(200)
     assert told(files, 150).size == 150
 
 
-def test_what_is_held_is_forgotten(files: GrowingFiles, clock: Clock) -> None:
-    for node_id in range(1000):
-        with files.read(node_id) as ends_at:
-            assert ends_at(1)
-        clock.now += 1
-    assert len(files._held) < 300
+def test_pages_are_dropped_by_another_thread(kernel: Kernel) -> None:
+    files = GrowingFiles(kernel.drop)
+    files.start()
+    read_to(files, 100)
+    assert told(files, 200).size == 100
+    files.stop()
+    assert kernel.dropped == [(ID, 100)]
