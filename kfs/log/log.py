@@ -315,9 +315,11 @@ class Log:
         if self.directory.is_of_deleted:
             spans = self._deleted_segments.spans_of(segments)
         else:
+            known = dict(pairwise(before.segments))
             for segment, following in pairwise(segments):
-                segment.next_base_offset = following.base_offset
-            if segments:
+                if known.get(segment) is not following:  # whoever has set another bound meanwhile, knows why
+                    segment.next_base_offset = following.base_offset
+            if segments and before.segments[-1:] != (segments[-1],):
                 segments[-1].next_base_offset = None
             spans = consecutive_spans(segments)
         kept = set(map(id, segments))

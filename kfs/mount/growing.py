@@ -3,8 +3,8 @@
 The kernel keeps whole pages. What an answer to a read lacks of the last one it fills with zeros, and these are bytes of
 the file as soon as it knows a larger size: it sets that first, and drops pages afterwards (``fuse_change_attributes_i``
 in the kernel's ``fs/fuse/inode.c``), so that who reads a page in between gets zeros. So no answer falls short of a size
-that was told, and before a size is told that is beyond the end of an answer, the kernel has to drop the page with that
-end, and whoever may still be copying it gets a moment.
+that was told, the kernel has to drop the page that an answer ended with as soon as it was given, and no size beyond
+that end is told before, and for a moment after that, in which somebody may still be copying it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ HELD_SECONDS: Final = 0.25
 #: How long, in seconds, the kernel keeps a size while a larger one waits for a page to be dropped.
 _SOON_SECONDS: Final = 0.05
 _FILES_KEPT: Final = 16 * 1024
-#: Until when a page may be copied that isn't dropped yet.
-_NOT_YET: Final = float("inf")
+
+
+@dataclass(slots=True)
+class _Dropped:
+    """The end of a page that is dropped, and until when it may be copied, in seconds."""
+
+    end: int
+    until: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -39,17 +45,16 @@ class _Growing:
     told: int = 0
     #: The ends of answers that are on their way, each as often as there is one.
     underway: list[int] = field(default_factory=list)
-    #: The least end of those that were given, of which the kernel may have the page.
-    kept: int | None = None
-    #: The end of a page that was dropped, or is being, and that may be copied until then, in seconds.
-    dropped: int | None = None
-    until: float = 0.0
+    #: The least end of those that were given, whose page is to be dropped.
+    given: int | None = None
+    dropped: list[_Dropped] = field(default_factory=list)
 
     def most(self, now: float) -> int | None:
         """Return the largest size that may be told, None where any may."""
-        if self.dropped is not None and self.until <= now:
-            self.dropped = None
-        ends = [*self.underway, *(end for end in (self.kept, self.dropped) if end is not None)]
+        self.dropped = [each for each in self.dropped if each.until > now]
+        ends = [*self.underway, *(each.end for each in self.dropped)]
+        if self.given is not None:
+            ends.append(self.given)
         return max(self.told, min(ends)) if ends else None
 
 
@@ -88,10 +93,6 @@ class GrowingFiles:
             most = file.most(self._clock())
             if most is not None and most < attributes.size:
                 attributes = replace(attributes, size=most, lifetime=_SOON_SECONDS)
-                if file.kept is not None and file.dropped is None:
-                    # What is answered from now on may be kept in the place of what is dropped.
-                    file.dropped, file.kept, file.until = file.kept, None, _NOT_YET
-                    self._to_drop.put(node_id)
             file.told = max(file.told, attributes.size)
         return attributes
 
@@ -132,23 +133,26 @@ class GrowingFiles:
             for end in ends:
                 if end in file.underway:
                     file.underway.remove(end)
-            given = ends[-1]
-            file.kept = given if file.kept is None else min(file.kept, given)
+            if file.given is None:
+                self._to_drop.put(node_id)
+            file.given = ends[-1] if file.given is None else min(file.given, ends[-1])
 
     def _run(self) -> None:
         while (node_id := self._to_drop.get()) is not None:
             self.drop_page(node_id)
 
     def drop_page(self, node_id: int) -> None:
-        """Have the page dropped with which a file ended that is larger by now."""
+        """Have the page dropped that answers ended with."""
         with self._lock:
-            file = self._files.get(node_id)
-            end = None if file is None or file.until != _NOT_YET else file.dropped
-        if file is None or end is None:
-            return
+            file = self._file(node_id)
+            if file.given is None:
+                return
+            dropped = _Dropped(file.given)
+            file.dropped.append(dropped)
+            file.given = None  # what is given from now on may be kept in its place
         try:
-            self._drop(node_id, end)
+            self._drop(node_id, dropped.end)
         except Exception:
-            _LOG.exception("dropping the last page of a file that has grown")
+            _LOG.exception("dropping the last page of a file that grows")
         with self._lock:
-            file.until = self._clock() + HELD_SECONDS
+            dropped.until = self._clock() + HELD_SECONDS

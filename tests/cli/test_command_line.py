@@ -119,17 +119,6 @@ def test_where_standard_error_is_full_the_work_is_done(path: str, exit_code: int
     assert done.returncode == exit_code
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to mount")
-@pytest.mark.parametrize("command", ["verify", "diff"])
-def test_workers_that_there_is_no_room_for_are_one_line_and_a_failure(command: str, shop: Shop) -> None:
-    # Their locks are files in there.
-    prepare = 'mount -t tmpfs -o size=4k full /dev/shm && head -c 4096 /dev/zero >/dev/shm/all && exec "$@"'
-    namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-c", prepare, "sh"]
-    paths = [shop.root, shop.root] if command == "diff" else [shop.root]
-    done = subprocess.run([*namespace, KFS, command, "-j", "2", *paths], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (2, b"kfs: can't write: No space left on device\n")
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_sourced(shell: str, tmp_path: Path) -> None:
     done = kfs("completion", shell)

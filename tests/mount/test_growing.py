@@ -88,9 +88,7 @@ def test_a_page_is_dropped_before_a_size_is_told_that_is_beyond_its_end(
 ) -> None:
     told(files, 100)
     read_to(files, 120)
-    assert told(files, 120) == of_size(120)
     clock.now += 60
-    assert told(files, 300).size == 120
     assert told(files, 300).size == 120
     files.drop_page(ID)
     assert kernel.dropped == [(ID, 120)]
@@ -99,21 +97,18 @@ def test_a_page_is_dropped_before_a_size_is_told_that_is_beyond_its_end(
     clock.now += HELD_SECONDS
     assert told(files, 300) == of_size(300)
     assert told(files, 400) == of_size(400)
+    files.drop_page(ID)
     assert kernel.dropped == [(ID, 120)]
 
 
-def test_what_was_answered_while_a_page_was_dropped_may_be_kept(kernel: Kernel, clock: Clock) -> None:
+def test_what_was_answered_while_a_page_was_dropped_may_be_kept(clock: Clock) -> None:
     files = GrowingFiles(lambda _node_id, _offset: read_to(growing[0], 150), clock)
     growing = [files]
     told(files, 100)
     read_to(files, 100)
-    assert told(files, 300).size == 100
     files.drop_page(ID)
     clock.now += 2 * HELD_SECONDS
     assert told(files, 300).size == 150
-    files.drop_page(ID)
-    clock.now += 2 * HELD_SECONDS
-    assert told(files, 160).size == 150
 
 
 def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles) -> None:
@@ -128,12 +123,11 @@ def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles) -> None:
 
 def test_a_longer_answer_doesnt_stand_for_a_shorter_one(files: GrowingFiles, kernel: Kernel, clock: Clock) -> None:
     told(files, 100)
-    for end in (100, 110, 120):
+    for end in (110, 120, 130):
         read_to(files, end)
-        assert told(files, 100) == of_size(100)
-    assert told(files, 200).size == 100
+    assert told(files, 200).size == 110
     files.drop_page(ID)
-    assert kernel.dropped == [(ID, 100)]
+    assert kernel.dropped == [(ID, 110)]
     clock.now += 2 * HELD_SECONDS
     assert told(files, 200) == of_size(200)
 
@@ -145,8 +139,8 @@ def test_who_reads_on_and_on_doesnt_hold_the_file_back(files: GrowingFiles, kern
         behind.append(size - told(files, size).size)
         files.drop_page(ID)
         clock.now += HELD_SECONDS / 10
-    assert max(behind) <= 25
-    assert len(kernel.dropped) > 10
+    assert max(behind) <= 11
+    assert len(kernel.dropped) == 1000
 
 
 def test_a_kernel_that_fails_to_drop_a_page_is_not_asked_for_ever(clock: Clock) -> None:
@@ -155,7 +149,6 @@ def test_a_kernel_that_fails_to_drop_a_page_is_not_asked_for_ever(clock: Clock) 
 
     files = GrowingFiles(fail, clock)
     read_to(files, 100)
-    assert told(files, 200).size == 100
     files.drop_page(ID)
     clock.now += 2 * HELD_SECONDS
     assert told(files, 200) == of_size(200)
@@ -175,6 +168,5 @@ def test_pages_are_dropped_by_another_thread(kernel: Kernel) -> None:
     files = GrowingFiles(kernel.drop)
     files.start()
     read_to(files, 100)
-    assert told(files, 200).size == 100
     files.stop()
     assert kernel.dropped == [(ID, 100)]

@@ -325,7 +325,8 @@ def test_hostile_data_does_not_fill_the_memory_with_problems(tmp_path: Path) -> 
 def test_a_listing_asks_for_no_pass_over_the_log(root: Path) -> None:
     entries = {entry.name: entry.attributes for entry in directory_at(open_tree(root), "t/0/meta").entries()}
     assert list(entries) == FILES
-    assert [name for name, attributes in entries.items() if attributes is None] == COSTLY
+    # The others are small, and may grow: their sizes are told one by one.
+    assert {name for name, attributes in entries.items() if attributes is None} == set(FILES) >= set(COSTLY)
 
 
 def test_what_does_not_change_keeps_its_time(root: Path) -> None:

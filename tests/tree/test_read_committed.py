@@ -20,11 +20,11 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.log_config import LogConfig
 from kfs.log.unified_log import UnifiedLog
-from kfs.read import aborted_transactions
+from kfs.read import aborted_transactions, log_reader
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
-from kfs.tree import partition_view, text
+from kfs.tree import text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
 from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
@@ -217,7 +217,7 @@ def test_any_log_is_shown_as_a_naive_reader_reads_it_while_it_grows(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         look_every_time(patch)
         patch.setattr(text, "CHUNK_BYTES", chunk_bytes)
-        patch.setattr(partition_view, "_LOOK_BACK", (1, 2, 2**31))
+        patch.setattr(log_reader, "_LOOK_BACK", (1, 2, 2**31))
         patch.setattr(aborted_transactions, "_MOST_REMEMBERED", most)
         if far:
             patch.setattr(aborted_transactions, "_FAR_BYTES", 0)
