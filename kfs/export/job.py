@@ -11,7 +11,7 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
-from kfs.read.piece import Chosen, Left, PieceReader
+from kfs.read.piece import Chosen, PieceReader
 from kfs.read.plan import Work
 from kfs.read.selection import Selection
 from kfs.read.workers.job import Output
@@ -41,11 +41,6 @@ class OpenExport(OpenLogJob[Output | Problem]):
         super().__init__(logs)
         self.reader = PieceReader(job.selection, job.isolation)
         self._renderer = Renderer(job.output)
-
-    @property
-    def piece_left(self) -> Left | None:
-        """See :attr:`OpenLogJob.piece_left`."""
-        return self.reader.left
 
     def read(self, log: Log, task: LogTask) -> Iterator[Output | Problem]:
         """See :meth:`OpenLogJob.read`."""

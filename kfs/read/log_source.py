@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from kfs.log.directory_name import DirectoryName
@@ -13,7 +13,6 @@ from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.storage import Storage
-from kfs.read.piece import Left
 from kfs.read.plan import WantedOffsets, Work
 from kfs.read.workers.job import Job, OpenJob
 
@@ -77,13 +76,6 @@ class LogTask:
     size: int = 0
 
 
-class LeftIn(NamedTuple):
-    """Where a task ended, in which log."""
-
-    source: LogSource
-    left: Left
-
-
 class NotedProblem(NamedTuple):
     """A problem that the log of a worker has, for that of its parent: no answer, and not for whoever reads."""
 
@@ -93,17 +85,10 @@ class NotedProblem(NamedTuple):
 
 
 class LogJob(Job[LogTask, Item | NotedProblem]):
-    """A job on pieces of logs, each of which begins where the one before it really ended."""
+    """A job on pieces of logs, each by itself."""
 
     tasks_ahead: ClassVar[int] = 1  # a piece is a few megabytes
     tasks_open: ClassVar[int] = 2
-
-    def after(self, task: LogTask, left: object) -> LogTask:
-        """See :meth:`Job.after`."""
-        if not isinstance(left, LeftIn) or left.source != task.source:
-            return task
-        really = left.left.next(task.work)
-        return task if really is task.work else replace(task, work=really)
 
     def bytes_of(self, task: LogTask) -> int:
         """See :meth:`Job.bytes_of`."""
@@ -136,17 +121,6 @@ class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
     @abstractmethod
     def read(self, log: Log, task: LogTask) -> Iterator[Item]:
         """Yield what is made of a task."""
-
-    @property
-    @abstractmethod
-    def piece_left(self) -> Left | None:
-        """Where the last piece ended, None if that was not reached."""
-
-    @property
-    def left(self) -> LeftIn | None:
-        """See :attr:`OpenJob.left`."""
-        left = self.piece_left
-        return None if left is None or self._source is None else LeftIn(self._source, left)
 
     def do(self, task: LogTask) -> Iterator[Item | NotedProblem]:
         """See :meth:`OpenJob.do`."""

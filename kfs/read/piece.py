@@ -36,28 +36,6 @@ class Chosen:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Where work on a segment left off: the batch boundary, and the highest offset before it."""
-
-    work: Work
-    position: int
-    seen: int
-
-    def next(self, work: Work) -> Work:
-        """Return ``work``, which comes next, as it has to be done after this.
-
-        Where a segment can be cut was read off its index, which may lie: a boundary may turn out to lie inside of
-        what was read up to it, or offsets behind it to have occurred before it. Then the work begins where this
-        one really ended.
-        """
-        if not work.continues(self.work):
-            return work
-        if work.position == self.position and (work.seen is None or work.seen >= self.seen):
-            return work
-        return replace(work, position=self.position, seen=self.seen)
-
-
 @dataclass(slots=True)
 class _Place:
     """How far a segment was read: the batch boundary, and the highest offset before it."""
@@ -68,11 +46,10 @@ class _Place:
 
 @dataclass(slots=True)
 class PieceReader:
-    """Reads pieces of work; ``left`` is where the last one ended, None if that was not reached."""
+    """Reads pieces of work, in any order: each has its own offsets."""
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    left: Left | None = None
     _aborted: AbortedTransactions | None = None
     _place: _Place = field(default_factory=lambda: _Place(0, -1))
 
@@ -80,7 +57,7 @@ class PieceReader:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
 
         Damage is among them where it may hide offsets that were asked for (:class:`~kfs.read.sight.Sight`).
-        ``log`` is that of the piece, None where it is gone. ``left`` tells afterwards where the piece ended.
+        ``log`` is that of the piece, None where it is gone.
 
         Where the segment's file is no more what it was when the piece was planned, the offsets of the piece are read
         from what is there now, each once. Those that are gone are no problem if nobody asked for them by number.
@@ -90,7 +67,6 @@ class PieceReader:
                 that goes on and on.
             CorruptData: a device fails.
         """
-        self.left = None
         self._place = _Place(work.position, work.base_offset - 1 if work.seen is None else work.seen)
         try:
             if log is None:
@@ -106,8 +82,6 @@ class PieceReader:
             if log is None or not is_bounded:
                 raise
             yield from self._choose_elsewhere(log, work, offsets)
-        else:
-            self.left = Left(work, self._place.position, self._place.seen)
 
     def _chosen_in(self, segment: Segment, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
@@ -217,17 +191,14 @@ def chosen_in(
     Raises:
         CorruptData: a segment vanished, and nobody is to be told.
     """
-    left: Left | None = None
     for piece in pieces_of(log, offsets):
-        work = left.next(piece.work) if left else piece.work
         try:
-            for chosen in reader.choose(log, work, piece.offsets):
-                yield work, chosen
+            for chosen in reader.choose(log, piece.work, piece.offsets):
+                yield piece.work, chosen
         except CorruptData as error:
             if gone is None:
                 raise
             gone(error)
-        left = reader.left
 
 
 def last_in(

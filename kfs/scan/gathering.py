@@ -13,7 +13,7 @@ from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.piece import Chosen, Left, PieceReader
+from kfs.read.piece import Chosen, PieceReader
 from kfs.read.plan import WantedOffsets, Work
 from kfs.read.workers.job import Arena
 from kfs.render.arrow_columns import BatchFields, needs_batches
@@ -37,11 +37,6 @@ class Gatherer:
         self._reader = PieceReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
         self._idle: tuple[Work, ArrowGather] | None = None
-
-    @property
-    def left(self) -> Left | None:
-        """See :attr:`~kfs.read.piece.PieceReader.left`."""
-        return self._reader.left
 
     def gather(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
         """Yield the rows of a piece, and each problem behind what lies before it.

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
-from kfs.read.piece import Left
 from kfs.read.workers.job import MEBIBYTE, Arena
 from kfs.render.arrow_gather import Gathered, open_arena
 from kfs.scan.gathering import Gatherer
@@ -49,11 +48,6 @@ class OpenGather(OpenLogJob[Gathered | Problem]):
     def arena(self) -> Arena | None:
         """See :attr:`OpenJob.arena`."""
         return self._arena
-
-    @property
-    def piece_left(self) -> Left | None:
-        """See :attr:`OpenLogJob.piece_left`."""
-        return self._gatherer.left
 
     def read(self, log: Log, task: LogTask) -> Iterator[Gathered | Problem]:
         """See :meth:`OpenLogJob.read`."""

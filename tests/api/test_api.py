@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kfs
-from kfs.format.record import TimestampType
+from kfs.format.record import Record, TimestampType
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.read import plan
@@ -245,6 +245,17 @@ def test_any_range_of_any_log_is_its_records(segments: dict[int, list[Batch]], d
             wanted = [fields_of("t", 0, one) for one in written if start <= one.offset < until]
             assert [json.loads(one.json()) for one in log.read(start, until)] == wanted
             assert [json.loads(log[one.offset].json()) for one in written if start <= one.offset < until] == wanted
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_that_are_decoded_together_may_be_of_several_pieces(
+    magic: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    content = [batch([Record(offset, -1 if magic == 0 else START, None, None)], magic=magic) for offset in (0, 2, 3, 4)]
+    write_partition(tmp_path / "t-0", {0: content[:3], 4: content[3:]})
+    with kfs.open(tmp_path) as opened:
+        assert [one.offset for one in opened["t"][0].read(0, 4)] == [0, 2, 3]
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------
