@@ -317,7 +317,7 @@ class Log:
         else:
             known = dict(pairwise(before.segments))
             for segment, following in pairwise(segments):
-                if known.get(segment) is not following:  # whoever has set another bound meanwhile, knows why
+                if known.get(segment) is not following:  # recovery sets other bounds: they stay while the neighbours do
                     segment.next_base_offset = following.base_offset
             if segments and before.segments[-1:] != (segments[-1],):
                 segments[-1].next_base_offset = None
@@ -515,8 +515,8 @@ class Log:
     ) -> tuple[Segment | None, LoadedBlock | None]:
         """Return a segment and the block in it that answers for ``offset``, if ``shows`` says that it is shown.
 
-        What was found in one incarnation is never taken for the next one's. Whoever has no more use for the block has
-        the cache not ``keep`` it. Raises as :meth:`Segment.find`.
+        A block of one incarnation is never returned for the next one's. With ``keep`` the cache keeps it. Raises as
+        :meth:`Segment.find`.
         """
         for looks in count(1):
             segment = self.segment_for(offset)

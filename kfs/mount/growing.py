@@ -3,8 +3,8 @@
 The kernel keeps whole pages. What an answer to a read lacks of the last one it fills with zeros, and these are bytes of
 the file as soon as it knows a larger size: it sets that first, and drops pages afterwards (``fuse_change_attributes_i``
 in the kernel's ``fs/fuse/inode.c``), so that who reads a page in between gets zeros. So no answer falls short of a size
-that was told, the kernel has to drop the page that an answer ended with as soon as it was given, and no size beyond
-that end is told before, and for a moment after that, in which somebody may still be copying it.
+that was told. The kernel has to drop the last page of an answer as soon as it was given; until a moment later, when
+nobody copies that page any more, no size beyond its end is told.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GrowingFiles:
     """What the kernel has of files that grow; threads share it.
 
     ``drop`` has the kernel drop what pages it has of a node from an offset on. It is called from a thread of its own:
-    the kernel may wait for an answer to somebody else before it returns.
+    the kernel may block it until another request is answered.
     """
 
     def __init__(self, drop: Callable[[int, int], None], clock: Callable[[], float] = time.monotonic) -> None:

@@ -79,7 +79,7 @@ class LogReader:
     def find(self, offset: int, *, keep: bool = True) -> Located | None:
         """Return the record at ``offset``, None where none is seen there.
 
-        Whoever has no more use for the block has the cache not ``keep`` it.
+        With ``keep`` the cache keeps its block.
 
         Raises:
             CorruptData: it lies in damaged bytes.
@@ -155,7 +155,7 @@ class LogReader:
                     yield Shown(segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end)))
 
     def first_from(self, start: int, lost: Callable[[Problem], None]) -> Located | None:
-        """Return the first record from offset ``start`` on; ``lost`` is told of what may have been one before it."""
+        """Return the first record from offset ``start`` on; ``lost`` gets damage that may have held an earlier one."""
         offsets = self.offsets
         wanted = OffsetRange(max(start, offsets.start), offsets.end)
         sight = Sight(wanted, wanted.end + 1)

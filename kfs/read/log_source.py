@@ -77,7 +77,7 @@ class LogTask:
 
 
 class NotedProblem(NamedTuple):
-    """A problem that the log of a worker has, for that of its parent: no answer, and not for whoever reads."""
+    """A problem of a worker's log, to be added to its parent's log; it is not part of the result."""
 
     source: LogSource
     problem: Problem

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.errors import CorruptData
@@ -37,21 +37,14 @@ class Chosen:
 
 
 @dataclass(slots=True)
-class _Place:
-    """How far a segment was read: the batch boundary, and the highest offset before it."""
-
-    position: int
-    seen: int
-
-
-@dataclass(slots=True)
 class PieceReader:
     """Reads pieces of work, in any order: each has its own offsets."""
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     _aborted: AbortedTransactions | None = None
-    _place: _Place = field(default_factory=lambda: _Place(0, -1))
+    #: The highest offset that was read up to.
+    _seen: int = -1
 
     def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
@@ -67,7 +60,7 @@ class PieceReader:
                 that goes on and on.
             CorruptData: a device fails.
         """
-        self._place = _Place(work.position, work.base_offset - 1 if work.seen is None else work.seen)
+        self._seen = work.base_offset - 1 if work.seen is None else work.seen
         try:
             if log is None:
                 raise FileGone("is gone", 0, f"{work.topic}-{work.partition}")
@@ -85,7 +78,6 @@ class PieceReader:
 
     def _chosen_in(self, segment: Segment, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
-        place = self._place
         sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
         for item in segment.bulk(work.position, work.seen, work.end):
             if isinstance(item, Records):
@@ -98,7 +90,7 @@ class PieceReader:
                 last, is_behind = item.last_seen, False
                 if sight.misses(segment, item):
                     yield Chosen(problems=(item.problem,))
-            place.position, place.seen = item.end, max(place.seen, last)
+            self._seen = max(self._seen, last)
             if is_behind:
                 return
 
@@ -106,7 +98,7 @@ class PieceReader:
         """Yield what is wanted of a piece, behind what was given out of it, from the segments that there are now."""
         end = offsets.end if work.stop is None else min(offsets.end, work.stop)
         asked_end = offsets.asked_end if work.stop is None else end
-        start, looks = max(offsets.start, self._place.seen + 1), 0
+        start, looks = max(offsets.start, self._seen + 1), 0
         while start < end:
             log.look_again()
             segment = log.first_from(start)
@@ -119,7 +111,7 @@ class PieceReader:
                 start = here
                 continue
             stop = segment.next_base_offset
-            self._place = _Place(0, start - 1)
+            self._seen = start - 1
             self._aborted = None  # it may have read what is gone
             try:
                 self._isolate(log)
@@ -130,7 +122,7 @@ class PieceReader:
                 looks += 1
                 if looks >= MOST_LOOKS:
                     raise
-                start = self._place.seen + 1
+                start = self._seen + 1
             else:
                 looks = 0
                 start = end if stop is None else stop

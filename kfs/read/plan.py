@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -174,11 +175,7 @@ def pieces_of(log: Log, offsets: WantedOffsets, sizes: PieceSizes | None = None)
     topic_id = None if metadata is None else metadata.topic_id
     last: Piece | None = None
     segments = log.segments
-    for segment in segments:
-        if segment.base_offset >= offsets.end:
-            break
-        if segment.next_base_offset is not None and segment.next_base_offset <= offsets.start:
-            continue
+    for segment in filter(partial(holds_some_of, offsets), segments):
         whole = Work(
             *(log.topic, log.partition, segment.base_offset, 0, None, None),
             *(segment.next_base_offset, FileVersion.of(segment), topic_id),
@@ -188,6 +185,13 @@ def pieces_of(log: Log, offsets: WantedOffsets, sizes: PieceSizes | None = None)
     runs_to_end = last is not None and last.work.end is None and last.work.base_offset == segments[-1].base_offset
     if offsets.asked_end > offsets.end and not runs_to_end:
         yield from _damaged_end(log, topic_id, offsets)
+
+
+def holds_some_of(offsets: OffsetRange, segment: Segment) -> bool:
+    """Whether a segment has some of the offsets in its range."""
+    return segment.base_offset < offsets.end and (
+        segment.next_base_offset is None or segment.next_base_offset > offsets.start
+    )
 
 
 def _damaged_end(log: Log, topic_id: Uuid | None, offsets: WantedOffsets) -> Iterator[Piece]:

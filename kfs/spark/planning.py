@@ -15,9 +15,8 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
-from kfs.log.segment import Segment
 from kfs.read.log_source import LogSource
-from kfs.read.plan import WantedOffsets, Work, pieces_of
+from kfs.read.plan import WantedOffsets, Work, holds_some_of, pieces_of
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 
@@ -70,9 +69,7 @@ def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
 
 def _target_bytes(ranges: Sequence[LogRange], split: SplitOptions) -> int:
     """How many bytes a task should have: with as few tasks as may be, all of them get about as many."""
-    sizes = [
-        segment.size() for each in ranges for segment in each.log.segments if _holds_some_of(segment, each.offsets)
-    ]
+    sizes = [segment.size() for each in ranges for segment in each.log.segments if holds_some_of(each.offsets, segment)]
     total = sum(sizes)
     if split.min_partitions and not (split.max_bytes and split.max_bytes * split.min_partitions < total):
         return max(total // split.min_partitions, 1)
@@ -85,12 +82,6 @@ def _target_bytes(ranges: Sequence[LogRange], split: SplitOptions) -> int:
     if 2 * for_all_cores <= 3 * count:
         count = for_all_cores
     return max(-(-cost // count), 1)
-
-
-def _holds_some_of(segment: Segment, offsets: OffsetRange) -> bool:
-    return segment.base_offset < offsets.end and (
-        segment.next_base_offset is None or segment.next_base_offset > offsets.start
-    )
 
 
 def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:

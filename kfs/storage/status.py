@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
@@ -118,22 +119,21 @@ def status_at(path: str) -> Status:
         OSError: there is nothing, or it can't be asked.
         Shortage: the system has no descriptor, or no memory for the answer.
     """
-    try:
-        return Status.of(os.stat(path))
-    except OSError as error:
-        if error.errno not in SHORTAGES:
-            raise
-    return Status.of(BUDGET.attempt(partial(os.stat, path), path))
+    return _asked(os.stat, path)
 
 
 def link_status_at(path: str) -> Status:
     """Return the status of a path, a link's own where it is one; errors are those of :func:`status_at`."""
+    return _asked(os.lstat, path)
+
+
+def _asked(ask: Callable[[str], os.stat_result], path: str) -> Status:
     try:
-        return Status.of(os.lstat(path))
+        return Status.of(ask(path))
     except OSError as error:
         if error.errno not in SHORTAGES:
             raise
-    return Status.of(BUDGET.attempt(partial(os.lstat, path), path))
+    return Status.of(BUDGET.attempt(partial(ask, path), path))
 
 
 def status_if_there(path: str) -> Status | None:

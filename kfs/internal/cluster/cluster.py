@@ -179,7 +179,7 @@ class Cluster:
 
 
 def _is_directory(path: str) -> bool:
-    """Whether there is a directory, readable or not; that the one above it can't be listed is told where that is."""
+    """Whether there is a directory, readable or not. An error of the directory above is reported by who lists that."""
     kind = kind_at(path)
     if kind is not PathKind.UNKNOWN:
         return kind is PathKind.DIRECTORY

@@ -78,11 +78,6 @@ class OpenJob(ABC, Generic[Task, Item]):
         """Where the buffers of items are laid out, None where each has memory of its own."""
         return None
 
-    @property
-    def left(self) -> object:
-        """Where the last task ended; see :meth:`Job.after`."""
-        return None
-
     @abstractmethod
     def do(self, task: Task) -> Iterator[Item]:
         """Yield what is made of a task: :class:`Output`, :class:`Buffered`, or anything that can be pickled."""
@@ -114,10 +109,6 @@ class Job(ABC, Generic[Task, Item]):
     @abstractmethod
     def open(self) -> OpenJob[Task, Item]:
         """Open what it takes to do it, in the process that calls this; nothing that it opens was opened before."""
-
-    def after(self, task: Task, left: object) -> Task:
-        """Return the task as it has to be done after one that ended at ``left``: itself, if that changes nothing."""
-        return task
 
     def bytes_of(self, task: Task) -> int:
         """Return about how many bytes are read for a task: large ones are worth the start of a process."""

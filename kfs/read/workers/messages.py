@@ -38,9 +38,7 @@ class Give(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What is made of the first task that hasn't ended can be written, or be dropped if it isn't ``wanted``."""
-
-    is_wanted: bool
+    """What is made of the first task that hasn't ended can be written."""
 
 
 class Taken(NamedTuple):
@@ -51,9 +49,8 @@ class Taken(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last message on a task: where it ended, and what was logged since the last portion."""
+    """The last message on a task, with what was logged since the last portion."""
 
-    left: object
     logged: Logged = ()
 
 

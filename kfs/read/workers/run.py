@@ -38,7 +38,7 @@ def run(
         WorkerDied: a process ended early, and what was yielded and written isn't complete.
         Exception: what a task raises, when it is its turn.
     """
-    in_order = InOrder(job, here, output)
+    own = InThisProcess(job, here, output)
     tasks = iter(tasks)
     try:
         if jobs > 1 and _can_start(job):
@@ -47,13 +47,13 @@ def run(
             if is_worth_it:
                 from kfs.read.workers.team import Team  # only here: one process alone needn't wait for it
 
-                with Team(job, jobs, in_order) as team:
+                with Team(job, jobs, own) as team:
                     yield from team.do_all(tasks)
                 return
         for task in tasks:
-            yield from in_order.do(task)
+            yield from own.do(task)
     finally:
-        in_order.close()
+        own.close()
 
 
 def _can_start(job: Job[Any, Any]) -> bool:
@@ -82,23 +82,14 @@ def _has_idle() -> bool:
     return pool is not None and pool.POOL.has_idle()
 
 
-class InOrder:
-    """Does tasks in this process, each where the one before it really ended, whoever did that."""
+class InThisProcess:
+    """Does tasks in this process."""
 
     def __init__(self, job: Job[Any, Any], here: OpenJob[Any, Any] | None, output: int | None) -> None:
         self.output = output
         self._job = job
         self._given = here
         self._opened: OpenJob[Any, Any] | None = None
-        self._left: object = None
-
-    def really(self, task: Any) -> Any:
-        """Return a task as it has to be done after the one before it."""
-        return self._job.after(task, self._left)
-
-    def ended(self, left: object) -> None:
-        """Note where a task ended."""
-        self._left = left
 
     def do(self, task: Any) -> Generator[Any, None, None]:
         """Yield what is made of a task, or write it."""
@@ -106,14 +97,13 @@ class InOrder:
             self._opened = self._job.open()
         doing = self._given or self._opened
         assert doing is not None
-        items = doing.do(self.really(task))
+        items = doing.do(task)
         if self.output is None:
             yield from items
         else:
             for portion, _ in portions_of(items, self._job.portion_bytes):
                 write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
                 yield from (item for item in portion if not isinstance(item, Output))
-        self.ended(doing.left)
 
     def close(self) -> None:
         """Close what was opened here."""

@@ -19,7 +19,7 @@ from kfs.read.workers.kept_log import Logged, log_again, log_level
 from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Taken, Turn
 from kfs.read.workers.pool import Helper
 from kfs.read.workers.portion import Portion, items_of
-from kfs.read.workers.run import InOrder
+from kfs.read.workers.run import InThisProcess
 
 _LOG: Final = logging.getLogger("kfs")
 
@@ -106,11 +106,11 @@ class Team:
     Where the job has this process take part, that is by a thread, so that this one has time for all of them.
     """
 
-    def __init__(self, job: Job[Any, Any], jobs: int, in_order: InOrder) -> None:
+    def __init__(self, job: Job[Any, Any], jobs: int, own: InThisProcess) -> None:
         self._pool = pool.POOL
         self._job = job
-        self._in_order = in_order
-        self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, in_order.output is not None)
+        self._own = own
+        self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, own.output is not None)
         self._most_open = jobs * job.tasks_open + 1
         self._to_start = jobs
         self._members: dict[int, Member] = {}  # by the descriptors of their channels
@@ -136,15 +136,12 @@ class Team:
                 return
             given = self._given.popleft()
             if given.member is None:
-                for item in self._in_order.do(given.task):
+                for item in self._own.do(given.task):
                     yield item
                     del item  # whose memory may be used again when nobody has it
                     self._listen(tasks, 0)
-            elif self._in_order.really(given.task) is given.task:
-                yield from self._made(given, tasks)
             else:
-                self._drop(given, tasks)
-                yield from self._in_order.do(given.task)
+                yield from self._made(given, tasks)
 
     # -- who there is
 
@@ -166,7 +163,7 @@ class Team:
         self._to_start -= 1
         try:
             is_thread = isinstance(helper, pool.WorkerThread)
-            member = Member(helper, self._begin, self._in_order.output, is_ready=is_thread)
+            member = Member(helper, self._begin, self._own.output, is_ready=is_thread)
         except BaseException:
             self._pool.give_back(helper, is_idle=False)
             raise
@@ -210,7 +207,8 @@ class Team:
     def _made(self, given: _Given, tasks: Iterator[Any]) -> Generator[Any, None, None]:
         """Yield what a worker makes of a task; where there is an output, it is its turn to write there."""
         assert given.member is not None
-        self._let_write(given.member, is_wanted=True)
+        if self._own.output is not None:
+            given.member.send(Turn())
         while given.arrived or given.end is None:
             if not given.arrived:
                 self._listen(tasks)
@@ -224,18 +222,3 @@ class Team:
         log_again(given.end.logged)
         if isinstance(given.end, Failed):
             raise given.end.error
-        self._in_order.ended(given.end.left)
-
-    def _drop(self, given: _Given, tasks: Iterator[Any]) -> None:
-        """Have nothing of what a worker makes of a task."""
-        assert given.member is not None
-        self._let_write(given.member, is_wanted=False)
-        while given.arrived or given.end is None:
-            if given.arrived:
-                given.member.took(given.arrived.popleft().weight)
-            else:
-                self._listen(tasks)
-
-    def _let_write(self, member: Member, *, is_wanted: bool) -> None:
-        if self._in_order.output is not None:
-            member.send(Turn(is_wanted))

@@ -133,7 +133,7 @@ class Worker:
                 items.clear()
                 if self._failed is not None:
                     return self._failed
-            return End(self._job.left, self._kept.take())
+            return End(self._kept.take())
         except OtherEndGone:
             raise
         except Exception as error:
@@ -154,7 +154,7 @@ class Worker:
             self._listen()
 
     def _write_ready(self) -> None:
-        """Write what is ready of the task whose turn it is, or drop it; report what there is to say, and its end."""
+        """Write what is ready of the task whose turn it is; report what there is to say, and its end."""
         while self._turn is not None and self._waiting:
             ready = self._waiting.popleft()
             if not isinstance(ready, _Waiting):
@@ -162,8 +162,7 @@ class Worker:
                 self._channel.send(ready)
                 return
             self._ready_weight -= ready.weight
-            if self._turn.is_wanted:
-                self._write(ready)
+            self._write(ready)
 
     def _write(self, ready: _Waiting) -> None:
         assert self._output is not None

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from kfs.read.workers.job import Job, OpenJob, Output
@@ -28,16 +28,15 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to make, how many, and what to do before the last of them; where it really begins, if that is known."""
+    """What to make, how many, and what to do before the last of them."""
 
     number: int
     items: int = 3
     act: str = ""
-    start: int | None = None
 
 
 def pickled(task: Task, at: int) -> object:
-    return task.number, at, task.start
+    return task.number, at
 
 
 def shared(task: Task, at: int) -> object:
@@ -68,8 +67,6 @@ class MakeJob(Job[Task, object]):
     """Makes items in one of the ways."""
 
     way: str
-    #: Where each task ends, as the next one has to know: that far behind where it was planned.
-    is_moving: bool = False
     parent: int = 0
 
     portion_bytes: ClassVar[int] = 1
@@ -81,21 +78,10 @@ class MakeJob(Job[Task, object]):
             raise ValueError("nothing can be made")
         return OpenMaking(self)
 
-    def after(self, task: Task, left: object) -> Task:
-        if left is None or not self.is_moving or task.start == left:
-            return task
-        assert isinstance(left, int)
-        return replace(task, start=left)
-
 
 class OpenMaking(OpenJob[Task, object]):
     def __init__(self, job: MakeJob) -> None:
         self._job = job
-        self._left: int | None = None
-
-    @property
-    def left(self) -> object:
-        return self._left
 
     @property
     def _is_in_process(self) -> bool:
@@ -108,8 +94,6 @@ class OpenMaking(OpenJob[Task, object]):
                 self._act(task.act)
             yield EVERY_MAKER[self._job.way](task, at)
         _LOG.warning("task %d ends", task.number)
-        # Every third one ends elsewhere than was planned.
-        self._left = task.number if self._job.is_moving and task.number % 3 == 0 else None
 
     def _act(self, act: str) -> None:
         if act == "die" and self._is_in_process:

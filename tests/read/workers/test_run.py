@@ -32,8 +32,8 @@ JOBS = pytest.mark.parametrize("jobs", [2, 3])
 TASKS = [Task(number, number % 5) for number in range(40)]
 
 
-def job_of(way: str, *, is_moving: bool = False) -> MakeJob:
-    return MakeJob(way, is_moving, os.getpid())
+def job_of(way: str) -> MakeJob:
+    return MakeJob(way, os.getpid())
 
 
 def made(job: MakeJob, tasks: Sequence[Task], jobs: int) -> tuple[list[object], bytes]:
@@ -58,15 +58,6 @@ def test_it_is_what_one_process_makes(way: str, jobs: int) -> None:
     assert any(expected)
     for _ in range(2):  # the second time by processes that were there
         assert made(job_of(way), TASKS, jobs) == expected
-
-
-@EVERY_WAY
-@JOBS
-def test_a_task_that_begins_elsewhere_than_was_planned_is_done_again(way: str, jobs: int) -> None:
-    expected = made(job_of(way, is_moving=True), TASKS, 1)
-    assert made(job_of(way, is_moving=True), TASKS, jobs) == expected
-    if way == "pickled":
-        assert any(isinstance(item, tuple) and item[2] is not None for item in expected[0])
 
 
 @WAYS
