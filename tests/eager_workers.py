@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from kfs.read import plan
-from kfs.read.workers import pool, run
+from kfs.read.workers import pool
+from kfs.read.workers.job import Job
 from kfs.read.workers.team import Team
+from kfs.scan.job import GatherJob
 
 
 @pytest.fixture
@@ -21,7 +23,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def eager_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have processes work on anything that has several tasks, and wait until they are there."""
-    monkeypatch.setattr(run, "_WORTH_BYTES", 1)
+    for job in (Job, GatherJob):
+        monkeypatch.setattr(job, "worth_sharing", 1)
+        monkeypatch.setattr(job, "worth_processes", 1)
     start = Team._start_processes
 
     def start_and_wait(self: Team) -> None:

@@ -25,6 +25,8 @@ class GatherJob(LogJob[Gathered | Problem]):
     portion_bytes: ClassVar[int] = 8 * MEBIBYTE
     ready_bytes: ClassVar[int] = 128 * MEBIBYTE
     takes_part: ClassVar[bool] = False
+    worth_sharing: ClassVar[int] = 32 * MEBIBYTE
+    worth_processes: ClassVar[int] = 32 * MEBIBYTE
     shares_memory: ClassVar[bool] = True
 
     def open(self) -> OpenGather:

@@ -27,9 +27,9 @@ __all__ = ["eager_processes", "eager_workers", "own_pool", "small_pieces"]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three partitions of four segments each, of which a batch is damaged; most is worth a table of its lines."""
+    """Seven partitions of four segments each, of which a batch is damaged; most is worth a table of its lines."""
     root = tmp_path_factory.mktemp("root")
-    for number in range(3):
+    for number in range(7):
         partition = ToyPartition(root, "t", number)
         for segment in range(4):
             if segment:

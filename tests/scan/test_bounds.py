@@ -43,7 +43,8 @@ SCAN = """
 import os, sys, time
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-from kfs.read.workers import pool, run
+from kfs.read.workers import pool
+from kfs.scan.job import GatherJob
 from kfs.scan import Scan
 
 def peak(pid):  # ru_maxrss would have what the parent had before it became this
@@ -51,7 +52,7 @@ def peak(pid):  # ru_maxrss would have what the parent had before it became this
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 logs = DataDir([sys.argv[1]], Storage()).logs
-run._WORTH_BYTES = 1
+GatherJob.worth_sharing = GatherJob.worth_processes = 1
 import pyarrow
 started = peak(os.getpid())
 rows = size = 0

@@ -189,11 +189,12 @@ def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.Mo
 
 SCRIPT = """
 import os, signal, sys, threading
-from kfs.read.workers import pool, run
+from kfs.read.workers import pool
+from kfs.scan.job import GatherJob
 from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-run._WORTH_BYTES = 1
+GatherJob.worth_sharing = GatherJob.worth_processes = 1
 logs = DataDir([sys.argv[1]], Storage()).logs
 batches = iter(Scan(logs, jobs=2, batch_size=10))
 next(batches)

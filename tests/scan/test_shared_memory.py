@@ -278,12 +278,12 @@ def test_a_table_outlives_processes_that_are_killed(root: Path) -> None:
 SCRIPT = """
 import os, sys
 from kfs.read import plan
-from kfs.read.workers import run
+from kfs.scan.job import GatherJob
 from kfs.read.workers.team import Team
 from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-run._WORTH_BYTES = plan.PIECE_BYTES = 1
+GatherJob.worth_sharing = GatherJob.worth_processes = plan.PIECE_BYTES = 1
 start = Team._start_processes
 def start_and_wait(team):
     start(team)

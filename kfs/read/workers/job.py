@@ -6,9 +6,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 MEBIBYTE: Final = 1024 * 1024
+#: What a task costs besides what is read for it, in bytes that could be read meanwhile.
+_TASK_BYTES: Final = MEBIBYTE
 #: What an item that is pickled counts as, in bytes: some hundred, and the objects that it becomes.
 _PICKLED_BYTES: Final = 1024
 
@@ -103,6 +105,10 @@ class Job(ABC, Generic[Task, Item]):
     tasks_open: ClassVar[int] = 4
     #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
     takes_part: ClassVar[bool] = True
+    #: So many bytes to be read are worth more than one thread.
+    worth_sharing: ClassVar[int] = 16 * MEBIBYTE
+    #: So many are worth the start of processes, which takes as long as a second thread takes for half of them.
+    worth_processes: ClassVar[int] = 192 * MEBIBYTE
     #: Whether it has :class:`Buffered` items.
     shares_memory: ClassVar[bool] = False
 
@@ -113,6 +119,11 @@ class Job(ABC, Generic[Task, Item]):
     def bytes_of(self, task: Task) -> int:
         """Return about how many bytes are read for a task: large ones are worth the start of a process."""
         return 0
+
+
+def size_of(job: Job[Task, Any], task: Task) -> int:
+    """Return what a task counts as, in bytes: what is read for it, and what it costs besides."""
+    return _TASK_BYTES + job.bytes_of(task)
 
 
 def weight_of(item: object) -> int:

@@ -6,17 +6,12 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from kfs.read.workers.job import MEBIBYTE, Job, OpenJob, Output, portions_of, write
+from kfs.read.workers.job import Job, OpenJob, Output, portions_of, size_of, write
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
-
-#: So many bytes to be read are worth the start of processes.
-_WORTH_BYTES: Final = 32 * MEBIBYTE
-#: What a task costs besides what is read for it, in bytes that could be read meanwhile.
-_TASK_BYTES: Final = MEBIBYTE
 
 
 def run(
@@ -29,9 +24,9 @@ def run(
 ) -> Generator[Item, None, None]:
     """Yield what is made of each task, in the order of the tasks; what is :class:`Output` is written to ``output``.
 
-    With more than one of ``jobs`` tasks are done ahead by as many processes, where there is enough to do. What they log
-    is logged here when it is the task's turn. ``here`` is the job as it is open in this process, if it is: it does what
-    this process does by itself, and isn't closed. Whoever leaves off early closes the generator.
+    With more than one of ``jobs`` tasks are done ahead by as many threads or processes, where there is enough to do.
+    What they log is logged here when it is the task's turn. ``here`` is the job as it is open in this process, if it
+    is: it does what this process does by itself, and isn't closed. Whoever leaves off early closes the generator.
 
     Raises:
         OSError: ``output`` can't be written to.
@@ -42,13 +37,14 @@ def run(
     tasks = iter(tasks)
     try:
         if jobs > 1 and _can_start(job):
-            first, is_worth_it = _first_of(job, tasks)
+            first, size = _first_of(job, tasks)
             tasks = chain(first, tasks)
-            if is_worth_it:
-                from kfs.read.workers.team import Team  # only here: one process alone needn't wait for it
+            with_processes = size >= job.worth_processes or _has_idle()
+            if len(first) > 1 and (with_processes or size >= job.worth_sharing):
+                from kfs.read.workers.team import Team  # only here: one thread alone needn't wait for it
 
                 with Team(job, jobs, own) as team:
-                    yield from team.do_all(tasks)
+                    yield from team.do_all(tasks, with_processes=with_processes)
                 return
         for task in tasks:
             yield from own.do(task)
@@ -63,17 +59,17 @@ def _can_start(job: Job[Any, Any]) -> bool:
     return not job.shares_memory or hasattr(os, "memfd_create")
 
 
-def _first_of(job: Job[Task, Item], tasks: Iterator[Task]) -> tuple[list[Task], bool]:
-    """Return the first tasks, and whether there is enough to do to be worth the start of processes."""
+def _first_of(job: Job[Task, Item], tasks: Iterator[Task]) -> tuple[list[Task], int]:
+    """Return the first tasks, and how much there is to do, in bytes: all, or enough to be worth processes."""
     first: list[Task] = []
     size = 0
-    while size < _WORTH_BYTES or len(first) < 2:
+    while size < job.worth_processes or len(first) < 2:
         task = next(tasks, None)
         if task is None:
-            return first, len(first) > 1 and _has_idle()
+            break
         first.append(task)
-        size += _TASK_BYTES + job.bytes_of(task)
-    return first, True
+        size += size_of(job, task)
+    return first, size
 
 
 def _has_idle() -> bool:

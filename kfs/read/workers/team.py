@@ -103,7 +103,9 @@ class Member:
 class Team:
     """Workers for one request; when it is left, those that still have something to do are ended.
 
-    Where the job has this process take part, that is by a thread, so that this one has time for all of them.
+    Where the job has this process take part, two threads begin: there is nothing to start, and most of what they do
+    needs no interpreter lock. Where there is so much to do that it is worth their start, processes follow; then one
+    thread goes on beside them.
     """
 
     def __init__(self, job: Job[Any, Any], jobs: int, own: InThisProcess) -> None:
@@ -112,8 +114,12 @@ class Team:
         self._own = own
         self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, own.output is not None)
         self._most_open = jobs * job.tasks_open + 1
+        self._jobs = jobs
+        #: How many more there will be.
         self._to_start = jobs
         self._members: dict[int, Member] = {}  # by the descriptors of their channels
+        #: The second thread, which has nothing to do any more when there are enough others.
+        self._spare: Member | None = None
         self._given: deque[_Given] = deque()
         self._poll = select.poll()
 
@@ -124,12 +130,14 @@ class Team:
         for member in self._members.values():
             self._pool.give_back(member.helper, is_idle=member.is_idle)
 
-    def do_all(self, tasks: Iterator[Any]) -> Generator[Any, None, None]:
+    def do_all(self, tasks: Iterator[Any], *, with_processes: bool) -> Generator[Any, None, None]:
         """Give the tasks out, and yield what is made of each in turn; what nobody is ready for is done here."""
         if self._job.takes_part:
-            self._start_thread()
-        self._give_out(tasks)  # so that the thread has something to do while processes are started
-        self._start_processes()
+            self._start_threads()
+        self._give_out(tasks)  # so that the threads have something to do while processes are started
+        if with_processes:
+            self._start_processes()
+        self._to_start = 0
         while True:
             self._give_out(tasks)
             if not self._given:
@@ -145,21 +153,23 @@ class Team:
 
     # -- who there is
 
-    def _start_thread(self) -> None:
+    def _start_threads(self) -> None:
         try:
             self._add(self._pool.take_thread())
+            self._spare = self._add(self._pool.take_thread())
         except (OSError, RuntimeError, WorkerDied) as error:
             _LOG.warning("can't start a worker thread: %s", error)
 
     def _start_processes(self) -> None:
+        if self._spare is not None:
+            self._to_start += 1  # in its place
         try:
             while self._to_start:
                 self._add(self._pool.take())
         except (OSError, WorkerDied) as error:
             _LOG.warning("can't start a worker process: %s", error)
-            self._to_start = 0
 
-    def _add(self, helper: Helper) -> None:
+    def _add(self, helper: Helper) -> Member:
         self._to_start -= 1
         try:
             is_thread = isinstance(helper, pool.WorkerThread)
@@ -169,6 +179,7 @@ class Team:
             raise
         self._members[helper.channel.fileno()] = member
         self._poll.register(helper.channel, select.POLLIN)
+        return member
 
     # -- what they do
 
@@ -180,6 +191,8 @@ class Team:
         for at, given in enumerate(waiting):
             without = self._to_start + sum(not member.tasks for member in self._members.values())
             free = [member for member in self._members.values() if member.is_ready and not member.has_failed]
+            if self._spare in free and len(free) > self._jobs:
+                free.remove(self._spare)
             member = min(free, key=lambda one: len(one.tasks), default=None)
             if member is None or len(member.tasks) > self._job.tasks_ahead:
                 return

@@ -18,7 +18,7 @@ from kfs.errors import WorkerDied
 from kfs.read.workers import pool
 from kfs.read.workers.job import Buffered
 from kfs.read.workers.run import run
-from kfs.read.workers.team import Team
+from kfs.read.workers.team import Member, Team, _Given
 from tests.eager_workers import processes_of
 from tests.read.workers.jobs import EVERY_MAKER, MAKERS, MakeJob, Task
 
@@ -94,7 +94,7 @@ def test_this_process_takes_part_where_it_has_time(
 
     monkeypatch.setattr(Team, "_start_processes", start_and_look)
     made(job_of(way), TASKS, 3)
-    assert seen == [(1, 2) if takes_part else (0, 3)]
+    assert seen == [(2, 2) if takes_part else (0, 3)]
     assert not [thread for thread in threading.enumerate() if thread.name == "kfs-worker"]
 
 
@@ -170,7 +170,7 @@ def test_few_tasks_are_done_here(monkeypatch: pytest.MonkeyPatch, own_pool: pool
     monkeypatch.undo()
     monkeypatch.setattr(pool, "POOL", own_pool)
     monkeypatch.setattr(own_pool, "take", None)
-    assert made(job_of("pickled"), TASKS[:20], 3) == made(job_of("pickled"), TASKS[:20], 1)
+    assert made(job_of("pickled"), TASKS[:10], 3) == made(job_of("pickled"), TASKS[:10], 1)
 
 
 @pytest.mark.parametrize("missing", ["no interpreter", "one that fails", "an empty name"])
@@ -216,3 +216,45 @@ def test_an_output_without_a_reader_is_an_error(own_pool: pool.Pool) -> None:
             list(run(job_of("written"), TASKS, jobs, output=writing))
         os.close(writing)
         assert not own_pool._busy
+
+
+def threads_taken(own_pool: pool.Pool, monkeypatch: pytest.MonkeyPatch) -> list[pool.WorkerThread]:
+    """Return a list that gets the threads that are started from now on."""
+    threads: list[pool.WorkerThread] = []
+    take = own_pool.take_thread
+
+    def take_and_note() -> pool.WorkerThread:
+        threads.append(take())
+        return threads[-1]
+
+    monkeypatch.setattr(own_pool, "take_thread", take_and_note)
+    return threads
+
+
+@pytest.mark.parametrize("way", ["pickled", "written"])
+def test_threads_do_what_is_not_worth_processes(way: str, monkeypatch: pytest.MonkeyPatch, own_pool: pool.Pool) -> None:
+    monkeypatch.setattr(MakeJob, "worth_processes", 1 << 40)
+    monkeypatch.setattr(own_pool, "take", None)
+    threads = threads_taken(own_pool, monkeypatch)
+    for jobs in (2, 3):
+        assert made(job_of(way), TASKS, jobs) == made(job_of(way), TASKS, 1)
+    assert len(threads) == 4
+    assert not own_pool._busy
+
+
+@JOBS
+def test_the_second_thread_makes_room_for_processes(
+    jobs: int, monkeypatch: pytest.MonkeyPatch, own_pool: pool.Pool
+) -> None:
+    given: list[bool] = []
+    give = Member.give
+
+    def give_and_note(self: Member, task: _Given) -> None:
+        given.append(self.helper is threads[1])
+        give(self, task)
+
+    threads = threads_taken(own_pool, monkeypatch)
+    monkeypatch.setattr(Member, "give", give_and_note)
+    made(job_of("pickled"), TASKS, jobs)
+    assert given.count(True) == 1 + MakeJob.tasks_ahead, "what it got before they were there"
+    assert len(given) == len(TASKS)
