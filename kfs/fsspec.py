@@ -29,10 +29,9 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.read.isolation import IsolationLevel
-from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore, default_directory
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problems
 from kfs.log.storage import Storage
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
+from kfs.tree.options import TreeOptions
 
 #: 2023-11-14T22:13:20Z, in milliseconds.
 START = 1_700_000_000_000

@@ -15,10 +15,9 @@ import pytest
 
 from kfs.errors import CorruptData, NotFound
 from kfs.render.record_line import parse_line
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from tests.corpus import corpus_names
 from tests.every_node import Listed, every_directory, every_node
 from tests.expected import expected_batches, expected_records, unread_logs

@@ -9,36 +9,32 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from kfs import __version__
 from kfs.cli.messages import messages
 from kfs.cli.options import also_option
 from kfs.cli.progress import LogsProgress, progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
-from kfs.errors import CorruptData, IsADirectory
 from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export, logs_of
 from kfs.export.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.format.layout import MAX_INT64
 from kfs.log.atomic_file import replacing
+from kfs.log.data_dir import DataDir
 from kfs.log.output_directory import check_apart
 from kfs.log.problem import OnDamage
 from kfs.memory import keep_freed_memory
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.render.timestamps import parse_time
-from kfs.scan import Scan
-from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.names import ABOUT, topic_name
-from kfs.tree.node import Directory, File, Node, settled
 
-_CHUNK: Final = 1024 * 1024
-_PAGE: Final = 4096
+if TYPE_CHECKING:
+    from kfs.tree.kafka_tree import KafkaTree
+
 _FAILED: Final = 1
 _STANDARD_OUTPUT: Final = "-"
 
@@ -161,15 +157,15 @@ def cat(
     if table is not None:
         _check_table(table, output, paths)
     failed = False
-    with source.opened(log_dir, *also) as tree:
+    with source.opened_data(log_dir, *also) as data_dir:
         keep_freed_memory()
         try:
             with _opened(output, (log_dir, *also)) as out:
                 if table is not None:
-                    failed = _write_table(tree, paths, wanted, table, out)
+                    failed = _write_table(data_dir, paths, wanted, table, out)
                 else:
                     output_format = OutputFormat(Field(form), None if length_prefix else _unescaped(delimiter))
-                    failed = _write_each(tree, paths, wanted, output_format, out)
+                    failed = _write_each(data_dir, source, paths, wanted, output_format, out)
         except BrokenPipeError:
             _leave_quietly()
         except OSError as error:
@@ -260,10 +256,13 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_table(tree: KafkaTree, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> bool:
+def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> bool:
     """Write all records as one table; return whether there is something that could not be read."""
+    from kfs import __version__  # only here: what isn't asked for would double the time that a short command takes
+    from kfs.scan import Scan
+
     places = [place for place in map(_records_at, paths) if place is not None]
-    logs = [log for place in places for log in logs_of(tree.data_dir, *place)]
+    logs = [log for place in places for log in logs_of(data_dir, *place)]
     scan = Scan(
         logs,
         columns=FILE_COLUMNS,
@@ -289,18 +288,25 @@ def _write_table(tree: KafkaTree, paths: Sequence[str], wanted: _Wanted, table: 
 
 
 def _write_each(
-    tree: KafkaTree, paths: Sequence[str], wanted: _Wanted, output_format: OutputFormat, out: BinaryIO
+    data_dir: DataDir,
+    source: SourceOptions,
+    paths: Sequence[str],
+    wanted: _Wanted,
+    output_format: OutputFormat,
+    out: BinaryIO,
 ) -> bool:
     """Write the records, or the file, at each path; return whether there is something that could not be read."""
-    export = Export(
-        tree.data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation
-    )
+    export = Export(data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation)
+    tree: KafkaTree | None = None
     damaged = False
     for path in paths:
         place = _records_at(path)
         if place is None:
-            _write_file(settled(partial(_measured, tree, path)), path, out)
-            damaged |= _lacks_remote(tree, path)
+            from kfs.tree.whole_file import write_file  # only here: records need no tree
+
+            tree = tree or source.tree(data_dir)
+            write_file(tree, path, out)
+            damaged |= _lacks_remote(data_dir, path)
             continue
         for problem in export.write(out.fileno(), *place):
             damaged = True
@@ -308,49 +314,14 @@ def _write_each(
     return damaged
 
 
-def _lacks_remote(tree: KafkaTree, path: str) -> bool:
+def _lacks_remote(data_dir: DataDir, path: str) -> bool:
     """Whether a file is of all records of a log that tiered storage has moved some of away, which was said."""
     place, slash, name = path.strip("/").rpartition("/")
     partition = _records_at(place) if slash and name == "records.jsonl" else None
     if partition is None or partition[1] is None:
         return False
-    log = tree.data_dir.log(partition[0], partition[1])
+    log = data_dir.log(partition[0], partition[1])
     return log is not None and log.remote is not None
-
-
-def _measured(tree: KafkaTree, path: str) -> Node:
-    """Return what a path leads to, of which the size is known: what is found damaged then may be another file."""
-    node = tree.follow(path)
-    node.attributes()
-    return node
-
-
-def _write_file(node: Node, path: str, out: BinaryIO) -> None:
-    if isinstance(node, Directory):
-        raise IsADirectory(f"{path} is a directory")
-    assert isinstance(node, File)
-    try:
-        for data in _chunks(node):
-            out.write(data)
-    finally:
-        out.flush()
-
-
-def _chunks(file: File) -> Iterator[bytes]:
-    """Yield the bytes of a file; of a damaged one all that come before the page that can't be read, as on a mount."""
-    position, size, most = 0, file.attributes().size, _CHUNK
-    while position < size:
-        try:
-            data = file.read(position, min(most, size - position))
-        except CorruptData:
-            if most == _PAGE:
-                raise
-            most = _PAGE
-            continue
-        if not data:
-            return
-        yield data
-        position += len(data)
 
 
 def _leave_quietly() -> None:

@@ -6,20 +6,22 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from kfs.broker_state import BrokerState
 from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.read.isolation import IsolationLevel
-from kfs.tree.context import DEFAULT_RENDERED_BYTES, TreeOptions
-from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.segment_lines import OnDamage
-from kfs.tree.table_store import TableStore, default_directory
+from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+
+if TYPE_CHECKING:
+    from kfs.tree.kafka_tree import KafkaTree
+    from kfs.tree.table_store import TableStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,6 +43,13 @@ class SourceOptions:
 
         Without another ``table_store`` it is the user's.
         """
+        return self.tree(self.data_dir(paths), table_store)
+
+    def tree(self, data_dir: DataDir, table_store: TableStore | None = None) -> KafkaTree:
+        """Return the tree over a data directory that was opened with these options."""
+        from kfs.tree.kafka_tree import KafkaTree  # only here: who wants records needs no tree
+        from kfs.tree.table_store import TableStore, default_directory
+
         options = TreeOptions(
             self.views,
             OnDamage(self.on_damage),
@@ -48,7 +57,7 @@ class SourceOptions:
             table_store or TableStore(default_directory()),
             IsolationLevel(self.isolation),
         )
-        return KafkaTree(self.data_dir(paths), options)
+        return KafkaTree(data_dir, options)
 
     def data_dir(self, paths: Sequence[str]) -> DataDir:
         """Open the data directory over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
@@ -74,6 +83,17 @@ class SourceOptions:
                 for each in value if option.multiple else (value,):
                     arguments += (option.opts[0], str(each))
         return arguments
+
+    @contextmanager
+    def opened_data(self, *paths: str) -> Iterator[DataDir]:
+        """Open the data directory for a command that reads it, as :meth:`opened` does."""
+        say_what_is_logged()
+        data_dir = self.data_dir(paths)
+        BrokerState(data_dir)
+        try:
+            yield data_dir
+        finally:
+            data_dir.close()
 
     @contextmanager
     def opened(self, *paths: str) -> Iterator[KafkaTree]:

@@ -398,4 +398,14 @@ cdef object table_of(bytes buffer, long long buffer_position, const Batch* rows,
     )
 
 
+def crc32c(const unsigned char[::1] data):
+    """Return the CRC-32C (Castagnoli) of ``data``."""
+    cdef const byte* start = NULL if data.shape[0] == 0 else <const byte*>&data[0]
+    cdef Py_ssize_t size = data.shape[0]
+    cdef unsigned int crc
+    with nogil:
+        crc = crc32c_of(start, size)
+    return crc
+
+
 crc_init()

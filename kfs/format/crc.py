@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+from kfs.format.twins import choose_twin
+
+_Crc: TypeAlias = "Callable[[bytes | bytearray | memoryview], int]"
+
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32C (Castagnoli) of ``data``."""
-    # Only here: the library takes as long to be imported as all of kfs.format, and what is read in bulk, with the
-    # compiled decoder, doesn't need it.
-    from crc32c import crc32c
+    """Return the CRC-32C (Castagnoli) of ``data``; :func:`~kfs.format.twins.choose_twin` says which code does it."""
+    return _chosen()(data)
+
+
+@cache
+def _chosen() -> _Crc:
+    return choose_twin(_of_library, _import_compiled)
+
+
+def _import_compiled() -> _Crc:
+    from kfs.format.compiled_decode import crc32c
+
+    return crc32c
+
+
+def _of_library(data: bytes | bytearray | memoryview) -> int:
+    from crc32c import crc32c  # only here: its import takes longer than that of all of kfs.format
 
     return int(crc32c(data))

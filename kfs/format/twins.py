@@ -16,11 +16,14 @@ DECODER_VARIABLE: Final = "KFS_DECODER"
 PYTHON: Final = "python"
 COMPILED: Final = "compiled"
 
-Twin = TypeVar("Twin")
+Plain = TypeVar("Plain")
+Compiled = TypeVar("Compiled")
 
 
-def choose_twin(plain: type[Twin], import_compiled: Callable[[], type[Twin]]) -> type[Twin]:
-    """Return the class that ``import_compiled`` imports, or ``plain`` where it can't or the environment asks for that.
+def choose_twin(plain: Plain, import_compiled: Callable[[], Compiled]) -> Plain | Compiled:
+    """Return the class or function that ``import_compiled`` imports.
+
+    It is ``plain`` where that fails, or the environment asks for it.
 
     Raises:
         KfsError: the environment asks for what there isn't.

@@ -15,41 +15,23 @@ from cachetools import LRUCache, TTLCache
 from kfs.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
-from kfs.read.isolation import IsolationLevel
 from kfs.render.record_json import RenderedLines
 from kfs.storage.status import Status, status_at
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds
-from kfs.tree.segment_lines import OnDamage, ReaderPool
-from kfs.tree.table_store import TableStore
+from kfs.tree.options import TreeOptions
+from kfs.tree.segment_lines import ReaderPool
 from kfs.tree.text import TextCache, TextKey
 from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
     from kfs.tree.partition_view import PartitionView
 
-#: More than for what they are made of: the lines of a block are half as large again as its columns.
-DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 _TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
 _GENERATED_BYTES: Final = 16 * 1024 * 1024
 _HOURS_BYTES: Final = 4 * 1024 * 1024
 _VERSIONS_KEPT: Final = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TreeOptions:
-    """How the tree is shown: ``views`` lists what otherwise only resolves by name.
-
-    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
-    all that there is: the whole tree has one level.
-    """
-
-    views: bool = False
-    on_damage: OnDamage = OnDamage.ERROR
-    rendered_bytes: int = DEFAULT_RENDERED_BYTES
-    table_store: TableStore | None = None
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)

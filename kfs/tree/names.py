@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -51,6 +50,8 @@ def file_name(text: str) -> str:
     name = _quoted(text, text.encode())
     if len(name) <= _MOST_BYTES:
         return name
+    import hashlib  # only here: hardly any name is that long
+
     return f"{name[:_KEPT_BYTES]}{_CUT}{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 

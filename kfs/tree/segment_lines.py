@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,6 +16,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.bulk import BulkReader, Ordinary, Records
 from kfs.read.deciding_markers import DecidingMarkers, Marker
 from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
+from kfs.tree.options import OnDamage
 from kfs.tree.text import CHUNK_BYTES, Extent, Piece
 from kfs.tree.text_table import NO_EARLIEST, NO_LATEST
 
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from kfs.render.renderers import LineRenderer
 
 _MOST_READERS: Final = 16
-
-
-class OnDamage(StrEnum):
-    """What stands for damaged bytes in a segment's lines."""
-
-    ERROR = "error"  # an empty line, and reading the page that holds it fails
-    SKIP = "skip"  # nothing: meta/problems.jsonl tells
 
 
 class ReaderPool:

@@ -26,8 +26,7 @@ from kfs.log.storage import Storage
 from kfs.read.selection import Selection
 from kfs.read.workers import pool
 from kfs.read.workers.team import Member
-from kfs.tree.context import TreeOptions
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from tests.corpus import corpus_names
 from tests.eager_workers import processes_of
 from tests.export.exporting import EVERYTHING, LINES, exported, offsets_in, written

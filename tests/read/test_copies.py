@@ -22,8 +22,7 @@ from kfs.log.log import gap_behind
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
-from kfs.tree.context import TreeOptions
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore
 from tests.log.damages import Damage, Parts, damaged, intact_records, is_ambiguous, joined_parts, local_damage
 from tests.log.some_logs import some_segments

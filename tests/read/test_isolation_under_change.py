@@ -19,9 +19,9 @@ from kfs.read.piece import PieceReader, chosen_in
 from kfs.read.plan import WantedOffsets
 from kfs.read.selection import Selection
 from kfs.storage.open_files import FileChanged
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
+from kfs.tree.options import TreeOptions
 from tests.logs import content_of, file_at, log_name, open_log, open_tree, write_log
 from tests.read.some_transactions import Data, Event, abort, commit, encoded, placed
 

@@ -14,10 +14,9 @@ from kfs.errors import CorruptData, KfsError
 from kfs.log.offset_range import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import settled
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from tests.export.exporting import exported
 from tests.logs import directory_at, file_at, names, open_tree
 from tests.spark.reads import options_for, planned, read

@@ -12,10 +12,9 @@ import pytest
 
 from kfs import __version__
 from kfs.errors import NotFound
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from tests.every_node import every_node
 from tests.logs import (
     batch,

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from kfs.tree.context import TreeContext, TreeOptions
+from kfs.tree.context import TreeContext
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
+from kfs.tree.options import TreeOptions
 from tests.every_node import every_node
 from tests.logs import dense, open_tree, write_partition
 

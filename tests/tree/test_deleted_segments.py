@@ -16,8 +16,8 @@ from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from kfs.format.record import Record
 from kfs.read.isolation import IsolationLevel
 from kfs.storage.open_files import FileChanged
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.options import TreeOptions
 from tests.compactions import SUFFIXES, Compacted, compacted_thrice
 from tests.logs import (
     batch,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kfs.format.layout import MAGIC_V1
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import NumberedFiles
+from kfs.tree.options import TreeOptions
 from tests.logs import (
     batch,
     batches,

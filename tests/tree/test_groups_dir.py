@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kfs.errors import NotFound
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File
+from kfs.tree.options import TreeOptions
 from tests.every_node import every_node
 from tests.internal.group_logs import InternalPartition, classic_group, commit, member
 from tests.logs import (

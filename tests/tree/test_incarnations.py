@@ -13,10 +13,10 @@ import pytest
 from kfs.errors import KfsError, Stale
 from kfs.read.isolation import IsolationLevel
 from kfs.storage.open_files import FileChanged
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
 from kfs.tree.node_ids import PLACE, Content, Exactly, NodeIds, Parts
+from kfs.tree.options import TreeOptions
 from tests.logs import (
     batch,
     content_of,

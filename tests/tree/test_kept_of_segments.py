@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kfs.read.isolation import IsolationLevel
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.options import TreeOptions
 from kfs.tree.partition_view import PartitionView
 from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment
 from tests.logs import batch, content_of, directory_at, log_name, names, open_tree, record, write_segment

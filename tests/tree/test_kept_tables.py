@@ -12,8 +12,8 @@ import pytest
 
 from kfs.errors import CorruptData
 from kfs.log.segment import Segment
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.options import TreeOptions
 from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.table_store import TableStore
 from kfs.tree.text import Extent

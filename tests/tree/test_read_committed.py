@@ -26,9 +26,9 @@ from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree import text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
+from kfs.tree.options import TreeOptions
 from kfs.tree.table_store import TableStore
 from tests.corpus import corpus_names
 from tests.expected import expected_by_partition

@@ -15,9 +15,9 @@ from kfs.format.codecs import Codec
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch, encode_empty_batch
 from kfs.render.record_line import parse_line
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import FOREVER, Directory
+from kfs.tree.options import TreeOptions
 from kfs.tree.record_files import parse_offset
 from tests.log.some_logs import some_segments
 from tests.logs import (

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kfs.errors import KfsError, Shortage
 from kfs.read.isolation import IsolationLevel
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
+from kfs.tree.options import TreeOptions
 from tests.logs import batch, look_every_time, open_tree, record, set_high_watermark, set_log_start, write_partition
 from tests.read.some_transactions import Data, abort, commit, write_transactions
 from tests.shortages import REFUSALS, Shortages, runs

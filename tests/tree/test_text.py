@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.codecs import Codec
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
-from kfs.tree.segment_lines import OnDamage
+from kfs.tree.options import OnDamage, TreeOptions
 from tests.log.damages import Damage, damaged, joined_parts, local_damage
 from tests.log.some_logs import some_batches, some_segments
 from tests.logs import (

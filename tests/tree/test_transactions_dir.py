@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kfs.errors import NotFound
-from kfs.tree.context import TreeOptions
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File
+from kfs.tree.options import TreeOptions
 from tests.cli.running import printed
 from tests.every_node import every_node
 from tests.internal.some_states import STATE_TOPIC, in_partitions, key_of, value_of, write_state, write_states

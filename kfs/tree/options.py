@@ -1,0 +1,37 @@
+"""How a tree is shown: what a command needs to know before it opens one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from kfs.read.isolation import IsolationLevel
+
+if TYPE_CHECKING:
+    from kfs.tree.table_store import TableStore
+
+#: More than for what they are made of: the lines of a block are half as large again as its columns.
+DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
+
+
+class OnDamage(StrEnum):
+    """What stands for damaged bytes in a segment's lines."""
+
+    ERROR = "error"  # an empty line, and reading the page that holds it fails
+    SKIP = "skip"  # nothing: meta/problems.jsonl tells
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """How the tree is shown: ``views`` lists what otherwise only resolves by name.
+
+    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
+    all that there is: the whole tree has one level.
+    """
+
+    views: bool = False
+    on_damage: OnDamage = OnDamage.ERROR
+    rendered_bytes: int = DEFAULT_RENDERED_BYTES
+    table_store: TableStore | None = None
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
