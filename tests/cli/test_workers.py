@@ -141,10 +141,10 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So many segments that processes are started for them."""
     root = tmp_path_factory.mktemp("long")
     partition = ToyPartition(root, "long")
-    for number in range(60):
+    for number in range(200):
         if number:
             partition.roll()
-        partition.append([message(partition.next_offset, b"%d " % number * 50_000)])
+        partition.append([message(partition.next_offset, b"%d " % number * 15_000)])
     return root
 
 
