@@ -115,4 +115,12 @@ def _place(place: Place) -> str:
 def _offsets(offsets: Offsets) -> str:
     which = f"offset {offsets.first}" if offsets.first == offsets.last else f"offsets {offsets.first} to {offsets.last}"
     count = "" if offsets.records < 0 else f", {offsets.records} records"
-    return f"{which}{count}: {offsets.why}"
+    return f"{which}{count}: {offsets.why}{_completed(offsets)}"
+
+
+def _completed(offsets: Offsets) -> str:
+    """Say how much of it is read from other copies, if it is lost in the copy to keep."""
+    if not offsets.completed:
+        return ""
+    which = "all are" if offsets.completed == offsets.records else f"{offsets.completed} of them are"
+    return f"; {which} read from other copies, given beside it"

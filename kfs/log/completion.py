@@ -21,11 +21,15 @@ COMPLETED: Final = "what one copy has lost is read from another: meta/problems.j
 
 
 class Completion:
-    """Asks the other copies when a loss is found, once for each state of the log and of them. Threads share it."""
+    """Asks the other copies when a loss is found, once for each state of the log and of them. Threads share it.
 
-    def __init__(self, healer: Healer | None, storage: Storage) -> None:
+    That it found something is logged at ``level``.
+    """
+
+    def __init__(self, healer: Healer | None, storage: Storage, level: int = logging.WARNING) -> None:
         self._healer = healer
         self._storage = storage
+        self._level = level
         self._asking = threading.Lock()
         self._healed: dict[SegmentKey, Healed] = {}
         #: Which segments were asked about, and the other copies that there were then.
@@ -54,7 +58,7 @@ class Completion:
             if lossy not in self._asked[0] or copies != self._asked[1]:
                 self._healed = self._healer.healed(self._storage)
                 if self._healed:
-                    _LOG.warning("%s", COMPLETED)
+                    _LOG.log(self._level, "%s", COMPLETED)
                 self._asked = frozenset((*there, lossy)), copies
             return dict(self._healed)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from kfs.format.checkpoint import EpochEntry
 from kfs.log.block import Block
 from kfs.log.compare import Comparison, Divergence, Lack, LackCause, Place, compare
+from kfs.log.healing import Healer
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, Problems
 
 
 class State(StrEnum):
@@ -27,7 +30,8 @@ class State(StrEnum):
 class Offsets:
     """Offsets from ``first`` to ``last``, both included; ``records`` of them are known to be there (-1: not counted).
 
-    ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal`` is False
+    ``completed`` of those are read from other copies where all are read as one: they are proven to be of the same
+    history. ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal`` is False
     for what makes copies differ: compaction, which every broker does by itself, doesn't.
     """
 
@@ -37,6 +41,7 @@ class Offsets:
     why: str
     place: Place | None = None
     is_normal: bool = False
+    completed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,31 @@ def report_on(logs: Sequence[Log]) -> PartitionReport:
     """
     kept, *others = sorted(logs, key=lambda log: log.standing(), reverse=True)
     compared = [(log, compare(kept, log)) for log in others]
-    copies = [_describe(kept, State.KEEP), *(_judge(kept, log, comparison) for log, comparison in compared)]
+    completed = _Completed(kept, others)
+    judged = [_judge(kept, log, comparison, completed) for log, comparison in compared]
+    copies = [_describe(kept, State.KEEP), *judged]
     return PartitionReport(kept.topic, kept.partition, tuple(copies))
+
+
+class _Completed:
+    """The copy to keep as it is read beside the others: what it has lost comes from them where that is proven."""
+
+    def __init__(self, kept: Log, others: Sequence[Log]) -> None:
+        healer = Healer(kept.directory, lambda: [log.directory for log in others])
+        self._log = Log(kept.directory, kept.storage, healer=healer, problems=Problems(logging.DEBUG))
+        self._is_completed = False
+
+    def count(self, log: Log, lacks: Mapping[LackCause, Lack]) -> dict[LackCause, int]:
+        """Return how many of the records that ``log`` has, and the copy to keep ``lacks``, are read nevertheless."""
+        lost = {cause: lack.records for cause, lack in lacks.items() if cause is not LackCause.COMPACTED}
+        if not any(lost.values()):
+            return {}
+        if not self._is_completed:
+            self._log.complete([segment.files.log.path for segment in self._log.segments])
+            self._is_completed = True
+        still = compare(self._log, log).first_lacks
+        left = {cause: lack.records for cause, lack in still.items()}
+        return {cause: records - left.get(cause, 0) for cause, records in lost.items()}
 
 
 def _describe(
@@ -114,10 +142,11 @@ def _describe(
     )
 
 
-def _judge(kept: Log, log: Log, comparison: Comparison) -> CopyReport:
+def _judge(kept: Log, log: Log, comparison: Comparison, completed: _Completed) -> CopyReport:
     divergence = comparison.divergence or _longer(kept, log)
     lacks = list(_unmatched(log, kept, comparison.second_lacks, "this copy"))
-    only_here = list(_unmatched(kept, log, comparison.first_lacks, "the copy to keep"))
+    counts = completed.count(log, comparison.first_lacks)
+    only_here = list(_unmatched(kept, log, comparison.first_lacks, "the copy to keep", counts))
     if divergence is not None:
         lacks = [offsets for offsets in lacks if offsets.first < divergence.offset]
         only_here = [offsets for offsets in only_here if offsets.first < divergence.offset]
@@ -145,7 +174,13 @@ def _place_at(log: Log, offset: int) -> Place | None:
     return None
 
 
-def _unmatched(lacking: Log, having: Log, lacks: Mapping[LackCause, Lack], name: str) -> Iterator[Offsets]:
+def _unmatched(
+    lacking: Log,
+    having: Log,
+    lacks: Mapping[LackCause, Lack],
+    name: str,
+    completed: Mapping[LackCause, int] = MappingProxyType({}),
+) -> Iterator[Offsets]:
     """Yield what ``having`` has and ``lacking`` doesn't: ``name`` is what to call the latter."""
     start, end = lacking.log_start_offset, lacking.log_end_offset
     if start > having.log_start_offset:
@@ -157,6 +192,7 @@ def _unmatched(lacking: Log, having: Log, lacks: Mapping[LackCause, Lack], name:
     for cause, lack in lacks.items():
         why = f"{cause.value} in {name}"
         is_normal = cause is LackCause.COMPACTED
-        yield Offsets(lack.first_offset, lack.last_offset, lack.records, why, lack.place, is_normal)
+        found = completed.get(cause, 0)
+        yield Offsets(lack.first_offset, lack.last_offset, lack.records, why, lack.place, is_normal, found)
     if end < having.log_end_offset:
         yield Offsets(max(end, having.log_start_offset), having.log_end_offset - 1, -1, f"after the end of {name}")

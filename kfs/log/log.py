@@ -113,7 +113,7 @@ class Log:
         #: By the first base offset and the checkpoint.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
-        self._completion = Completion(healer, storage)
+        self._completion = Completion(healer, storage, self.problems.level)
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the copies that are asked for what is lost in this one."""

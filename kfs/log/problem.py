@@ -51,7 +51,7 @@ class Problems:
     """
 
     def __init__(self, level: int = logging.WARNING) -> None:
-        self._level = level
+        self.level = level
         self._problems: dict[tuple[str, int], Problem] = {}
         self.dropped = 0
 
@@ -69,7 +69,7 @@ class Problems:
             self.dropped += 1
             return
         self._problems[key] = problem
-        level = min(self._level, logging.INFO) if is_settled else self._level
+        level = min(self.level, logging.INFO) if is_settled else self.level
         _LOG.log(level, "%s: position %d: %s", problem.file, problem.position, problem.reason)
 
     def add_error(self, error: CorruptData, size: int = 0) -> None:

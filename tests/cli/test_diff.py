@@ -83,6 +83,7 @@ def test_json_is_a_line_for_each_partition(disks: tuple[Path, Path]) -> None:
             "why": "after the end of this copy",
             "place": None,
             "isNormal": False,
+            "completed": 0,
         }
     ]
 
@@ -127,3 +128,26 @@ def test_a_recovery_that_cut_nothing_cost_nothing(corpus: Callable[[str], Path])
     kept = [line for line in printed_lines if line.startswith("  keep")]
     assert len(kept) == 9
     assert all("/recovered/" in line for line in kept)
+
+
+def test_what_copies_complete_is_said(disks: tuple[Path, Path]) -> None:
+    one, two = disks
+    for root in disks:
+        epochs = encode_leader_epoch_checkpoint([EpochEntry(0, 0), *([EpochEntry(3, 100)] if root == one else [])])
+        (root / "t-1" / "leader-epoch-checkpoint").write_bytes(epochs)
+    path = one / "t-1" / log_name(20)
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    done = kfs("diff", "--topic", "t", one, two)
+    said = (
+        "    only here: offsets 20 to 24, 5 records: damaged in the copy to keep; "
+        "all are read from other copies, given beside it\n"
+    )
+    assert said in done.stdout.decode()
+    assert done.stderr.count(b"\n") == 1, "the damage"
+    assert str(path).encode() in done.stderr
+    reports = [json.loads(line) for line in kfs("diff", "--json", "--topic", "t", one, two).stdout.splitlines()]
+    assert reports[1]["partition"] == 1
+    assert [each["completed"] for each in reports[1]["copies"][1]["onlyHere"]] == [5]
+    assert kfs("cat", one, "t/1", "--also", two).stdout == printed("cat", two, "t/1")

@@ -183,6 +183,28 @@ def test_a_copy_can_save_what_is_damaged_in_the_one_to_keep(tmp_path: Path) -> N
     other = other_of(report)
     assert (report.copies[0].path, other.state, report.differs) == (str(kept), State.SAME, True)
     assert ranges(other.only_here) == [(20, 24, 5, "damaged in the copy to keep")]
+    assert other.only_here[0].completed == 5
+
+
+def test_what_is_not_proven_to_be_of_the_same_history_is_not_counted(tmp_path: Path) -> None:
+    content = dense(0, 99)
+    kept = damaged(tmp_path / "one", content, 4, [EpochEntry(7, 0)])
+    ends_with_the_damage = copy(tmp_path / "two", {0: content[:5]})
+    assert [each.completed for each in other_of(reported(kept, ends_with_the_damage)).only_here] == [0]
+    of_another_topic = copy(tmp_path / "three", {0: content})
+    (of_another_topic / "partition.metadata").write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    assert [each.completed for each in other_of(reported(kept, of_another_topic)).only_here] == [0]
+
+
+def test_of_several_lost_batches_those_are_counted_that_copies_have(tmp_path: Path) -> None:
+    content = dense(0, 99)
+    kept = damaged(tmp_path / "one", content, 4, [EpochEntry(7, 0)])
+    data = bytearray((kept / log_name(0)).read_bytes())
+    data[positions(content)[-1] + 70] ^= 1
+    write_log(kept, 0, bytes(data))
+    other = other_of(reported(kept, copy(tmp_path / "two", {0: content})))
+    assert ranges(other.only_here)[0] == (20, 24, 5, "damaged in the copy to keep")
+    assert [each.completed for each in other.only_here] == [5, 0], "nothing behind the last batch proves it"
 
 
 def test_records_that_are_neither_there_nor_damaged_are_missing(tmp_path: Path) -> None:
