@@ -164,7 +164,7 @@ class OpenFile:
 
     def size_and_time(self) -> tuple[int, int]:
         """The size in bytes, and when it was last written to, in nanoseconds: all that is asked after each read."""
-        status = os.fstat((self._descriptor or self._opened()).number)
+        status = self._stat()
         return status.st_size, status.st_mtime_ns
 
     def size(self) -> int:
@@ -172,7 +172,8 @@ class OpenFile:
         return self._stat().st_size
 
     def _stat(self) -> os.stat_result:
-        return os.fstat((self._descriptor or self._opened()).number)
+        descriptor = self._descriptor or self._opened()  # held on to: another thread may have it let go now
+        return os.fstat(descriptor.number)
 
     def read(self, position: int, length: int) -> bytes:
         """Read ``length`` bytes at ``position``, fewer at the end of the file.
@@ -223,7 +224,8 @@ class OpenFile:
         Raises:
             OSError: as ``lseek``.
         """
-        return os.lseek(self.descriptor().number, position, whence)
+        descriptor = self.descriptor()
+        return os.lseek(descriptor.number, position, whence)
 
     def read_error(self, position: int, length: int) -> str | None:
         """Return why bytes of that range could not be read, None where all could."""

@@ -11,6 +11,7 @@ import pytest
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_index import LAYOUT
 from kfs.log.storage import Storage
+from kfs.storage import open_files
 from kfs.storage.descriptors import BUDGET
 from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged, FilePool, OpenFile
@@ -142,6 +143,30 @@ def test_a_file_that_was_let_go_is_opened_again_by_who_holds_it(tmp_path: Path, 
     for each in [file, *kept]:
         assert each.read(0, 4) == b"\x00\x00\x00\x01"
         assert descriptors() <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "call"),
+    [("size", "fstat"), ("size_and_time", "fstat"), ("status", "fstat"), ("version", "fstat"), ("sought", "lseek")],
+)
+def test_a_file_that_is_let_go_while_something_is_asked_is_open_until_then(
+    asked: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123")
+    file = OpenFile(str(path))
+    real = getattr(os, call)
+
+    def as_another_thread_lets_it_go(number: int, *arguments: int) -> object:
+        file.let_go()
+        return real(number, *arguments)
+
+    arguments = (0, os.SEEK_SET) if asked == "sought" else ()
+    expected = getattr(file, asked)(*arguments)
+    monkeypatch.setattr(os, call, as_another_thread_lets_it_go)
+    # Its own look at a file that it lets go asks for nothing.
+    monkeypatch.setattr(open_files._Left, "of", lambda _descriptor: open_files._Left(0, b""))
+    assert getattr(file, asked)(*arguments) == expected
 
 
 @pytest.mark.parametrize("replaced", [False, True])
