@@ -157,7 +157,7 @@ class Soak:
 
     def _wait(self, findings: Findings, load: Load, watch: Watch) -> None:
         until = time.monotonic() + self.seconds
-        next_word = time.monotonic() + 15
+        next_word, told = time.monotonic() + 15, 0
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 1))
             if findings.counts.get("soak-error load"):
@@ -166,6 +166,9 @@ class Soak:
                 next_word += 15
                 found = dict(findings.counts) or "nothing found"
                 self.say(f"{left:.0f} s left, {findings.reads.total()} reads, {load.events}, {found}")
+                for details in findings.details[told:]:  # now: a long run may not come to its end
+                    self.say(f"found {details}")
+                    told += 1
 
     def _report(
         self, findings: Findings, load: Load, watch: Watch, seconds: float, errors: list[str]
