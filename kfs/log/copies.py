@@ -31,8 +31,8 @@ class Offsets:
     """Offsets from ``first`` to ``last``, both included; ``records`` of them are known to be there (-1: not counted).
 
     ``completed`` of those are read from other copies where all are read as one: they are proven to be of the same
-    history. ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal`` is False
-    for what makes copies differ: compaction, which every broker does by itself, doesn't.
+    history. ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal``
+    is False for what makes copies differ: compaction, which every broker does by itself, doesn't.
     """
 
     first: int

@@ -84,10 +84,14 @@ class GrowingFiles:
             self._thread.join()
 
     def told(self, node: Node, attributes: Attributes) -> Attributes:
-        """Return what the kernel is to be told of a node that has those attributes."""
-        if attributes.lifetime != LIVE or not isinstance(node, File) or not node.is_exchanged:
-            return attributes
+        """Return what the kernel is to be told of a node that has those attributes.
+
+        What grew until a moment ago, as a segment that was rolled, has grown once more.
+        """
         node_id = attributes.node_id
+        grows = attributes.lifetime == LIVE and isinstance(node, File) and node.is_exchanged
+        if not grows and not self.has(node_id):
+            return attributes
         with self._lock:
             file = self._file(node_id)
             most = file.most(self._clock())

@@ -111,6 +111,23 @@ def test_what_was_answered_while_a_page_was_dropped_may_be_kept(clock: Clock) ->
     assert told(files, 300).size == 150
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_the_end_of_what_no_longer_grows_waits_for_its_page_too(
+    grows: bool, files: GrowingFiles, kernel: Kernel, clock: Clock
+) -> None:
+    """A segment that is rolled: it has its last size, and the kernel a page that ended before."""
+    node = ToyFile(of_size(0), lambda at, length: b"", grows=grows)
+    told(files, 100)
+    with files.read(ID) as ends_at:
+        assert ends_at(100)
+        assert files.told(node, of_size(300, lifetime=FOREVER)).size == 100
+    files.drop_page(ID)
+    assert kernel.dropped == [(ID, 100)]
+    assert files.told(node, of_size(300, lifetime=FOREVER)).lifetime < LIVE
+    clock.now += 2 * HELD_SECONDS
+    assert files.told(node, of_size(300, lifetime=FOREVER)) == of_size(300, lifetime=FOREVER)
+
+
 def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles) -> None:
     told(files, 100)
     with files.read(ID) as first:
