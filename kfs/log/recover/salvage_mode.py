@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -97,6 +98,7 @@ class _Salvage(LogDirRecovery):
             report.left_out = str(error)
             report.segments, report.losses, report.taken, report.consequences = [], [], [], []
             return None
+        self._tell_better(log, report)
         self._tell_leftovers(log, lambda path: undeleted.has(path) or plan.arrangement.has(path), report)
         return copy
 
@@ -120,6 +122,20 @@ class _Salvage(LogDirRecovery):
                 others = self._copies.other_copies(known)
                 return [other for other in others if os.path.realpath(other.path) != path]
         return []
+
+    def _tell_better(self, log: Log, report: PartitionReport) -> None:
+        """Name the copies that a broker would rather go by; what they have at their end nothing behind it proves."""
+        epoch, end = log.last_leader_epoch(), report.log_end_offset
+        for directory in self._copies_of(log.directory):
+            other = Log(directory, self._storage, problems=Problems(logging.DEBUG))
+            with suppress(CorruptData, SourceLost):  # of no use, then
+                other_epoch, other_end, _ = other.standing()
+                if (other_epoch, other_end) > (epoch, end):
+                    theirs, ours = f"{other_end} of leader epoch {other_epoch}", f"{end} of {epoch}"
+                    what = (
+                        f"it goes on to offset {theirs}, what is recovered to {ours}: the copy to recover for the rest"
+                    )
+                    report.changes.append(Change(directory.path, what))
 
     @staticmethod
     def _standing(copy: Copy) -> tuple[int, int, int]:

@@ -528,3 +528,47 @@ def test_transactions_of_what_was_put_together_are_those_of_the_whole(corpus_twi
             found, wanted = ((tmp_path / name / path.relative_to(one)).with_suffix(kind) for name in ("out", "whole"))
             assert found.exists() == wanted.exists()
             assert not found.exists() or found.read_bytes() == wanted.read_bytes()
+
+
+# --- a copy that is better than what is recovered -----------------------------------------------------------------------
+
+
+def said_of_others(report: PartitionReport, *others: Path) -> list[str]:
+    return [change.what for change in report.changes for other in others if change.file == str(other / "t-0")]
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_copy_that_reaches_further_is_named(is_damaged: bool, tmp_path: Path) -> None:
+    """What is lost at the end of a log nothing proves to be of the same history, but one may choose."""
+    source, other, less = (tmp_path / name for name in ("data", "other", "less"))
+    for root in (source, other, less):
+        write_partition(root / "t-0", THREE if root != less else {0: THREE[0]})
+    last = source / "t-0" / log_name(40)
+    if is_damaged:
+        broken(last, positions(THREE[40])[-1] + 70)
+    else:
+        os.truncate(last, positions(THREE[40])[-1])
+    report = recovered(source, less, other)
+    assert offsets(source) == list(range(55))
+    assert lost(report) == ([(55, 59)] if is_damaged else [])
+    assert said_of_others(report, other, less) == [
+        "it goes on to offset 60 of leader epoch -1, what is recovered to 55 of -1: the copy to recover for the rest"
+    ]
+
+
+def test_a_copy_of_a_later_leader_epoch_is_named(tmp_path: Path) -> None:
+    source, other = tmp_path / "data", tmp_path / "other"
+    for root, epochs in ((source, [EpochEntry(0, 0)]), (other, [EpochEntry(0, 0), EpochEntry(2, 40)])):
+        write_partition(root / "t-0", THREE if root == source else {base: THREE[base] for base in (0, 20)})
+        (root / "t-0" / "leader-epoch-checkpoint").write_bytes(encode_leader_epoch_checkpoint(epochs))
+    report = recovered(source, other)
+    assert said_of_others(report, other) == [
+        "it goes on to offset 40 of leader epoch 2, what is recovered to 60 of 0: the copy to recover for the rest"
+    ]
+
+
+def test_copies_that_are_no_better_are_not_named(tmp_path: Path) -> None:
+    source, other = tmp_path / "data", tmp_path / "other"
+    for root in (source, other):
+        write_partition(root / "t-0", THREE)
+    assert said_of_others(recovered(source, other), other) == []
