@@ -51,11 +51,15 @@ class _Growing:
 
     def most(self, now: float) -> int | None:
         """Return the largest size that may be told, None where any may."""
-        self.dropped = [each for each in self.dropped if each.until > now]
+        self.forget(now)
         ends = [*self.underway, *(each.end for each in self.dropped)]
         if self.given is not None:
             ends.append(self.given)
         return max(self.told, min(ends)) if ends else None
+
+    def forget(self, now: float) -> None:
+        """Forget pages that nobody copies any more."""
+        self.dropped = [each for each in self.dropped if each.until > now]
 
 
 class GrowingFiles:
@@ -151,6 +155,7 @@ class GrowingFiles:
             file = self._file(node_id)
             if file.given is None:
                 return
+            file.forget(self._clock())
             dropped = _Dropped(file.given)
             file.dropped.append(dropped)
             file.given = None  # what is given from now on may be kept in its place

@@ -128,6 +128,15 @@ def test_the_end_of_what_no_longer_grows_waits_for_its_page_too(
     assert files.told(node, of_size(300, lifetime=FOREVER)) == of_size(300, lifetime=FOREVER)
 
 
+def test_what_is_kept_of_a_file_that_is_only_read_is_bounded(files: GrowingFiles, clock: Clock) -> None:
+    told(files, 100)
+    for _ in range(1000):
+        read_to(files, 100)
+        files.drop_page(ID)
+        clock.now += HELD_SECONDS / 10
+    assert len(files._files[ID].dropped) <= 11
+
+
 def test_each_read_holds_the_size_at_its_own_end(files: GrowingFiles) -> None:
     told(files, 100)
     with files.read(ID) as first:

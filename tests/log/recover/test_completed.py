@@ -530,7 +530,7 @@ def test_transactions_of_what_was_put_together_are_those_of_the_whole(corpus_twi
             assert not found.exists() or found.read_bytes() == wanted.read_bytes()
 
 
-# --- a copy that is better than what is recovered -----------------------------------------------------------------------
+# --- a copy that is better than what is recovered -------------------------------------------------------------------
 
 
 def said_of_others(report: PartitionReport, *others: Path) -> list[str]:
