@@ -19,8 +19,7 @@
     )
     scan.schema; scan.to_reader(); scan.to_table(); scan.problems; iter(scan); scan.__arrow_c_stream__()
 
-:class:`kfs.scan.scan.Scan` says more. :func:`kfs.scan.segment_range.read_range` reads a range of bytes of one segment,
-in this process. pyarrow is imported when the first schema or batch is made, not before.
+:class:`kfs.scan.scan.Scan` says more. pyarrow is imported when the first schema or batch is made, not before.
 """
 
 from kfs.scan.scan import Scan

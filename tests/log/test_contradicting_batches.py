@@ -13,13 +13,14 @@ import pytest
 
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
+from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
+from kfs.read.piece import PieceReader
+from kfs.read.plan import WantedOffsets, Work
 from kfs.read.selection import Selection
 from kfs.scan import Scan
-from kfs.scan.request import Request
-from kfs.scan.segment_range import read_range
 from tests.logs import (
     Batch,
     batch,
@@ -80,8 +81,11 @@ def scanned(directory: Path, cuts: Sequence[int] = ()) -> tuple[list[int], int]:
     offsets: list[int] = []
     problems: list[object] = []
     for position, end in zip(cuts, [*cuts[1:], None], strict=True):
-        for each in read_range(log, 0, position, end, Request(), on_problem=problems.append):
-            offsets += each.column("offset").to_pylist()
+        work = Work(log.topic, log.partition, 0, position, end, None)
+        for chosen in PieceReader(Selection()).choose(log, work, WantedOffsets(0, MAX_INT64, MAX_INT64)):
+            problems += chosen.problems
+            if chosen.records is not None:
+                offsets += (chosen.records.columns.offsets[index] for index in chosen.indexes)
     return offsets, len(problems)
 
 

@@ -11,11 +11,8 @@ import pytest
 import kfs
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
-from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.scan import Scan
-from kfs.scan.request import Request
-from kfs.scan.segment_range import read_range
 from tests.logs import (
     START,
     batch,
@@ -89,18 +86,6 @@ def by_mapping(root: Path, bounds: Bounds, jobs: int = 1) -> Found:
     return found_in(Scan(opened(root).logs, offsets={("t", 0): bounds}, on_damage="skip", jobs=jobs))
 
 
-def by_range(root: Path, bounds: Bounds) -> Found:
-    [log] = opened(root).logs()
-    start, end = bounds
-    asked = OffsetRange(start or 0, END if end is None else end)
-    offsets: list[int] = []
-    problems: list[Problem] = []
-    for segment in log.segments:
-        for one in read_range(log, segment.base_offset, 0, None, Request(), offsets=asked, on_problem=problems.append):
-            offsets += one.column("offset").to_pylist()
-    return offsets, [(int(Path(one.file).stem), one.position) for one in problems]
-
-
 def by_reading(root: Path, bounds: Bounds) -> Found:
     with kfs.open(root) as data:
         log = data["t"][0]
@@ -112,7 +97,7 @@ def by_reading(root: Path, bounds: Bounds) -> Found:
         return offsets, []
 
 
-WAYS: list[Callable[[Path, Bounds], Found]] = [by_pair, by_mapping, by_range, by_reading]
+WAYS: list[Callable[[Path, Bounds], Found]] = [by_pair, by_mapping, by_reading]
 #: Bounds around every batch's, and some that are behind the log's end.
 BOUNDS = [*range(0, END, SIZE), *range(SIZE - 1, END, SIZE), 7, 22, END, END + 10]
 
@@ -174,7 +159,6 @@ def test_the_end_of_the_log_is_not_silent(tmp_path: Path, damage: Callable[[byte
     for end in (49, 50):
         assert by_pair(root, (0, end)) == (list(range(end)), [])
         assert by_mapping(root, (0, end)) == (list(range(end)), [])
-        assert by_range(root, (0, end)) == (list(range(end)), [])
 
 
 @pytest.mark.usefixtures("quiet")
