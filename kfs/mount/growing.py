@@ -51,15 +51,20 @@ class _Growing:
 
     def most(self, now: float) -> int | None:
         """Return the largest size that may be told, None where any may."""
-        self.forget(now)
+        self.dropped = [each for each in self.dropped if each.until > now]
         ends = [*self.underway, *(each.end for each in self.dropped)]
         if self.given is not None:
             ends.append(self.given)
         return max(self.told, min(ends)) if ends else None
 
-    def forget(self, now: float) -> None:
-        """Forget pages that nobody copies any more."""
-        self.dropped = [each for each in self.dropped if each.until > now]
+    def drop(self) -> _Dropped | None:
+        """Return the page that is dropped from now on, None where there is none to drop."""
+        if self.given is None:
+            return None
+        dropped, self.given = _Dropped(self.given), None  # what is given from now on may be kept in its place
+        # It holds the size for longer than those before it, so that they are of use only where theirs is less.
+        self.dropped = [*(each for each in self.dropped if each.end < dropped.end), dropped]
+        return dropped
 
 
 class GrowingFiles:
@@ -152,13 +157,9 @@ class GrowingFiles:
     def drop_page(self, node_id: int) -> None:
         """Have the page dropped that answers ended with."""
         with self._lock:
-            file = self._file(node_id)
-            if file.given is None:
-                return
-            file.forget(self._clock())
-            dropped = _Dropped(file.given)
-            file.dropped.append(dropped)
-            file.given = None  # what is given from now on may be kept in its place
+            dropped = self._file(node_id).drop()
+        if dropped is None:
+            return
         try:
             self._drop(node_id, dropped.end)
         except Exception:
