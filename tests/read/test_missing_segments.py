@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from kfs.errors import CorruptData, KfsError, NotFound
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAX_INT64
 from kfs.format.producer_snapshot import encode_producer_snapshot
 from kfs.internal.committed_offset import standing_of
-from kfs.log.block import Cause
+from kfs.log.block import Cause, Damage
+from kfs.log.data_dir import DataDir
+from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.offset_range import OffsetRange
+from kfs.log.storage import Storage
 from kfs.log.verify.finding import Kind, Severity
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_follower import LogFollower
@@ -28,6 +31,7 @@ from kfs.storage.open_files import FileChanged
 from kfs.tree.context import TreeOptions
 from kfs.tree.segment_lines import OnDamage
 from kfs.tree.table_store import TableStore
+from tests.corpus import corpus_names
 from tests.export.exporting import exported
 from tests.log.verify.checking import complaints, one, verified
 from tests.logs import (
@@ -617,3 +621,26 @@ def test_retention_is_at_no_time_taken_for_a_loss(tmp_path: Path, monkeypatch: p
         path.rename(f"{path}.deleted")
         for log in (followed, open_log(root / "t-0")):
             assert damage_in(log) == []
+
+
+# --- what real brokers left behind -----------------------------------------------------------------------------------
+
+
+def log_directories(path: Path) -> list[Path]:
+    """Return the log directories in a corpus."""
+    found = {each.parent.parent for each in path.rglob("*.log") if parse_directory_name(each.parent.name)}
+    return sorted(each for each in found if not parse_directory_name(each.name))
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_of_recorded_logs_it_is_told_what_verify_says(name: str, corpus: Callable[[str], Path]) -> None:
+    for root in log_directories(corpus(name)):
+        gaps = [each for each in complaints(verified(root)) if each.kind is Kind.OFFSET_GAP]
+        told: dict[str, tuple[int, int]] = {}
+        for log in DataDir([str(root)], Storage()).logs():
+            for segment, item in log.walk(OffsetRange(0, MAX_INT64)):
+                if isinstance(item, Damage) and item.cause is Cause.MISSING:
+                    following = os.path.join(log.directory.path, log_name(segment.next_base_offset or 0))
+                    told[following] = (item.after + 1, item.before - 1)
+        assert told == {each.file: each.offsets for each in gaps}
+        assert not told or name == "g_damage"
