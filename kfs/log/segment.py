@@ -238,8 +238,8 @@ class Segment:
         window = window or self._window()
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
-        walk = partial(SegmentWalk, window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds))
-        return walk(partial(self._missing_noted, bounds)) if tells_missing else walk()
+        missing = partial(self._missing_noted, bounds) if tells_missing else None
+        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds), missing)
 
     def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
         """Return what a walk calls where records are lost: first it looks whether the segment still has its bounds.
@@ -359,7 +359,7 @@ class Segment:
         entry = self.indexes.entry_before(offset - 1)
         if entry is None:
             return None
-        walk = self._new_walk()
+        walk = self._new_walk(tells_missing=False)
         if entry.position >= walk.size:
             return None
         walk.begin(entry.position, None)

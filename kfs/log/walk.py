@@ -82,7 +82,7 @@ class SegmentWalk:
         decoder: BlockDecoder | None = None,
         window: Window | None = None,
         on_loss: Callable[[], None] = lambda: None,
-        missing: Callable[[OffsetRange], OffsetRange | None] = lambda gap: None,
+        missing: Callable[[OffsetRange], OffsetRange | None] | None = None,
     ) -> None:
         self.file = file
         self.bounds = bounds
@@ -155,7 +155,7 @@ class SegmentWalk:
         Damage at the end isn't told once more: what it may have held reaches to the next segment.
         """
         following = self.bounds.next_base_offset
-        if following is None or not self._end_is_known or self._seen + 1 >= following:
+        if self._missing is None or following is None or not self._end_is_known or self._seen + 1 >= following:
             return None
         missing = self._missing(OffsetRange(self._seen + 1, following))
         if missing is None:
