@@ -25,7 +25,6 @@ from tests.expected import expected_batches, expected_records, unread_logs
 from tests.logs import content_of, directory_at, file_at, names, open_tree, target_of
 from tests.recorded_damage import (
     DAMAGED,
-    NOT_THERE,
     PAST_THE_END,
     UNREADABLE,
     CorpusPath,
@@ -398,11 +397,23 @@ def test_what_stands_behind_the_last_batch_is_a_problem(kind: str, damaged_tree:
     assert problem["position"] + problem["size"] == os.stat(problem["file"]).st_size
 
 
-def test_offsets_of_missing_segments_are_not_there(damaged_tree: KafkaTree, corpus: CorpusPath) -> None:
-    for damage in damaged_partitions(corpus, NOT_THERE):
-        for offset in damage.touched_offsets:
-            with pytest.raises(NotFound):
-                damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
+def test_offsets_of_a_segment_that_is_missing_between_others_are_lost(
+    damaged_tree: KafkaTree, corpus: CorpusPath
+) -> None:
+    (damage,) = damaged_partitions(corpus, {"middle-segment-missing"})
+    assert damage.touched_offsets
+    for offset in damage.touched_offsets:
+        with pytest.raises(CorruptData):
+            damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
+
+
+def test_offsets_of_a_segment_that_is_missing_at_the_end_are_not_there(
+    damaged_tree: KafkaTree, corpus: CorpusPath
+) -> None:
+    (damage,) = damaged_partitions(corpus, {"last-log-empty"})
+    for offset in damage.touched_offsets:
+        with pytest.raises(NotFound):
+            damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
 
 
 def test_damage_beside_the_log_is_a_problem_of_its_file_and_hides_no_record(
