@@ -24,7 +24,6 @@ from tests.expected import expected_batches, expected_records, unread_logs
 from tests.logs import content_of, directory_at, file_at, names, open_tree, target_of
 from tests.recorded_damage import (
     DAMAGED,
-    NOT_THERE,
     PAST_THE_END,
     UNREADABLE,
     CorpusPath,
@@ -197,8 +196,8 @@ def test_the_text_of_a_segment_is_its_files_one_after_another(name: str, corpus:
                 assert content_of(view.tree, f"{path}/segment/{base:020d}.jsonl") == whole, path
             except CorruptData:
                 damaged += 1
-    # What Kafka's recovery leaves as it is, and what it lets pass.
-    assert damaged == {"g_damage/recovered-unclean": 1, "g_damage/recovered-clean-marker": 6}.get(name, 0)
+    # What Kafka's recovery leaves as it is, and what it lets pass: a segment that is missing, too.
+    assert damaged == {"g_damage/recovered-unclean": 2, "g_damage/recovered-clean-marker": 7}.get(name, 0)
 
 
 @EVERY_SOURCE
@@ -397,11 +396,23 @@ def test_what_stands_behind_the_last_batch_is_a_problem(kind: str, damaged_tree:
     assert problem["position"] + problem["size"] == os.stat(problem["file"]).st_size
 
 
-def test_offsets_of_missing_segments_are_not_there(damaged_tree: KafkaTree, corpus: CorpusPath) -> None:
-    for damage in damaged_partitions(corpus, NOT_THERE):
-        for offset in damage.touched_offsets:
-            with pytest.raises(NotFound):
-                damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
+def test_offsets_of_a_segment_that_is_missing_between_others_are_lost(
+    damaged_tree: KafkaTree, corpus: CorpusPath
+) -> None:
+    (damage,) = damaged_partitions(corpus, {"middle-segment-missing"})
+    assert damage.touched_offsets
+    for offset in damage.touched_offsets:
+        with pytest.raises(CorruptData):
+            damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
+
+
+def test_offsets_of_a_segment_that_is_missing_at_the_end_are_not_there(
+    damaged_tree: KafkaTree, corpus: CorpusPath
+) -> None:
+    (damage,) = damaged_partitions(corpus, {"last-log-empty"})
+    for offset in damage.touched_offsets:
+        with pytest.raises(NotFound):
+            damaged_tree.resolve(f"{damage.tree_path}/offset/{offset}.json")
 
 
 def test_damage_beside_the_log_is_a_problem_of_its_file_and_hides_no_record(

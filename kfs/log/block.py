@@ -83,6 +83,7 @@ class Cause(Enum):
     MISPLACED = auto()  # offsets that can't be in this place
     RECORDS = auto()  # an intact batch whose records aren't what its header says
     READ_ERROR = auto()
+    MISSING = auto()  # no bytes: those of the offsets below the next segment are gone, with their segment or cut off
 
 
 @dataclass(frozen=True, slots=True)

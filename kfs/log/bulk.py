@@ -190,6 +190,9 @@ class BulkReader:
             yield item
             position = item.end
         walk.end = position
+        missing = walk.missing_behind() if position >= walk.size else None
+        if missing is not None:
+            yield missing
 
     def decoded(self, batches: Ordinary) -> Iterator[Records | Undecodable]:
         """Decode ordinary batches, those together that can be."""

@@ -16,7 +16,7 @@ from kfs.format.batch_header import BatchHeader
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block, Damage
+from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.log import Log
 
@@ -268,7 +268,7 @@ class _Side:
                 self._batch = item
                 self._is_compacted |= item.leaves_offsets_out
                 return
-            self._is_behind_damage |= item.lost is not None
+            self._is_behind_damage |= item.lost is not None and item.cause is not Cause.MISSING
         self._batch = None
 
     # -- what it lacks

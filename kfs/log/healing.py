@@ -22,6 +22,7 @@ from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_I
 from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
 from kfs.log.log import Log, gap_behind
+from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
@@ -135,7 +136,7 @@ def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
 def _losses(segment: Segment) -> Iterator[_Loss]:
     item: Block | Damage | None = None
     loss: _Loss | None = None
-    for item in segment.walk():
+    for item in segment.walk(tells_missing=False):
         lost = item.lost if isinstance(item, Damage) else None
         if not isinstance(item, Damage) or lost is None or lost.end == MAX_INT64:
             continue
@@ -151,7 +152,8 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
     gap = None if isinstance(item, Damage) else gap_behind(segment)
     if gap is not None and gap.end - segment.base_offset <= MAX_INT32:
         position = segment.tail()[0]
-        yield _Loss.of(gap, Problem(segment.files.log.path, position, 0, "it ends too early"), position, position)
+        problem = Problem(segment.files.log.path, position, 0, missing_sentence(gap))
+        yield _Loss.of(gap, problem, position, position)
 
 
 def batches_in(log: Log, offsets: OffsetRange) -> Iterator[Found]:

@@ -31,6 +31,7 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kfs.log.lost_segments import LostSegments
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
@@ -114,6 +115,7 @@ class Log:
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
         self._completion = Completion(healer, storage, self.problems.level)
+        self._lost_segments = LostSegments(self)
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the copies that are asked for what is lost in this one."""
@@ -239,7 +241,12 @@ class Log:
         if was is not None and was.patch is not None:
             self._completion.forget(files)
         healed = self._completion.of(files)
-        make = partial(Segment, files, self.storage, self.problems, self.look_again, look_now=self._look_now)
+        make = partial(
+            Segment,
+            *(files, self.storage, self.problems, self.look_again),
+            look_now=self._look_now,
+            missing=self._lost_segments.between,
+        )
         if healed is None:
             return make(on_loss=self._note_loss)
         for problem in healed.problems:

@@ -68,6 +68,13 @@ class LogDir:
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
+        return self._offsets(name) or {}
+
+    def has_checkpoint(self, name: str) -> bool:
+        """Whether a checkpoint file is there and can be read."""
+        return self._offsets(name) is not None
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
         known = self._checkpoints.get(name)
         if known is None:
             known = self._checkpoints.setdefault(name, _Checkpoint(os.path.join(self.path, name)))
@@ -90,16 +97,16 @@ def _device_of(path: str) -> int | None:
 
 
 class _Checkpoint:
-    """The offsets of one checkpoint file, followed as the broker rewrites it."""
+    """The offsets of one checkpoint file, followed as the broker rewrites it; None where it can't be read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._offsets: dict[TopicPartition, int] = {}
+        self._offsets: dict[TopicPartition, int] | None = None
         self._looked = -1.0
         self._watched = Watched()
         self._looking = threading.Lock()
 
-    def offsets(self, problems: Problems) -> dict[TopicPartition, int]:
+    def offsets(self, problems: Problems) -> dict[TopicPartition, int] | None:
         with self._looking:
             if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
                 self._look(problems)
@@ -110,10 +117,10 @@ class _Checkpoint:
         if self._watched.changed(self.path):
             problems.forget_file(self.path)
             try:
-                self._offsets = read_side_file(self.path, parse_offset_checkpoint) or {}
+                self._offsets = read_side_file(self.path, parse_offset_checkpoint)
             except CorruptData as error:
                 problems.add_error(error)
-                self._offsets = {}
+                self._offsets = None
             except Shortage:
                 self._watched.look_again()
                 raise

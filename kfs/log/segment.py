@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Final
 
@@ -15,6 +16,7 @@ from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.incarnation import LogIncarnation
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
@@ -38,7 +40,8 @@ class Segment:
     another one, and this one then raises :class:`FileChanged`, and ``on_change`` is called. Lookups begin at an index
     entry, or where that is no good at one of the marks that walks leave behind. Where records are found to be lost,
     ``look_now`` is called once for each walk, to know the segments as they are by now, and then ``on_loss``; a segment
-    that is to be read with a ``patch`` is another incarnation.
+    that is to be read with a ``patch`` is another incarnation. ``missing`` returns which of the offsets between its end
+    and the next one are lost; where the answer becomes another one, so does the segment.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Segment:
         patch: Patch | None = None,
         look_now: Callable[[], None] = lambda: None,
         on_loss: Callable[[Segment], None] = lambda _segment: None,
+        missing: Callable[[Segment, OffsetRange], OffsetRange | None] = lambda _segment, _gap: None,
     ) -> None:
         self.files = files
         self.base_offset = files.base_offset
@@ -67,6 +71,9 @@ class Segment:
         self._on_change = on_change
         self._look_now = look_now
         self._on_loss = on_loss
+        self._missing = missing
+        #: What was said to be missing behind it, None as long as nobody has asked.
+        self._told_missing: tuple[OffsetRange | None] | None = None
         self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
         self._mark_positions = array("q", [0])
@@ -180,14 +187,19 @@ class Segment:
             return 0
 
     def walk(
-        self, position: int = 0, seen: int | None = None, window: Window | None = None
+        self,
+        position: int = 0,
+        seen: int | None = None,
+        window: Window | None = None,
+        *,
+        tells_missing: bool = True,
     ) -> Iterator[Block | Damage]:
         """Yield blocks and damage from a batch boundary on; what is wrong is reported.
 
         ``seen`` is the highest offset before that boundary, where it is known. A ``window`` over the file may have been
-        read through already.
+        read through already. ``tells_missing`` is as in :meth:`bulk_reader`.
         """
-        walk = self._new_walk(window)
+        walk = self._new_walk(window, tells_missing=tells_missing)
         marking = position <= self._mark_positions[-1]
         highest = self.base_offset - 1 if seen is None else seen
         for item in walk.items(position, seen):
@@ -203,27 +215,31 @@ class Segment:
         """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
         return self.bulk_reader().items(position, seen, end)
 
-    def bulk_reader(self, report: Callable[[Problem], None] | None = None) -> BulkReader:
+    def bulk_reader(self, report: Callable[[Problem], None] | None = None, *, tells_missing: bool = True) -> BulkReader:
         """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead.
 
-        ``report`` is told what is wrong, in place of :attr:`problems`.
+        ``report`` is told what is wrong, in place of :attr:`problems`. Without ``tells_missing`` it isn't looked for
+        offsets that are missing behind the segment.
         """
         report = report or self.problems.add
-        return BulkReader(self._walk_that_tells(report), self.storage, report)
+        return BulkReader(self._walk_that_tells(report, tells_missing=tells_missing), self.storage, report)
 
     def walk_from(self, offset: int) -> Iterator[Block | Damage]:
         """Like :meth:`walk`, from the nearest known boundary before ``offset``."""
         window = self._window()
         return self.walk(*self.position_before(offset, window), window)
 
-    def _new_walk(self, window: Window | None = None) -> SegmentWalk:
-        return self._walk_that_tells(self.problems.add, window)
+    def _new_walk(self, window: Window | None = None, *, tells_missing: bool = True) -> SegmentWalk:
+        return self._walk_that_tells(self.problems.add, window, tells_missing=tells_missing)
 
-    def _walk_that_tells(self, report: Callable[[Problem], None], window: Window | None = None) -> SegmentWalk:
+    def _walk_that_tells(
+        self, report: Callable[[Problem], None], window: Window | None = None, *, tells_missing: bool = True
+    ) -> SegmentWalk:
         window = window or self._window()
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
-        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds))
+        missing = partial(self._missing_noted, bounds) if tells_missing else None
+        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds), missing)
 
     def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
         """Return what a walk calls where records are lost: first it looks whether the segment still has its bounds.
@@ -237,13 +253,46 @@ class Segment:
             nonlocal is_looked
             if not is_looked and self.is_listed:
                 is_looked = True
-                self._look_now()
-                self.check_is_listed()
-                if bounds.next_base_offset != self.next_base_offset:
-                    raise FileChanged("the segments behind it are others by now", 0, self.files.log.path)
+                self._look_for(bounds)
             self._on_loss(self)
 
         return note_loss
+
+    def _look_for(self, bounds: SegmentBounds) -> None:
+        self._look_now()
+        self.check_is_listed()
+        if bounds.next_base_offset != self.next_base_offset:
+            raise FileChanged("the segments behind it are others by now", 0, self.files.log.path)
+
+    def _missing_noted(self, bounds: SegmentBounds, gap: OffsetRange) -> OffsetRange | None:
+        """Return what of a gap behind the segment is lost, once it was looked whether the gap is still there.
+
+        Who reads the segment after it is gone from the log is told what others were.
+        """
+        if not self.is_listed:
+            return None if self._told_missing is None else self._told_missing[0]
+        missing = self._missing(self, gap)
+        if missing is not None:
+            self._look_for(bounds)
+            self._on_loss(self)
+            missing = self._missing(self, gap)
+        if self._told_missing is not None and (self._told_missing[0] is None) != (missing is None):
+            self.end("what is missing behind it is known to be lost, or no longer")
+            self._on_change()
+            self.file()  # raises that
+        self._told_missing = (missing,)
+        return missing
+
+    def missing_from(self, end: int) -> OffsetRange | None:
+        """Return which offsets are lost from ``end`` on, where its batches end, up to the next segment; None: none.
+
+        Raises:
+            FileChanged: it is another segment by now, or is to be.
+        """
+        following = self.next_base_offset
+        if following is None or end >= following:
+            return None
+        return self._missing_noted(SegmentBounds(self.base_offset, following), OffsetRange(end, following))
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
@@ -310,7 +359,7 @@ class Segment:
         entry = self.indexes.entry_before(offset - 1)
         if entry is None:
             return None
-        walk = self._new_walk()
+        walk = self._new_walk(tells_missing=False)
         if entry.position >= walk.size:
             return None
         walk.begin(entry.position, None)
@@ -328,7 +377,7 @@ class Segment:
         known_size, position, next_offset = self._tail
         if size == known_size:
             return position, next_offset
-        walk = self._new_walk()
+        walk = self._new_walk(tells_missing=False)
         begin: tuple[int, int | None] = (position, next_offset - 1)
         if known_size < 0 or size - known_size > _WALKED_BYTES:
             indexed = self._before_last_entry()
@@ -387,5 +436,6 @@ class Segment:
 
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
-        item = next(self._walk_that_tells(lambda problem: None, window).items(position), None)
+        walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False)
+        item = next(walk.items(position), None)
         return item if isinstance(item, Block) else None

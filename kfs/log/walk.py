@@ -29,6 +29,8 @@ from kfs.format.layout import (
     MAX_INT64,
 )
 from kfs.log.block import Block, Cause, Damage
+from kfs.log.missing import missing_sentence
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.log.resync import find_batch, find_bytes, is_plausible, is_zero_to_end
 from kfs.log.window import WINDOW_BYTES, Window
@@ -67,7 +69,8 @@ class SegmentWalk:
     ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` is told of all
     that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
     follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already. ``on_loss``
-    is called where records are lost, before that is reported; what it raises ends the walk.
+    is called where records are lost, before that is reported; what it raises ends the walk. ``missing`` returns which
+    of the offsets between the end of the segment and the next one's base offset are lost, and raises as that does.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class SegmentWalk:
         decoder: BlockDecoder | None = None,
         window: Window | None = None,
         on_loss: Callable[[], None] = lambda: None,
+        missing: Callable[[OffsetRange], OffsetRange | None] | None = None,
     ) -> None:
         self.file = file
         self.bounds = bounds
@@ -86,10 +90,13 @@ class SegmentWalk:
         self.report = report
         self.decoder = decoder or default_decoder()
         self._on_loss = on_loss
+        self._missing = missing
         self._window = window or Window(file, file.size())
         self.size = self.end = self._window.size
         self._seen = bounds.base_offset - 1
         self._seen_is_known = True
+        #: Whether it is known with which offset the batches end before where it is: it is behind an intact one.
+        self._end_is_known = True
         self._repeated_up_to = -1
         self._search_budget = max(self.size, 1) * _SEARCHES_OF_FILE
         self._looks_behind = True
@@ -115,12 +122,16 @@ class SegmentWalk:
             yield item
             position = item.end
         self.end = position
+        missing = self.missing_behind()
+        if missing is not None:
+            yield missing
 
     def begin(self, position: int, seen: int | None) -> None:
         """Be ready for what is at ``position``, as :meth:`items` is; for those who go step by step."""
         if seen is not None:
             self._seen = seen
         self._seen_is_known = seen is not None or position == 0
+        self._end_is_known = position == 0
 
     def ordinary(self, position: int) -> BatchTable:
         """Return the record batches from ``position`` on that need no judgement, all at once: those at hand, if any.
@@ -135,8 +146,22 @@ class SegmentWalk:
         table = self.decoder.scan(buffer, at, position, self._seen, self.bounds.limit, self.limit)
         if len(table):
             self._seen = table.last_offsets[-1]
-            self._seen_is_known = True
+            self._seen_is_known = self._end_is_known = True
         return table
+
+    def missing_behind(self) -> Damage | None:
+        """Return what is lost between the end of the segment, to which it has walked, and the next one; None: nothing.
+
+        Damage at the end isn't told once more: what it may have held reaches to the next segment.
+        """
+        following = self.bounds.next_base_offset
+        if self._missing is None or following is None or not self._end_is_known or self._seen + 1 >= following:
+            return None
+        missing = self._missing(OffsetRange(self._seen + 1, following))
+        if missing is None:
+            return None
+        problem, shift = self._report(self.size, 0, missing_sentence(missing))
+        return Damage(problem, Cause.MISSING, missing.start - 1, self._seen, before=missing.end, shift=shift)
 
     def item(self, position: int) -> Block | Damage | None:
         """Return what lies at ``position``, None where the log ends there."""
@@ -264,6 +289,7 @@ class SegmentWalk:
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         self._on_loss()
+        self._end_is_known = False
         read_error = self.file.read_error(position, size)
         problem, shift = self._report(position, size, read_error or reason)
         cause = Cause.READ_ERROR if read_error else cause
@@ -333,6 +359,7 @@ class SegmentWalk:
         if seen + 1 == first and last < limit:  # the ordinary case
             self._seen = last
             self._seen_is_known = True
+            self._end_is_known = not header.has_unknown_last
             return Block(header, data, self.file.path)
         reason = ""
         if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
@@ -350,11 +377,13 @@ class SegmentWalk:
             self._report(header.position, header.size, reason)
         self._seen = max(seen, min(last, limit - 1))
         self._seen_is_known = True
+        self._end_is_known = not header.has_unknown_last
         return block
 
     def _misplaced(self, header: BatchHeader, reason: str, cause: Cause, loses_records: bool = True) -> Damage:
         if loses_records:
             self._on_loss()
+            self._end_is_known = False
         problem, shift = self._report(header.position, header.size, reason)
         before = self._first_behind(header.position + header.size) if loses_records else self._seen + 1
         return Damage(problem, cause, self._seen, self._seen, before, shift)

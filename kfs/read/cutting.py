@@ -150,7 +150,8 @@ class _Step(NamedTuple):
 def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
     """Walk the headers of batches between two boundaries; what is wrong there is for those to report who read it."""
     seen = begin.seen
-    for piece in segment.bulk_reader(report=lambda problem: None).pieces(begin.position, begin.seen, end):
+    reader = segment.bulk_reader(report=lambda problem: None, tells_missing=False)
+    for piece in reader.pieces(begin.position, begin.seen, end):
         if isinstance(piece, Ordinary):
             table = piece.table
             for row in range(piece.stop):

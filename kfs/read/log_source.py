@@ -12,6 +12,7 @@ from kfs.log.log import Log
 from kfs.log.log_dir import LogDir
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
+from kfs.log.remote_offsets import Tier
 from kfs.log.storage import Storage
 from kfs.read.plan import WantedOffsets, Work
 from kfs.read.workers.job import Job, OpenJob
@@ -24,9 +25,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Where a log is, so that another process can open it: its segments, not what checkpoints say of them.
+    """Where a log is, so that another process can open it; what part of it is visible, it isn't to be asked for there.
 
     ``copies`` are other copies of it, each with the log directory that it is in; of the log itself that is ``log_dir``.
+    ``tier`` is what is known of offsets that it should begin with and aren't there.
     """
 
     path: str
@@ -35,31 +37,35 @@ class LogSource:
     max_batch_bytes: int
     log_dir: str | None = None
     copies: tuple[tuple[str, DirectoryName, str | None], ...] = ()
+    tier: Tier = Tier.NONE
 
     @classmethod
     def of(cls, log: Log) -> LogSource:
         """Return the source of a log that is open here."""
         directory = log.directory
         copies = tuple((each.path, each.name, _path_of(each)) for each in log.other_copies())
-        limit = log.storage.max_batch_bytes
-        return cls(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies)
+        limit, tier = log.storage.max_batch_bytes, Tier.NONE if log.remote is None else log.remote.tier
+        return cls(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies, tier)
 
     def open(self, problems: Problems | None = None) -> Log:
         """Open the log; nothing is read yet. What is found wrong goes to ``problems``, if they are given."""
-        directory = PartitionDirectory(self.path, self.name, None, self.loose)
+        directory = _directory(self.path, self.name, self.log_dir, self.loose)
         storage = Storage(max_batch_bytes=self.max_batch_bytes)
-        return Log(directory, storage, healer=self._healer(), problems=problems)
+        return Log(directory, storage, tier=lambda _: self.tier, healer=self._healer(), problems=problems)
 
     def _healer(self) -> Healer | None:
         if not self.copies:
             return None
         from kfs.log.healing import Healer  # only here: most logs have no copies, and each worker would wait for it
 
-        itself, *others = (
-            PartitionDirectory(path, name, None if log_dir is None else LogDir(log_dir, Problems()))
-            for path, name, log_dir in ((self.path, self.name, self.log_dir), *self.copies)
-        )
+        itself, *others = (_directory(*each) for each in ((self.path, self.name, self.log_dir), *self.copies))
         return Healer(itself, lambda: others)
+
+
+def _directory(path: str, name: DirectoryName, log_dir: str | None, loose: tuple[str, ...] = ()) -> PartitionDirectory:
+    """Return a directory of a log, in a log directory of which it was said elsewhere what is wrong with it."""
+    known = None if log_dir is None else LogDir(log_dir, Problems(_NOT_LOGGED))
+    return PartitionDirectory(path, name, known, loose)
 
 
 def _path_of(directory: PartitionDirectory) -> str | None:

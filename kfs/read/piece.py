@@ -85,7 +85,7 @@ class PieceReader:
                 chosen = self._of_records(sight, segment, item) if first < offsets.end else None
                 if chosen is not None:
                     yield chosen
-                is_behind = first >= offsets.end
+                is_behind = first >= offsets.end or last + 1 >= offsets.asked_end
             else:
                 last, is_behind = item.last_seen, False
                 if sight.misses(segment, item):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kfs.errors import CorruptData
 from kfs.log.log import Log
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
@@ -18,6 +20,9 @@ from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, M
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText, SegmentText
+
+if TYPE_CHECKING:
+    from kfs.log.verify.finding import Finding
 
 #: When a file of a log was renamed this recently, the next one may be about to be.
 _RECENTLY_NS: Final = 1_000_000_000
@@ -197,8 +202,20 @@ def _problems(partition: PartitionView) -> bytes:
         findings = [finding for finding in findings if finding.file in listed]
     log.complete({finding.file for finding in findings})
     for finding in findings:
-        start, end = finding.bytes or (0, 0)
-        log.problems.add(Problem(finding.file, start, end - start, finding.sentence))
+        log.problems.add(_problem_of(finding, log))
     own = problem_lines(log.problems)
     log_dir = log.directory.log_dir
     return own + problem_lines(log_dir.problems) if log_dir is not None else own
+
+
+def _problem_of(finding: Finding, log: Log) -> Problem:
+    """Return a finding as a problem: where readers say it, so that it is there once."""
+    from kfs.log.verify.finding import Kind
+
+    start, end = finding.bytes or (0, 0)
+    if finding.kind is Kind.OFFSET_GAP and finding.offsets is not None:  # they say it of the segment before
+        before = log.segment_for(finding.offsets[0])
+        if before is not None:
+            with suppress(CorruptData):
+                return Problem(before.files.log.path, before.tail()[0], 0, finding.sentence)
+    return Problem(finding.file, start, end - start, finding.sentence)

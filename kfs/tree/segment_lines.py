@@ -13,6 +13,7 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
+from kfs.log.block import Cause, Damage
 from kfs.log.bulk import BulkReader, Ordinary, Records
 from kfs.read.deciding_markers import DecidingMarkers, Marker
 from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
@@ -142,7 +143,8 @@ class SegmentLines:
         size = len(self._piece_of_decoded(item).text)
         if isinstance(item, Records):
             return Extent(size, item.end, item.last_offset, *_times(item, *self._sight.shown(item)))
-        return Extent(size, item.end, item.last_seen)
+        is_missing = isinstance(item, Damage) and item.cause is Cause.MISSING
+        return Extent(size, item.end, item.last_seen, is_missing=is_missing)
 
     def _piece_of(self, item: Item, reader: BulkReader) -> Piece:
         if not isinstance(item, Ordinary):

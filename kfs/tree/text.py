@@ -22,7 +22,7 @@ from cachetools import LRUCache
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.block import Block
+from kfs.log.block import Block, Cause
 from kfs.read.deciding_markers import Marker
 from kfs.storage.open_files import FileChanged
 from kfs.tree.node import Part
@@ -78,8 +78,9 @@ class Piece:
 class Extent(NamedTuple):
     """How long the text is of what ends in the log at ``log_end``, and what else a table says of it.
 
-    ``last_offset`` is the last that blocks there have, -1 for damage. The timestamps of its records, in milliseconds,
-    lie between ``earliest`` and ``latest``.
+    ``last_offset`` is the last that blocks there have, -1 for damage. What stands for offsets that are missing behind
+    the segment is of no bytes of it: it ends where what is before it does. The timestamps of its records, in
+    milliseconds, lie between ``earliest`` and ``latest``.
     """
 
     size: int
@@ -87,6 +88,7 @@ class Extent(NamedTuple):
     last_offset: int
     earliest: int = NO_EARLIEST
     latest: int = NO_LATEST
+    is_missing: bool = False
 
 
 class TextSource(Protocol):
@@ -127,7 +129,7 @@ class BlockText:
             if isinstance(item, Block):
                 yield Extent(len(self._render(segment, item).text), item.end, item.header.last_offset)
             else:
-                yield Extent(0, item.end, -1)
+                yield Extent(0, item.end, -1, is_missing=item.cause is Cause.MISSING)
 
     def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
         """See :class:`TextSource`."""
@@ -359,7 +361,8 @@ class SegmentText:
     def table(self) -> TextTable:
         """Return the table, up to date: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock_of(self.key):
-            table = self._found() or TextTable(self.segment.base_offset)
+            found = self._found()
+            table = found or TextTable(self.segment.base_offset)
             if self._stable_end is not None:
                 if table.stable_end < self._stable_end:
                     self._extend(table, None)
@@ -367,11 +370,13 @@ class SegmentText:
                     self._cache.keep_table(self.key, table)
                 return table
             log_end = self.segment.tail()[0] if self._has_no_end else None
-            if (log_end is None and table.log_end) or (log_end is not None and table.log_end >= log_end):
+            if found is not None if log_end is None else table.log_end >= log_end:
                 return table
             begun, lasting_key = table.log_end, self._lasting_key()
-            self._extend(table, log_end)
-            if log_end is not None:
+            last = self._extend(table, log_end)
+            if log_end is None:
+                table.is_missing = self._is_missing(table, last)
+            else:
                 table.log_end = max(table.log_end, log_end)
             self._cache.keep_table(self.key, table)
             if self._is_worth_keeping(begun, table.log_end) and lasting_key == self._lasting_key():
@@ -384,7 +389,7 @@ class SegmentText:
         if table is not None or self._cache.store is None or self._stable_end is not None:
             return table
         table = self._cache.store.load(self._lasting_key())
-        if table is not None and not self._source.holds(table.grounds):
+        if table is not None and not (self._source.holds(table.grounds) and self._still_ends_so(table)):
             return None
         if table is not None:
             self._cache.keep_table(self.key, table)
@@ -409,16 +414,40 @@ class SegmentText:
         table.problems = [problem for problem in self.segment.problems if problem.file == path]
         self._cache.store.save(lasting_key, table)
 
-    def _extend(self, table: TextTable, end: int | None) -> None:
-        """Go on from where the table ends to where the log does, in bytes, or to the end of the segment."""
+    def _is_missing(self, table: TextTable, last: Extent | None) -> bool | None:
+        """Return what a table that ends with ``last`` says of offsets that are missing behind the segment."""
+        if last is not None and last.is_missing:
+            return True
+        following = self.segment.next_base_offset
+        is_asked = following is not None and table.last_seen + 1 < following and (last is None or last.last_offset >= 0)
+        return False if is_asked else None
+
+    def _still_ends_so(self, table: TextTable) -> bool:
+        """Whether what a table says of offsets behind the segment is what is known of them now."""
+        if table.is_missing is None:
+            return True
+        try:
+            return (self.segment.missing_from(table.last_seen + 1) is not None) == table.is_missing
+        except CorruptData:  # who reads it hears of that
+            return False
+
+    def _extend(self, table: TextTable, end: int | None) -> Extent | None:
+        """Go on from where the table ends to where the log does, in bytes, or to the end of the segment.
+
+        Returns what is at that end, None where nothing was added.
+        """
+        last: Extent | None = None
         for extent in self._source.extents(self.segment, table.log_end, table.last_seen, end):
-            if table.size - table.text_starts[-1] >= CHUNK_BYTES:
+            last = extent
+            # What is of no bytes of the log can't begin a chunk: they are told from each other by where they are there.
+            if table.size - table.text_starts[-1] >= CHUNK_BYTES and not extent.is_missing:
                 table.begin_chunk()
                 self.segment.mark(table.last_seen + 1, table.log_end)
             table.size += extent.size
             table.note_times(extent.earliest, extent.latest)
             table.log_end = extent.log_end
             table.last_seen = max(table.last_seen, extent.last_offset)
+        return last
 
     def parts(self, offset: int, size: int) -> list[Part]:
         """Return ``size`` bytes from ``offset``, fewer at the end, as parts that follow one another.

@@ -13,9 +13,11 @@ from kfs.log.problem import Problem
 from kfs.read.deciding_markers import Marker
 
 #: Changes with the bytes that rendering gives, and with the layout below.
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 _COLUMNS: Final = ("text_starts", "positions", "seen", "earliest", "latest")
-_TOTALS: Final = struct.Struct("<qqqqq")  # chunks, size, log end, last seen, bytes of problems and grounds
+_TOTALS: Final = struct.Struct("<qqqqqq")  # chunks, size, log end, last seen, missing, bytes of problems and grounds
+#: As which it stands in the file whether offsets are missing: not, they are, that isn't asked.
+_MISSING: Final = (False, True, None)
 #: Timestamps of a chunk that has no records.
 NO_EARLIEST: Final = 2**63 - 1
 NO_LATEST: Final = -(2**63)
@@ -26,7 +28,8 @@ class TextTable:
 
     ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
     ``problems`` are those that the pass met, and ``grounds`` what the text depends on that isn't in the segment.
-    ``stable_end`` is the offset before which a table ends whose text has such an end for now.
+    ``stable_end`` is the offset before which a table ends whose text has such an end for now. ``is_missing`` says
+    whether the offsets behind the last ones seen are known to be lost with a segment, None where there are none.
     """
 
     def __init__(self, base_offset: int) -> None:
@@ -41,6 +44,7 @@ class TextTable:
         self.problems: list[Problem] = []
         self.grounds: list[Marker] = []
         self.stable_end = -1
+        self.is_missing: bool | None = None
 
     def __len__(self) -> int:
         return len(self.text_starts)
@@ -66,7 +70,8 @@ class TextTable:
     def encode(self) -> bytes:
         """Return the table as bytes; :meth:`decode` reads them back."""
         others = json.dumps([[asdict(problem) for problem in self.problems], self.grounds]).encode()
-        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, len(others))
+        missing = _MISSING.index(self.is_missing)
+        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, missing, len(others))
         columns = [getattr(self, name) for name in _COLUMNS]
         return b"".join([totals, others, *(_little_endian(column).tobytes() for column in columns)])
 
@@ -78,9 +83,14 @@ class TextTable:
             ValueError: the bytes are no such table.
         """
         try:
-            chunks, size, log_end, last_seen, length = _TOTALS.unpack_from(data)
+            chunks, size, log_end, last_seen, missing, length = _TOTALS.unpack_from(data)
             at = _TOTALS.size + length
-            if chunks < 1 or length < 0 or len(data) != at + chunks * 8 * len(_COLUMNS):
+            if (
+                chunks < 1
+                or length < 0
+                or missing not in range(len(_MISSING))
+                or len(data) != at + chunks * 8 * len(_COLUMNS)
+            ):
                 raise ValueError("lengths that don't add up")
             table = cls(0)
             problems, grounds = json.loads(data[_TOTALS.size : at])
@@ -92,7 +102,7 @@ class TextTable:
             column = array("q", data[at : at + chunks * 8])
             setattr(table, name, _little_endian(column))
             at += chunks * 8
-        table.size, table.log_end, table.last_seen = size, log_end, last_seen
+        table.size, table.log_end, table.last_seen, table.is_missing = size, log_end, last_seen, _MISSING[missing]
         return table
 
 

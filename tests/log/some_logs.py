@@ -15,19 +15,19 @@ FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if codec != 
 seconds = st.integers(0, 30).map(lambda after: START + after * 1000)
 
 _payloads = st.none() | st.binary(max_size=12) | st.integers(0, 255).map(lambda byte: bytes([byte]) * 300)
-_requests = st.lists(
-    st.tuples(st.integers(0, 4), st.builds(Record, st.just(0), seconds, _payloads, _payloads)), min_size=1, max_size=6
-)
+_records = st.builds(Record, st.just(0), seconds, _payloads, _payloads)
+_requests = st.lists(st.tuples(st.integers(0, 4), _records), min_size=1, max_size=6)
+_whole_requests = st.lists(st.tuples(st.just(0), _records), min_size=1, max_size=6)
 
 
 @st.composite
-def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8) -> list[Batch]:
+def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8, *, has_holes: bool = True) -> list[Batch]:
     """Draw batches with ascending offsets from ``first_offset`` on, as compaction may leave them: with holes."""
     result: list[Batch] = []
     offset = first_offset
     for number in range(draw(st.integers(1, most))):
         content = []
-        for hole, record in draw(_requests):
+        for hole, record in draw(_requests if has_holes else _whole_requests):
             offset += hole
             # A value that no other record has: what is found somewhere else is noticed.
             value = record.value if record.value is None else b"%d %d " % (number, offset) + record.value
@@ -39,12 +39,13 @@ def some_batches(draw: st.DrawFn, first_offset: int = 0, most: int = 8) -> list[
 
 
 @st.composite
-def some_segments(draw: st.DrawFn, most: int = 3) -> dict[int, list[Batch]]:
-    """Draw the segments of a log, by base offset."""
+def some_segments(draw: st.DrawFn, most: int = 3, *, has_holes: bool = True) -> dict[int, list[Batch]]:
+    """Draw the segments of a log, by base offset; those that a leader wrote, and nobody compacted, have no holes."""
     segments: dict[int, list[Batch]] = {}
     base = draw(st.sampled_from([0, 7, 2**31 - 20, 2**40]))
     for _ in range(draw(st.integers(1, most))):
-        content = draw(some_batches(base + draw(st.integers(0, 2)), most=6))
+        first = base + (draw(st.integers(0, 2)) if has_holes else 0)
+        content = draw(some_batches(first, most=6, has_holes=has_holes))
         segments[base] = content
-        base = content[-1].last_offset + 1 + draw(st.integers(0, 3))
+        base = content[-1].last_offset + 1 + (draw(st.integers(0, 3)) if has_holes else 0)
     return segments

@@ -9,6 +9,7 @@ from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.log import Log
+from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.recover.segment_plan import Fate, Stretch, header_at
 from kfs.log.remote_offsets import RemoteOffsets
@@ -19,17 +20,23 @@ Gone = tuple[Segment, Stretch]
 
 
 def consequences(
-    log: Log, gone: Sequence[Gone], left_open: Iterable[ProducerStateEntry], restored: Iterable[OffsetRange] = ()
+    log: Log,
+    gone: Sequence[Gone],
+    left_open: Iterable[ProducerStateEntry],
+    restored: Iterable[OffsetRange] = (),
+    missing: Iterable[OffsetRange] = (),
 ) -> list[str]:
     """Return a sentence for each consequence that can be told from what is left.
 
     ``gone`` are the stretches that are lost or set aside, ``left_open`` the producers whose transactions no marker ends
-    in what is kept, ``restored`` the offsets that come from segments as they were before a compaction.
+    in what is kept, ``restored`` the offsets that come from segments as they were before a compaction, ``missing``
+    those of segments that are gone with their files.
     """
     remote = [] if log.remote is None else [consequence_of(log.remote)]
     lost = [(segment, stretch) for segment, stretch in gone if stretch.fate is Fate.LOST]
     return [
         *remote,
+        *(f"{missing_sentence(offsets)}: no file has them" for offsets in missing),
         *_aborts(log, lost),
         *_markers(lost),
         *_left_open(lost, left_open),

@@ -77,7 +77,7 @@ def salvage_partition(
     parameters = LoadParameters(log_start_offset=log.log_start_offset)
     copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)
     copy.close()
-    report.consequences += consequences(log, gone, plan.producers.entries(), plan.restored)
+    report.consequences += consequences(log, gone, plan.producers.entries(), plan.restored, plan.missing())
     report.log_start_offset, report.log_end_offset = copy.log_start_offset, copy.log_end_offset
     return copy
 

@@ -117,6 +117,16 @@ class SalvagePlan:
                     reason = stretch.reason
                     yield Loss(run.path, run.start, run.end, run.first, run.last, reason, set_aside=True)
 
+    def missing(self) -> Iterator[OffsetRange]:
+        """Yield the offsets that are known to be lost with segments of which there are no files, nor copies."""
+        for plan in self.segments:
+            last = plan.stretches[-1] if plan.stretches else None
+            if not plan.is_patched and (last is None or last.fate is Fate.KEPT):
+                end = plan.segment.base_offset if last is None else last.last_offset + 1
+                missing = plan.segment.missing_from(end)
+                if missing is not None:
+                    yield missing
+
     @property
     def restored(self) -> list[OffsetRange]:
         """Offsets at which what compaction has removed may be back."""

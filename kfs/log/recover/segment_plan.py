@@ -110,7 +110,7 @@ class _Planner:
         self._seen = segment.base_offset - 1
 
     def stretches(self) -> Iterator[Stretch]:
-        reader = self._segment.bulk_reader()
+        reader = self._segment.bulk_reader(tells_missing=False)
         for piece in reader.pieces():
             if isinstance(piece, Ordinary):
                 yield from self._of_rows(piece.table, piece.stop)

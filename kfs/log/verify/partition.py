@@ -89,9 +89,9 @@ class PartitionCheck:
         segments = [report for report in reports if not report.task.is_kraft_snapshot]
         self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
         log_start = self.log.checkpointed_log_start_offset or 0
-        is_compacted = self.log.first_dirty_offset is not None
+        is_cleaned = self.log.first_dirty_offset is not None
         if not self.log.directory.is_of_deleted:  # what isn't there was removed, or isn't deleted
-            check_gaps(segments, self._files.snapshots, self._findings, is_compacted=is_compacted)
+            check_gaps(segments, self._files, self._findings, is_cleaned=is_cleaned)
         self._check_index_lengths(segments)
         remote = self.log.remote
         if remote is not None:

@@ -2,65 +2,69 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from kfs.format.layout import MAGIC_V2
+from kfs.log.missing import Evidence, Gap, evidence_of, missing_sentence, snapshot_in
+from kfs.log.offset_range import OffsetRange
+from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.verify.finding import Findings, Kind, Severity
 from kfs.log.verify.segment import SegmentReport
-from kfs.storage.listing import FoundFile
-from kfs.storage.status import status_at
-
-_UNKNOWN: Final = 0
 
 
 def check_gaps(
-    reports: Sequence[SegmentReport], snapshots: Mapping[int, FoundFile], findings: Findings, *, is_compacted: bool
+    reports: Sequence[SegmentReport], files: PartitionFiles, findings: Findings, *, is_cleaned: bool
 ) -> None:
-    """Say which offsets are missing, unless only compaction tells of it; ``is_compacted`` is what the checkpoint says.
+    """Say which offsets are missing, unless only compaction tells of it; ``is_cleaned`` is what the checkpoint says.
 
-    A producer snapshot is written where each segment begins, and goes with it when the cleaner merges it into another
-    (``UnifiedLog.replaceSegments``). So one that lies in a gap tells of a segment that was lost.
+    Readers say it where it is proven, by the same rule.
     """
-    is_compacted = is_compacted or any(report.has_holes and not report.is_damaged for report in reports)
-    has_all = _has_all_snapshots(reports, snapshots)
-    for before, after in pairwise(reports):
-        start, end = before.next_offset, after.task.files.base_offset
-        told = [offset for offset in snapshots if max(start, before.task.files.base_offset + 1) <= offset < end]
-        if start >= end or (not told and (is_compacted or before.is_damaged)):
+    witness = _ReportWitness(reports, files)
+    for at, (before, after) in enumerate(pairwise(reports)):
+        gap = Gap(at, OffsetRange(before.next_offset, after.task.files.base_offset))
+        if gap.offsets.start >= gap.offsets.end:
             continue
-        reason = f"offsets {start} to {end - 1} are missing before this segment"
-        severity = None
-        if told:
-            name = os.path.basename(snapshots[min(told)].path)
-            if not is_compacted or (has_all and _may_begin_a_segment(snapshots[min(told)], before, after)):
-                reason += f", and {name} tells of one that began there"
-            else:
-                severity = Severity.INFO
-                reason += f", by compaction, or with a segment that {name} tells of"
-        findings.add(Kind.OFFSET_GAP, after.task.files.log.path, reason, offsets=(start, end - 1), severity=severity)
+        snapshot = snapshot_in(gap, witness)
+        if snapshot is None and before.is_damaged:
+            continue
+        evidence = evidence_of(gap, witness, is_cleaned=is_cleaned, has_checkpoint=False)
+        if evidence is Evidence.NONE:
+            continue
+        reason, severity = missing_sentence(gap.offsets), None
+        if evidence is Evidence.DOUBTFUL:
+            assert snapshot is not None
+            severity = Severity.INFO
+            reason += f", by compaction, or with a segment that {snapshot.name} tells of"
+        elif snapshot is not None:
+            reason += f", and {snapshot.name} tells of one that began there"
+        offsets = gap.offsets.start, gap.offsets.end - 1
+        findings.add(Kind.OFFSET_GAP, after.task.files.log.path, reason, offsets=offsets, severity=severity)
 
 
-def _has_all_snapshots(reports: Sequence[SegmentReport], snapshots: Mapping[int, FoundFile]) -> bool:
-    """Whether each segment has one, as with brokers since 2.8; earlier ones also leave some of segments merged away."""
-    from_magic = next((at for at, report in enumerate(reports) if MAGIC_V2 in report.magics), len(reports))
-    return all(report.task.files.base_offset in snapshots for report in reports[from_magic + 1 :])
+class _ReportWitness:
+    """What checks found in segments: see :class:`~kfs.log.missing.Witness`."""
 
+    def __init__(self, reports: Sequence[SegmentReport], files: PartitionFiles) -> None:
+        self._reports = reports
+        self.files = files
+        self.snapshots = sorted(files.snapshots)
 
-def _may_begin_a_segment(snapshot: FoundFile, before: SegmentReport, after: SegmentReport) -> bool:
-    """Whether it can't be that of a clean stop, after which the segment before it was appended to.
+    def __len__(self) -> int:
+        return len(self._reports)
 
-    The leader epoch may be another one then, and the segment's time, which compaction keeps, is a later one.
-    """
-    if before.epochs and after.epochs and before.epochs[-1].epoch != after.epochs[0].epoch:
-        return False
-    return _modified(before.task.files.log) <= _modified(snapshot)
+    def segment(self, at: int) -> SegmentFiles:
+        return self._reports[at].task.files
 
+    def size(self, at: int) -> int:
+        return self._reports[at].size
 
-def _modified(found: FoundFile) -> int:
-    try:
-        return status_at(found.path).mtime_ns
-    except OSError:  # gone meanwhile
-        return _UNKNOWN
+    def has_holes(self, at: int) -> bool:
+        return self._reports[at].has_holes and not self._reports[at].is_damaged
+
+    def has_record_batches(self, at: int) -> bool:
+        return MAGIC_V2 in self._reports[at].magics
+
+    def epochs(self, at: int) -> tuple[int, int] | None:
+        epochs = self._reports[at].epochs
+        return (epochs[0].epoch, epochs[-1].epoch) if epochs else None

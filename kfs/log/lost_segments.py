@@ -1,0 +1,192 @@
+"""Which offsets between the segments of a log are lost, by what is on the disk now."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from kfs.errors import CorruptData
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
+from kfs.format.layout import MAGIC_V2, MAX_INT64
+from kfs.log.block import Block, Damage
+from kfs.log.bulk import Ordinary
+from kfs.log.directory_name import DirectoryKind
+from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
+from kfs.log.missing import Evidence, Gap, evidence_of
+from kfs.log.offset_range import OffsetRange
+from kfs.log.remote_offsets import NEVER_TIERED
+from kfs.log.segment_files import PartitionFiles, SegmentFiles
+
+if TYPE_CHECKING:
+    from kfs.log.bulk import BulkReader
+    from kfs.log.log import Log
+    from kfs.log.problem import Problem
+    from kfs.log.segment import Segment
+
+
+class LostSegments:
+    """Says which offsets between two segments of a log are lost, where that is proven: see :mod:`kfs.log.missing`.
+
+    Nothing is read before there are offsets between segments. Threads share it.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._searches: WeakKeyDictionary[Segment, _Search] = WeakKeyDictionary()
+        self._snapshots: tuple[PartitionFiles, Sequence[int]] = (PartitionFiles(), ())
+
+    def between(self, segment: Segment, gap: OffsetRange) -> OffsetRange | None:
+        """Return the offsets that are lost of those between the end of a segment and the next one.
+
+        Offsets below the log start offset are none, nor are those that tiered storage may have. Where a file changes
+        meanwhile nothing is proven.
+
+        Raises:
+            SourceLost: the log's directory is gone.
+        """
+        log = self._log
+        if not log.directory.is_whole or log.directory.name.kind is not DirectoryKind.CURRENT:
+            return None
+        start = log.log_start_offset
+        if start >= gap.end:
+            return None
+        with suppress(CorruptData):
+            is_tiered = log.remote is not None and log.remote.is_likely
+            if not is_tiered and self._evidence(segment, gap) is Evidence.PROVEN:
+                return OffsetRange(max(start, gap.start), gap.end)
+        return None
+
+    def _evidence(self, segment: Segment, gap: OffsetRange) -> Evidence:
+        log = self._log
+        segments, files = log.segments, log.files
+        at = bisect_left(segments, segment.base_offset, key=lambda each: each.base_offset)
+        is_there = segment in segments[at : at + 1] and segment.next_base_offset == gap.end
+        if not is_there or len(segments) != len(files.segments):  # it is changing
+            return Evidence.NONE
+        log_dir = log.directory.log_dir
+        return evidence_of(
+            Gap(at, gap),
+            _LogWitness(segments, files, self._snapshot_offsets(files), self._searches),
+            is_cleaned=log.first_dirty_offset is not None or log.topic in NEVER_TIERED,
+            has_checkpoint=log_dir is not None and log_dir.has_checkpoint(CLEANER_OFFSET_CHECKPOINT),
+        )
+
+    def _snapshot_offsets(self, files: PartitionFiles) -> Sequence[int]:
+        known, offsets = self._snapshots
+        if known is not files:
+            offsets = sorted(files.snapshots)
+            self._snapshots = files, offsets
+        return offsets
+
+
+@dataclass(frozen=True, slots=True)
+class _LogWitness:
+    """The segments of a log as they are listed: see :class:`~kfs.log.missing.Witness`."""
+
+    _segments: Sequence[Segment]
+    files: PartitionFiles
+    snapshots: Sequence[int]
+    _searches: WeakKeyDictionary[Segment, _Search]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def segment(self, at: int) -> SegmentFiles:
+        return self._segments[at].files
+
+    def size(self, at: int) -> int:
+        return self._segments[at].size()
+
+    def has_holes(self, at: int) -> bool:
+        segment = self._segments[at]
+        return self._searches.setdefault(segment, _Search(segment.base_offset)).goes_on_in(segment)
+
+    def has_record_batches(self, at: int) -> bool:
+        """Whether there may be: the formats follow each other, so the next segment's first batch tells of the last."""
+        headers = (segment.header_at(0) for segment in self._segments[at : at + 2])
+        return any(header is not None and header.magic >= MAGIC_V2 for header in headers)
+
+    def epochs(self, at: int) -> tuple[int, int] | None:
+        segment = self._segments[at]
+        first, last = segment.header_at(0), _last_header(segment)
+        if first is None or last is None or min(first.leader_epoch, last.leader_epoch) < 0:
+            return None
+        return first.leader_epoch, last.leader_epoch
+
+
+def _last_header(segment: Segment) -> BatchHeader | None:
+    header: BatchHeader | None = None
+    for piece in _quiet(segment).pieces(*segment.position_before(MAX_INT64)):
+        if isinstance(piece, Ordinary):
+            header = piece.table.header(piece.stop - 1)
+        elif isinstance(piece, Block):
+            header = piece.header
+    return header
+
+
+def _quiet(segment: Segment) -> BulkReader:
+    """Return what reads a segment and says nothing: who reads its records says what is wrong."""
+    return segment.bulk_reader(_ignore, tells_missing=False)
+
+
+def _ignore(problem: Problem) -> None:
+    """What is wrong comes as damage too."""
+
+
+class _Search:
+    """Looks in a segment for offsets that are left out: as long as there is none, each byte is looked at once.
+
+    What a broken header says counts for nothing, so CRCs are checked, and what is missing beside damage may be lost.
+    """
+
+    def __init__(self, base_offset: int) -> None:
+        self._position = 0
+        #: The offset that is next unless some are left out; None behind damage.
+        self._next: int | None = base_offset
+        self._has_found = False
+        self._lock: Final = Lock()
+
+    def goes_on_in(self, segment: Segment) -> bool:
+        """Whether there is such a hole as far as the segment goes now."""
+        with self._lock:
+            if not self._has_found and self._position < segment.size():
+                seen = None if self._next is None else self._next - 1
+                for piece in _quiet(segment).pieces(self._position, seen):
+                    self._has_found = self._is_at_hole(piece, segment)
+                    self._position = piece.end
+                    if self._has_found:
+                        break
+            return self._has_found
+
+    def _is_at_hole(self, piece: Ordinary | Block | Damage, segment: Segment) -> bool:
+        if isinstance(piece, Damage):
+            self._next = self._next if piece.lost is None else None
+            return False
+        if isinstance(piece, Ordinary):
+            table = piece.table
+            rows = range(piece.first, piece.stop)
+            return any(
+                self._leaves_out(table.base_offsets[at], table.last_offsets[at], table.counts[at]) for at in rows
+            )
+        header = piece.header
+        if header.record_count != UNKNOWN_COUNT:
+            if piece.is_trimmed:
+                self._next = None
+                return False
+            return self._leaves_out(header.base_offset, header.last_offset, header.record_count)
+        try:
+            offsets = piece.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
+        except CorruptData:
+            self._next = None
+            return False
+        return bool(offsets) and self._leaves_out(offsets[0], offsets[-1], len(offsets))
+
+    def _leaves_out(self, first: int, last: int, count: int) -> bool:
+        is_hole = count != last - first + 1 or (self._next is not None and first > self._next)
+        self._next = last + 1
+        return is_hole
