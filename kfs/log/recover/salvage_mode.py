@@ -125,11 +125,13 @@ class _Salvage(LogDirRecovery):
 
     def _tell_better(self, log: Log, report: PartitionReport) -> None:
         """Name the copies that a broker would rather go by; what they have at their end nothing behind it proves."""
-        epoch, end = log.last_leader_epoch(), report.log_end_offset
+        end = report.log_end_offset
         for directory in self._copies_of(log.directory):
-            other = Log(directory, self._storage, problems=Problems(logging.DEBUG))
+            itself, other = (
+                Log(each, self._storage, problems=Problems(logging.DEBUG)) for each in (log.directory, directory)
+            )
             with suppress(CorruptData, SourceLost):  # of no use, then
-                other_epoch, other_end, _ = other.standing()
+                epoch, (other_epoch, other_end, _) = itself.last_leader_epoch(), other.standing()
                 if (other_epoch, other_end) > (epoch, end):
                     theirs, ours = f"{other_end} of leader epoch {other_epoch}", f"{end} of {epoch}"
                     what = (
