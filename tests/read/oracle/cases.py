@@ -1,0 +1,83 @@
+"""Cases by number: the same seed, kind and number make the same case on any machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from functools import cache, lru_cache
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final
+
+from tests.read.oracle.copies import OfOneHistory
+from tests.read.oracle.kind import Kind, Size
+from tests.read.oracle.one_log import Intact, Lost, OutOfPlace
+from tests.read.oracle.transactions import Isolation
+
+KINDS: Final[dict[str, Kind[Any, Any]]] = {
+    "intact": Intact(),
+    "out-of-place": OutOfPlace(),
+    "lost": Lost(),
+    "isolation": Isolation(),
+    "copies": OfOneHistory(),
+}
+#: Cases of one log.
+PER_LOG: Final = 8
+_MEMORY: Final = Path("/dev/shm")
+
+
+class Cases:
+    """The cases of a kind and a seed."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.name = kind
+        self.kind = KINDS[kind]
+        self.seed = seed
+        self._log = lru_cache(maxsize=1)(self._draw_log)
+
+    def _random(self, what: str, number: int) -> Random:
+        return Random(f"{self.seed} {self.name} {what} {number}")
+
+    def _draw_log(self, number: int) -> Any:
+        random = self._random("log", number)
+        return self.kind.draw_log(random, Size.draw(random, number * PER_LOG))
+
+    def draw(self, number: int) -> Any:
+        """Return the case of a number."""
+        random = self._random("case", number)
+        return self.kind.draw(random, Size.draw(random, number), self._log(number // PER_LOG))
+
+    def judge(self, number: int) -> Counter[str]:
+        """Draw, write and judge a case; return what it was.
+
+        Raises:
+            AssertionError: something is wrong; notes say what the case is, and how to have it again.
+            Exception: whatever goes wrong in a view, with the same notes.
+        """
+        case = self.draw(number)
+        with tempfile.TemporaryDirectory(dir=_memory()) as name:
+            roots = self.kind.write(case, Path(name))
+            try:
+                self.kind.judge(case, roots, self._random("views", number))
+            except Exception as error:
+                error.add_note("\n".join(self.kind.describe(case)))
+                error.add_note(f"again: python -m tests.read.oracle --seed {self.seed} --case {self.name}/{number}")
+                raise
+        return Counter(f"{self.name}: {trait}" for trait in self.kind.traits(case))
+
+    def keep(self, number: int, directory: Path) -> list[Path]:
+        """Write a case into an empty directory; return its log directories."""
+        return self.kind.write(self.draw(number), directory)
+
+
+@cache
+def _memory() -> Path | None:
+    """Return a directory in memory, where there is one."""
+    return _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2**28 else None
+
+
+def try_new_cases(kind: str, count: int) -> Counter[str]:
+    """Judge cases of a kind that no run before had; return what they were."""
+    cases = Cases(kind, SystemRandom().getrandbits(32))
+    return sum((cases.judge(number) for number in range(count)), Counter())

@@ -1,0 +1,140 @@
+"""Copies of one log, each damaged elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from kfs.format.layout import MAGIC_OFFSET, MAGIC_V2
+from kfs.log.data_dir import DataDir
+from kfs.log.log import gap_behind
+from kfs.log.storage import Storage
+from tests.log.damages import Damage, Parts, damaged, draw_local_damage, intact_records, joined_parts
+from tests.log.some_logs import draw_segments
+from tests.logs import batch, log_name, open_log, record
+from tests.read.oracle.judging import is_judged, lost_ranges, shown_at_random
+from tests.read.oracle.kind import Kind, Segments, Size, describe_parts, format_of, write_files
+from tests.read.oracle.one_log import WrittenLog
+from tests.read.views import Asked
+
+#: What is done to a segment whose ``.log`` is gone.
+GONE: Final[list[Damage]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """A log as it was written, and what became of its segments in each copy; those that are gone are left out."""
+
+    log: WrittenLog
+    parts: tuple[Mapping[int, Parts], ...]
+
+    @classmethod
+    def of(cls, log: WrittenLog, damages: Sequence[Mapping[int, list[Damage]]]) -> Copies:
+        """Damage a copy for each of ``damages``: what is done to its segments, by base offset."""
+        return cls(
+            log,
+            tuple(
+                {
+                    base: damaged(content, done.get(base, []))
+                    for base, content in log.segments.items()
+                    if done.get(base) is not GONE
+                }
+                for done in damages
+            ),
+        )
+
+    @property
+    def parts_of_each(self) -> list[Parts]:
+        return [[part for parts in copy.values() for part in parts] for copy in self.parts]
+
+    def write(self, directory: Path) -> list[Path]:
+        """Write a log directory for each copy."""
+        roots = []
+        for number, copy in enumerate(self.parts):
+            files = dict(self.log.files)
+            for base in self.log.segments:
+                del files[log_name(base)]
+            files.update((log_name(base), joined_parts(parts)) for base, parts in copy.items())
+            roots.append(write_files(directory / f"broker-{number}", files))
+        return roots
+
+
+def draw_copied_log(random: Random, segments: int = 3, batches: int = 6, records: int = 6) -> Segments:
+    """Draw a log whose last batches nothing is done to: they prove that copies are copies."""
+    drawn = draw_segments(random, segments, batches, records)
+    last = drawn[max(drawn)][-1].last_offset
+    return {**drawn, last + 1: [batch([record(last + 1), record(last + 2)])]}
+
+
+def draw_damages(random: Random, segments: Segments, most: int = 2) -> dict[int, list[Damage]]:
+    """Draw what is done to one copy of such a log."""
+    *bases, _ = sorted(segments)
+    return {
+        base: GONE if random.randrange(3) == 0 else [draw_local_damage(random) for _ in range(random.randint(1, most))]
+        for base in random.sample(bases, random.randint(0, len(bases)))
+    }
+
+
+def is_compacted(segments: Segments) -> bool:
+    """Whether a batch shows that records were taken out of it; in such a log a gap proves nothing."""
+    batches = [each for content in segments.values() for each in content if each.data[MAGIC_OFFSET] >= MAGIC_V2]
+    return any(len(each.records) <= each.last_offset - each.first_offset for each in batches)
+
+
+def before_all_anchors(segments: Segments, parts: Sequence[Parts]) -> set[int]:
+    """Return what nothing may prove of v0 and v1: the offsets before the first batch that is intact in every copy."""
+    batches = [each for base in sorted(segments) for each in segments[base]]
+    intact = [intact_records(each) for each in parts]
+    lost: set[int] = set()
+    for one in batches:
+        if all(one.first_offset in each for each in intact):
+            break
+        lost.update(record.offset for record in one.records)
+    return lost if any(one.data[MAGIC_OFFSET] < MAGIC_V2 for one in batches) else set()
+
+
+class OfOneHistory(Kind[WrittenLog, Copies]):
+    """What one copy has lost is read from another."""
+
+    def draw_log(self, random: Random, size: Size) -> WrittenLog:
+        return WrittenLog.of(draw_copied_log(random, size.segments, size.batches, size.records))
+
+    def draw(self, random: Random, size: Size, log: WrittenLog) -> Copies:
+        while True:
+            count = random.choice((2, 3))
+            damages = [draw_damages(random, log.segments, min(size.damages, 2)) for _ in range(count)]
+            case = Copies.of(log, damages)
+            if all(is_judged(each) for each in case.parts_of_each):
+                return case
+
+    def write(self, case: Copies, directory: Path) -> list[Path]:
+        return case.write(directory)
+
+    def judge(self, case: Copies, roots: Sequence[Path], random: Random) -> None:
+        shown = shown_at_random(Asked.of(*roots), random)
+        invented = shown.items() - case.log.originals.items()
+        assert not invented, f"what was never written is shown: {invented}"
+        intact = {offset for each in case.parts_of_each for offset in intact_records(each)}
+        # What is missing in the middle of a segment without a trace, nobody looks for.
+        served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
+        assert served is not None
+        alone = open_log(Path(served.directory.path))
+        gaps = [gap for segment in alone.segments if (gap := gap_behind(segment)) is not None]
+        lost = [*lost_ranges(alone, 0), *(gaps if not is_compacted(case.log.segments) else [])]
+        missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
+        unproven = before_all_anchors(case.log.segments, case.parts_of_each)
+        assert missing <= unproven, f"offsets {sorted(missing - unproven)} are intact in a copy, and not shown"
+
+    def describe(self, case: Copies) -> Iterator[str]:
+        for number, copy in enumerate(case.parts):
+            yield f"copy {number}"
+            for base, parts in sorted(copy.items()):
+                yield from describe_parts(base, parts)
+
+    def traits(self, case: Copies) -> Iterator[str]:
+        yield f"{len(case.parts)} copies"
+        yield from {format_of(one) for content in case.log.segments.values() for one in content}
+        yield from ["a segment is gone"] if any(len(copy) < len(case.log.segments) for copy in case.parts) else []
