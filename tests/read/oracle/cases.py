@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
 from tests.read.oracle.copies import OfOneHistory
-from tests.read.oracle.kind import Kind, Size
+from tests.read.oracle.kind import Kind, Size, temporary_directory
 from tests.read.oracle.one_log import Intact, Lost, OutOfPlace
 from tests.read.oracle.transactions import Isolation
 
@@ -24,7 +22,6 @@ KINDS: Final[dict[str, Kind[Any, Any]]] = {
 }
 #: Cases of one log.
 PER_LOG: Final = 8
-_MEMORY: Final = Path("/dev/shm")
 
 
 class Cases:
@@ -56,8 +53,8 @@ class Cases:
             Exception: whatever goes wrong in a view, with the same notes.
         """
         case = self.draw(number)
-        with tempfile.TemporaryDirectory(dir=_memory()) as name:
-            roots = self.kind.write(case, Path(name))
+        with temporary_directory() as directory:
+            roots = self.kind.write(case, directory)
             try:
                 self.kind.judge(case, roots, self._random("views", number))
             except Exception as error:
@@ -69,12 +66,6 @@ class Cases:
     def keep(self, number: int, directory: Path) -> list[Path]:
         """Write a case into an empty directory; return its log directories."""
         return self.kind.write(self.draw(number), directory)
-
-
-@cache
-def _memory() -> Path | None:
-    """Return a directory in memory, where there is one."""
-    return _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2**28 else None
 
 
 def try_new_cases(kind: str, count: int) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.read.oracle.kind import (
     Size,
     describe_parts,
     format_of,
+    temporary_directory,
     write_files,
 )
 from tests.read.views import TELLING, Asked, Shown, tells
@@ -39,9 +39,8 @@ class WrittenLog:
 
     @classmethod
     def of(cls, segments: Segments) -> Self:
-        with tempfile.TemporaryDirectory() as name:
-            directory = write_partition(Path(name) / "t-0", segments)
-            return cls(segments, read_files(directory))
+        with temporary_directory() as directory:
+            return cls(segments, read_files(write_partition(directory / "t-0", segments)))
 
     @classmethod
     def draw(cls, random: Random, size: Size) -> Self:
