@@ -221,17 +221,22 @@ class SegmentWalk:
         return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
     def _swallowed(self, header: BatchHeader, after: int) -> int | None:
-        """Where, inside of a broken batch, intact ones begin that fill it to its end: then its size is the lie.
+        """Where, inside of a broken batch, intact ones begin that go to its end or beyond: then its size is the lie.
 
-        A batch in the value of a message is no such thing: it has offsets of its own, and something follows it.
+        A batch in the value of a message is no such thing: it has offsets of its own, and something follows it. An
+        offset that can't be in the segment says nothing of those inside: then only what goes beyond the end counts.
         """
         if after < self.size and self._begin_of(after) == header.last_offset + 1:
             return None
-        seen = max(self._seen, header.last_offset)
+        is_possible = header.last_offset < self.bounds.limit
+        seen = max(self._seen, header.last_offset) if is_possible else self._seen
         position = header.position
         for _ in range(_MOST_TRIED):
             found = find_batch(self._window, self.bounds, position + 1, seen, self.limit, after)
-            if found is None or self._is_chain(found, after):
+            if found is None:
+                return None
+            end = self._end_of_chain(found, after)
+            if end > after or (end == after and is_possible):
                 return found
             position = found
         return None
@@ -246,21 +251,21 @@ class SegmentWalk:
             return None
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
-    def _is_chain(self, position: int, end: int) -> bool:
-        """Whether intact batches, one behind another, fill the bytes from ``position`` to ``end``."""
-        while position < end:
+    def _end_of_chain(self, position: int, stop: int) -> int:
+        """Return where the intact batches end that follow one another from ``position`` on and begin before ``stop``."""
+        while position < stop:
             try:
                 header = self._header(position)
             except FileChanged:
                 raise
             except CorruptData:
-                return False
-            if header.size > min(self.limit, end - position):
-                return False
+                break
+            if header.size > min(self.limit, self.size - position):
+                break
             if not is_intact(header, self._window.read(position, header.size)):
-                return False
+                break
             position += header.size
-        return True
+        return position
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         self._on_loss()
