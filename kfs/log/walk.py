@@ -252,7 +252,7 @@ class SegmentWalk:
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
     def _end_of_chain(self, position: int, stop: int) -> int:
-        """Return where the intact batches end that follow one another from ``position`` on and begin before ``stop``."""
+        """Return where intact batches end that follow one another from ``position`` on and begin before ``stop``."""
         while position < stop:
             try:
                 header = self._header(position)
