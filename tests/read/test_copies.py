@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_what_one_copy_has_lost_is_read_from_another() -> None:
-    try_new_cases("copies", examples(200, 1500))
+    try_new_cases("copies", examples(150, 1500))
 
 
 def broken(root: Path, position: int, base: int = 0) -> None:

@@ -14,7 +14,7 @@ from tests.log.damages import Parts, is_ambiguous
 from tests.read.views import VIEWS, Asked, Shown, View
 
 #: Of so many cases, one in which each view opens the log directories for itself, as another process would.
-_ONE_OPENS_ANEW = 10
+_ONE_OPENS_ANEW = 16
 
 
 def is_judged(parts: Parts) -> bool:
