@@ -11,7 +11,7 @@ import pytest
 from kfs.read.isolation import IsolationLevel
 from tests.log.some_logs import FORMATS
 from tests.read.oracle.cases import KINDS, Cases, try_new_cases
-from tests.read.oracle.one_log import INDEX_DAMAGE
+from tests.read.oracle.one_log import INDEX_DAMAGE, History
 from tests.read.oracle.plan import OraclePlan
 from tests.read.views import VIEWS, Asked, Shown
 from tests.thoroughness import examples
@@ -49,6 +49,7 @@ TRAITS: dict[str, set[str]] = {
     "lost": ONE_LOG,
     "isolation": {*IsolationLevel, "log start", "no transaction index", "several segments"},
     "copies": {*FORMAT_NAMES, "2 copies", "3 copies", "a segment is gone"},
+    "histories": {*FORMAT_NAMES, *History, "2 copies", "3 copies", "a segment is gone"},
 }
 
 
@@ -88,7 +89,7 @@ def dies(asked: Asked) -> Shown:
 
 
 @pytest.mark.parametrize("wrong", [lacks_the_last, mistakes_a_value, dies])
-@pytest.mark.parametrize("kind", ["intact", "out-of-place", "isolation", "copies"])
+@pytest.mark.parametrize("kind", ["intact", "out-of-place", "isolation", "copies", "histories"])
 def test_a_view_that_is_wrong_is_noticed(
     kind: str, wrong: Callable[[Asked], Shown], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_view_that_is_wrong_is_noticed(
     assert f"--case {kind}/" in "".join(raised.value.__notes__)
 
 
-@pytest.mark.parametrize("kind", ["intact", "out-of-place", "isolation", "copies"])
+@pytest.mark.parametrize("kind", ["intact", "out-of-place", "isolation", "copies", "histories"])
 def test_what_all_views_get_wrong_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.read.oracle.judging.VIEWS", (mistakes_a_value,) * 2)
     with pytest.raises(AssertionError):

@@ -80,14 +80,14 @@ def rings(draw: st.DrawFn, bases: Sequence[int]) -> list[int]:
 
 def draw_copies(random: Random) -> Copies:
     """Draw up to three damaged copies of a log."""
-    log = WrittenLog.of(draw_copied_log(random))
-    return Copies.of(log, [draw_damages(random, log.segments) for _ in range(random.randint(1, 3))])
+    logs = [WrittenLog.of(draw_copied_log(random))] * random.randint(1, 3)
+    return Copies.of(logs, [draw_damages(random, each.segments) for each in logs])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), copies=st.randoms(use_true_random=False).map(draw_copies))
 def test_what_any_copy_has_is_recovered_and_nothing_else(data: st.DataObject, copies: Copies) -> None:
-    segments, parts = copies.log.segments, copies.parts_of_each
+    segments, parts = copies.logs[0].segments, copies.parts_of_each
     assume(all(is_judged(each) for each in parts))
     ring = data.draw(rings(sorted(copies.parts[0])))
     with tempfile.TemporaryDirectory() as name:

@@ -9,6 +9,7 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from tests.read.oracle.copies import OfOneHistory
+from tests.read.oracle.histories import OfSeveralHistories
 from tests.read.oracle.kind import Kind, Size, temporary_directory
 from tests.read.oracle.one_log import Intact, Lost, OutOfPlace
 from tests.read.oracle.transactions import Isolation
@@ -19,6 +20,7 @@ KINDS: Final[dict[str, Kind[Any, Any]]] = {
     "lost": Lost(),
     "isolation": Isolation(),
     "copies": OfOneHistory(),
+    "histories": OfSeveralHistories(),
 }
 #: Cases of one log.
 PER_LOG: Final = 8

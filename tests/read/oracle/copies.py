@@ -10,15 +10,16 @@ from typing import Final
 
 from kfs.format.layout import MAGIC_OFFSET, MAGIC_V2
 from kfs.log.data_dir import DataDir
-from kfs.log.log import gap_behind
+from kfs.log.log import Log, gap_behind
+from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from tests.log.damages import Damage, Parts, damaged, draw_local_damage, intact_records, joined_parts
 from tests.log.some_logs import draw_segments
 from tests.logs import batch, log_name, open_log, record
 from tests.read.oracle.judging import is_judged, lost_ranges, shown_at_random
-from tests.read.oracle.kind import Kind, Segments, Size, describe_parts, format_of, write_files
+from tests.read.oracle.kind import Kind, LogT, Segments, Size, describe_parts, format_of, write_files
 from tests.read.oracle.one_log import WrittenLog
-from tests.read.views import Asked
+from tests.read.views import Asked, Shown
 
 #: What is done to a segment whose ``.log`` is gone.
 GONE: Final[list[Damage]] = []
@@ -26,25 +27,15 @@ GONE: Final[list[Damage]] = []
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """A log as it was written, and what became of its segments in each copy; those that are gone are left out."""
+    """What each copy was as it was written, and what became of its segments; those that are gone are left out."""
 
-    log: WrittenLog
+    logs: tuple[WrittenLog, ...]
     parts: tuple[Mapping[int, Parts], ...]
 
     @classmethod
-    def of(cls, log: WrittenLog, damages: Sequence[Mapping[int, list[Damage]]]) -> Copies:
-        """Damage a copy for each of ``damages``: what is done to its segments, by base offset."""
-        return cls(
-            log,
-            tuple(
-                {
-                    base: damaged(content, done.get(base, []))
-                    for base, content in log.segments.items()
-                    if done.get(base) is not GONE
-                }
-                for done in damages
-            ),
-        )
+    def of(cls, logs: Sequence[WrittenLog], damages: Sequence[Mapping[int, list[Damage]]]) -> Copies:
+        """Damage each copy: ``damages`` are what is done to its segments, by base offset."""
+        return cls(tuple(logs), tuple(map(_damaged, logs, damages)))
 
     @property
     def parts_of_each(self) -> list[Parts]:
@@ -53,13 +44,26 @@ class Copies:
     def write(self, directory: Path) -> list[Path]:
         """Write a log directory for each copy."""
         roots = []
-        for number, copy in enumerate(self.parts):
-            files = dict(self.log.files)
-            for base in self.log.segments:
-                del files[log_name(base)]
+        for number, (log, copy) in enumerate(zip(self.logs, self.parts, strict=True)):
+            files = {name: data for name, data in log.files.items() if not name.endswith(".log")}
             files.update((log_name(base), joined_parts(parts)) for base, parts in copy.items())
             roots.append(write_files(directory / f"broker-{number}", files))
         return roots
+
+
+def _damaged(log: WrittenLog, damages: Mapping[int, list[Damage]]) -> dict[int, Parts]:
+    return {
+        base: damaged(content, damages.get(base, []))
+        for base, content in log.segments.items()
+        if damages.get(base) is not GONE
+    }
+
+
+def served_copy(roots: Sequence[Path]) -> int:
+    """Return which of the copies is served."""
+    served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
+    assert served is not None
+    return roots.index(Path(served.directory.path).parent)
 
 
 def draw_copied_log(random: Random, segments: int = 3, batches: int = 6, records: int = 6) -> Segments:
@@ -96,37 +100,11 @@ def before_all_anchors(segments: Segments, parts: Sequence[Parts]) -> set[int]:
     return lost if any(one.data[MAGIC_OFFSET] < MAGIC_V2 for one in batches) else set()
 
 
-class OfOneHistory(Kind[WrittenLog, Copies]):
-    """What one copy has lost is read from another."""
-
-    def draw_log(self, random: Random, size: Size) -> WrittenLog:
-        return WrittenLog.of(draw_copied_log(random, size.segments, size.batches, size.records))
-
-    def draw(self, random: Random, size: Size, log: WrittenLog) -> Copies:
-        while True:
-            count = random.choice((2, 3))
-            damages = [draw_damages(random, log.segments, min(size.damages, 2)) for _ in range(count)]
-            case = Copies.of(log, damages)
-            if all(is_judged(each) for each in case.parts_of_each):
-                return case
+class SeveralCopies(Kind[LogT, Copies]):
+    """What all kinds have in common that damage copies."""
 
     def write(self, case: Copies, directory: Path) -> list[Path]:
         return case.write(directory)
-
-    def judge(self, case: Copies, roots: Sequence[Path], random: Random) -> None:
-        shown = shown_at_random(Asked.of(*roots), random)
-        invented = shown.items() - case.log.originals.items()
-        assert not invented, f"what was never written is shown: {invented}"
-        intact = {offset for each in case.parts_of_each for offset in intact_records(each)}
-        # What is missing in the middle of a segment without a trace, nobody looks for.
-        served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
-        assert served is not None
-        alone = open_log(Path(served.directory.path))
-        gaps = [gap for segment in alone.segments if (gap := gap_behind(segment)) is not None]
-        lost = [*lost_ranges(alone, 0), *(gaps if not is_compacted(case.log.segments) else [])]
-        missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
-        unproven = before_all_anchors(case.log.segments, case.parts_of_each)
-        assert missing <= unproven, f"offsets {sorted(missing - unproven)} are intact in a copy, and not shown"
 
     def describe(self, case: Copies) -> Iterator[str]:
         for number, copy in enumerate(case.parts):
@@ -136,5 +114,43 @@ class OfOneHistory(Kind[WrittenLog, Copies]):
 
     def traits(self, case: Copies) -> Iterator[str]:
         yield f"{len(case.parts)} copies"
-        yield from {format_of(one) for content in case.log.segments.values() for one in content}
-        yield from ["a segment is gone"] if any(len(copy) < len(case.log.segments) for copy in case.parts) else []
+        yield from {format_of(one) for content in case.logs[0].segments.values() for one in content}
+        copies = zip(case.logs, case.parts, strict=True)
+        yield from ["a segment is gone"] if any(len(parts) < len(log.segments) for log, parts in copies) else []
+
+
+class OfOneHistory(SeveralCopies[WrittenLog]):
+    """What one copy has lost is read from another."""
+
+    def draw_log(self, random: Random, size: Size) -> WrittenLog:
+        return WrittenLog.of(draw_copied_log(random, size.segments, size.batches, size.records))
+
+    def draw(self, random: Random, size: Size, log: WrittenLog) -> Copies:
+        while True:
+            logs = [log] * random.choice((2, 3))
+            case = Copies.of(logs, [draw_damages(random, each.segments, min(size.damages, 2)) for each in logs])
+            if all(is_judged(each) for each in case.parts_of_each):
+                return case
+
+    def judge(self, case: Copies, roots: Sequence[Path], random: Random) -> None:
+        shown = shown_at_random(Asked.of(*roots), random)
+        log = case.logs[0]
+        invented = shown.items() - log.originals.items()
+        assert not invented, f"what was never written is shown: {invented}"
+        check_completed(shown, log, roots[served_copy(roots)], case.parts_of_each)
+
+
+def check_completed(shown: Shown, log: WrittenLog, served: Path, copies: Sequence[Parts]) -> None:
+    """Hold what is shown to have all of what is lost in the ``served`` copy and intact in one of its ``copies``."""
+    alone = open_log(served / "t-0")
+    # What is missing in the middle of a segment without a trace, nobody looks for.
+    lost = [*lost_ranges(alone, 0), *(gaps_in(alone) if not is_compacted(log.segments) else [])]
+    intact = {offset for each in copies for offset in intact_records(each)}
+    missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
+    unproven = before_all_anchors(log.segments, copies)
+    assert missing <= unproven, f"offsets {sorted(missing - unproven)} are intact in a copy, and not shown"
+
+
+def gaps_in(log: Log) -> list[OffsetRange]:
+    """Return the offsets between segments that there is no trace of."""
+    return [gap for segment in log.segments if (gap := gap_behind(segment)) is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import Final, Self
@@ -30,17 +31,27 @@ from tests.read.views import TELLING, Asked, Shown, tells
 INDEX_DAMAGE: Final = ("none", "none", "missing", "short", "zeros", "of another")
 
 
+class History(StrEnum):
+    """What became of a log before anything damaged it."""
+
+    AS_WRITTEN = "as written"
+    COMPACTED = "compacted"
+    #: It went on by itself from somewhere on, with the same ids and leader epochs.
+    OTHER = "another history"
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
     """A log as a broker has written it: the batches of its segments, and its files."""
 
     segments: Segments
     files: Files
+    history: History = History.AS_WRITTEN
 
     @classmethod
-    def of(cls, segments: Segments) -> Self:
+    def of(cls, segments: Segments, history: History = History.AS_WRITTEN) -> Self:
         with temporary_directory() as directory:
-            return cls(segments, read_files(write_partition(directory / "t-0", segments)))
+            return cls(segments, read_files(write_partition(directory / "t-0", segments)), history)
 
     @classmethod
     def draw(cls, random: Random, size: Size) -> Self:

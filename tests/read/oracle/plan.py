@@ -14,7 +14,7 @@ from tests.read.oracle.cases import PER_LOG, Cases
 #: The kind of each log in turn: what costs most is tried least often.
 _TURNS: Final = (
     *("intact", "out-of-place", "lost", "isolation") * 3,
-    *("intact", "out-of-place", "copies"),
+    *("intact", "out-of-place", "copies", "histories"),
 )
 
 
