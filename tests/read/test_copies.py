@@ -40,10 +40,12 @@ pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
+@pytest.mark.timeout(examples(300, 3600))
 def test_what_one_copy_has_lost_is_read_from_another() -> None:
     try_new_cases("copies", examples(150, 1500))
 
 
+@pytest.mark.timeout(examples(300, 3600))
 def test_nothing_comes_from_another_history_and_nothing_that_compaction_took_away() -> None:
     try_new_cases("histories", examples(60, 1500))
 

@@ -18,7 +18,7 @@ from tests.thoroughness import examples
 from tests.watch import run
 
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(examples(600, 3600))]
 
 
 def test_every_view_shows_what_is_intact_and_nothing_else() -> None:
