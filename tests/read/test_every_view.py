@@ -113,9 +113,9 @@ def test_a_view_that_is_silent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_long_run_stops_at_the_first_failures_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(OraclePlan.of(5, 200, 2, tmp_path)).failures == []
+    assert run(OraclePlan.of(5, 200, 2, tmp_path, tmp_path)).failures == []
     monkeypatch.setattr("tests.read.oracle.judging.VIEWS", (*VIEWS[:-1], lacks_the_last))
-    findings = run(OraclePlan.of(5, 100_000, 2, tmp_path))
+    findings = run(OraclePlan.of(5, 100_000, 2, tmp_path, tmp_path))
     assert 5 <= len(findings.failures) < 20
     for path in findings.failures:
         text = path.read_text()

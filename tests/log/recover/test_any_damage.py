@@ -22,7 +22,7 @@ from tests.log.some_logs import some_segments
 from tests.logs import joined, open_log, records_in, write_log
 from tests.read.oracle.copies import Copies, before_all_anchors, draw_copied_log, draw_damages
 from tests.read.oracle.judging import is_judged
-from tests.read.oracle.kind import Segments
+from tests.read.oracle.kind import Segments, temporary_directory
 from tests.read.oracle.one_log import WrittenLog
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -80,7 +80,9 @@ def rings(draw: st.DrawFn, bases: Sequence[int]) -> list[int]:
 
 def draw_copies(random: Random) -> Copies:
     """Draw up to three damaged copies of a log."""
-    logs = [WrittenLog.of(draw_copied_log(random))] * random.randint(1, 3)
+    with temporary_directory() as directory:
+        log = WrittenLog.of(draw_copied_log(random), directory / "t-0")
+    logs = [log] * random.randint(1, 3)
     return Copies.of(logs, [draw_damages(random, each.segments) for each in logs])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.read.oracle.cases import KINDS, PER_LOG, Cases
+from tests.read.oracle.kind import temporary_directory
 from tests.read.oracle.plan import OraclePlan
 from tests.watch import Findings, run
 
@@ -23,9 +24,10 @@ def main() -> int:
         kind, number = options.case
         return _one(kind, number, seed, options.keep)
     print(f"seed {seed}", flush=True)
-    plan = OraclePlan.of(seed, options.cases, options.jobs, options.failures)
-    progress = _Progress(plan.cases)
-    findings = run(plan, progress.tell)
+    with temporary_directory() as scratch:
+        plan = OraclePlan.of(seed, options.cases, options.jobs, options.failures, scratch)
+        progress = _Progress(plan.cases)
+        findings = run(plan, progress.tell)
     progress.report(findings)
     return 1 if findings.failures else 0
 

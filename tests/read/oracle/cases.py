@@ -27,12 +27,13 @@ PER_LOG: Final = 8
 
 
 class Cases:
-    """The cases of a kind and a seed."""
+    """The cases of a kind and a seed, written below a directory; without one, wherever there is room for a moment."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, kind: str, seed: int, directory: Path | None = None) -> None:
         self.name = kind
         self.kind = KINDS[kind]
         self.seed = seed
+        self._directory = directory
         self._log = lru_cache(maxsize=1)(self._draw_log)
 
     def _random(self, what: str, number: int) -> Random:
@@ -40,7 +41,8 @@ class Cases:
 
     def _draw_log(self, number: int) -> Any:
         random = self._random("log", number)
-        return self.kind.draw_log(random, Size.draw(random, number * PER_LOG))
+        with temporary_directory(self._directory) as directory:
+            return self.kind.draw_log(random, Size.draw(random, number * PER_LOG), directory)
 
     def draw(self, number: int) -> Any:
         """Return the case of a number."""
@@ -55,7 +57,7 @@ class Cases:
             Exception: whatever goes wrong in a view, with the same notes.
         """
         case = self.draw(number)
-        with temporary_directory() as directory:
+        with temporary_directory(self._directory) as directory:
             roots = self.kind.write(case, directory)
             try:
                 self.kind.judge(case, roots, self._random("views", number))

@@ -122,8 +122,9 @@ class SeveralCopies(Kind[LogT, Copies]):
 class OfOneHistory(SeveralCopies[WrittenLog]):
     """What one copy has lost is read from another."""
 
-    def draw_log(self, random: Random, size: Size) -> WrittenLog:
-        return WrittenLog.of(draw_copied_log(random, size.segments, size.batches, size.records))
+    def draw_log(self, random: Random, size: Size, directory: Path) -> WrittenLog:
+        segments = draw_copied_log(random, size.segments, size.batches, size.records)
+        return WrittenLog.of(segments, directory / "t-0")
 
     def draw(self, random: Random, size: Size, log: WrittenLog) -> Copies:
         while True:

@@ -31,16 +31,16 @@ from tests.read.views import Asked
 Histories = tuple[WrittenLog, ...]
 
 
-def draw_histories(random: Random, size: Size) -> Histories:
+def draw_histories(random: Random, size: Size, directory: Path) -> Histories:
     """Draw a log as it was written, as compaction left it, and as it went on in a clone."""
     segments = draw_copied_log(random, size.segments, size.batches, size.records)
     *below, last = sorted(segments)
     compacted = _changed({base: segments[base] for base in below}, _keeping_some(random))
     offsets = [one.first_offset for content in segments.values() for one in content]
     return (
-        WrittenLog.of(segments),
-        WrittenLog.of({**compacted, last: segments[last]}, History.COMPACTED),
-        WrittenLog.of(_changed(segments, _after(random.choice(offsets))), History.OTHER),
+        WrittenLog.of(segments, directory / "t-0"),
+        WrittenLog.of({**compacted, last: segments[last]}, directory / "t-1", History.COMPACTED),
+        WrittenLog.of(_changed(segments, _after(random.choice(offsets))), directory / "t-2", History.OTHER),
     )
 
 
@@ -83,8 +83,8 @@ def _encoded(one: Batch, records: Sequence[Record]) -> list[Batch]:
 class OfSeveralHistories(SeveralCopies[Histories]):
     """Nothing of another history is shown, and nothing that compaction took out of the copy that is served."""
 
-    def draw_log(self, random: Random, size: Size) -> Histories:
-        return draw_histories(random, size)
+    def draw_log(self, random: Random, size: Size, directory: Path) -> Histories:
+        return draw_histories(random, size, directory)
 
     def draw(self, random: Random, size: Size, log: Histories) -> Copies:
         as_written, *others = log

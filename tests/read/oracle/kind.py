@@ -56,8 +56,8 @@ class Kind(ABC, Generic[LogT, CaseT]):
     """Cases of one kind: how they are drawn and written, and what has to hold of each."""
 
     @abstractmethod
-    def draw_log(self, random: Random, size: Size) -> LogT:
-        """Draw a log as a broker has written it, to be damaged several times."""
+    def draw_log(self, random: Random, size: Size, directory: Path) -> LogT:
+        """Draw a log as a broker has written it, into an empty directory; it is to be damaged several times."""
 
     @abstractmethod
     def draw(self, random: Random, size: Size, log: LogT) -> CaseT:
@@ -90,9 +90,9 @@ def _memory() -> Path | None:
 
 
 @contextmanager
-def temporary_directory() -> Iterator[Path]:
-    """Make a directory, in memory where that can be had."""
-    with tempfile.TemporaryDirectory(dir=_memory()) as name:
+def temporary_directory(below: Path | None = None) -> Iterator[Path]:
+    """Make a directory, in memory where that can be had and nothing else is said."""
+    with tempfile.TemporaryDirectory(dir=below or _memory()) as name:
         yield Path(name)
 
 

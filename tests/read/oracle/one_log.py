@@ -22,7 +22,6 @@ from tests.read.oracle.kind import (
     Size,
     describe_parts,
     format_of,
-    temporary_directory,
     write_files,
 )
 from tests.read.views import TELLING, Asked, Shown, tells
@@ -49,13 +48,9 @@ class WrittenLog:
     history: History = History.AS_WRITTEN
 
     @classmethod
-    def of(cls, segments: Segments, history: History = History.AS_WRITTEN) -> Self:
-        with temporary_directory() as directory:
-            return cls(segments, read_files(write_partition(directory / "t-0", segments)), history)
-
-    @classmethod
-    def draw(cls, random: Random, size: Size) -> Self:
-        return cls.of(draw_segments(random, size.segments, size.batches, size.records))
+    def of(cls, segments: Segments, directory: Path, history: History = History.AS_WRITTEN) -> Self:
+        """Write the segments into a directory that isn't there yet."""
+        return cls(segments, read_files(write_partition(directory, segments)), history)
 
     @property
     def originals(self) -> Shown:
@@ -153,8 +148,8 @@ def intact(case: Case) -> Shown:
 class OneLog(Kind[WrittenLog, Case]):
     """What all kinds have in common that damage one log."""
 
-    def draw_log(self, random: Random, size: Size) -> WrittenLog:
-        return WrittenLog.draw(random, size)
+    def draw_log(self, random: Random, size: Size, directory: Path) -> WrittenLog:
+        return WrittenLog.of(draw_segments(random, size.segments, size.batches, size.records), directory / "t-0")
 
     def write(self, case: Case, directory: Path) -> list[Path]:
         root = write_files(directory / "data", case.files())

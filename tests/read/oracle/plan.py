@@ -27,22 +27,24 @@ def kind_of(log: int) -> str:
 class OraclePlan:
     """See :class:`tests.watch.Plan`, whose cases are all those of a log here.
 
-    ``directory`` is where it is written what failed. It ends with the first failures.
+    ``directory`` is where it is written what failed; below ``scratch`` are the cases, some of which stay there where a
+    process is ended. It ends with the first failures.
     """
 
     seed: int
     cases: int
     jobs: int
     directory: Path
+    scratch: Path
     most_failures: int = 5
 
     @classmethod
-    def of(cls, seed: int, cases: int, jobs: int, directory: Path) -> OraclePlan:
+    def of(cls, seed: int, cases: int, jobs: int, directory: Path, scratch: Path) -> OraclePlan:
         """Return the plan for about so many cases."""
-        return cls(seed, -(-cases // PER_LOG), jobs, directory)
+        return cls(seed, -(-cases // PER_LOG), jobs, directory, scratch)
 
     def trial(self) -> OracleTrial:
-        return OracleTrial(self.seed)
+        return OracleTrial(self.seed, self.scratch)
 
     def keep(self, number: int, reason: str) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -55,13 +57,14 @@ class OraclePlan:
 class OracleTrial:
     """See :class:`tests.watch.Trial`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scratch: Path) -> None:
         self.seen: Counter[str] = Counter()
         self._seed = seed
+        self._scratch = scratch
         logging.getLogger("kfs").setLevel(logging.CRITICAL + 1)  # in a process of its own
 
     def failure(self, number: int) -> str | None:
-        cases = Cases(kind_of(number), self._seed)
+        cases = Cases(kind_of(number), self._seed, self._scratch)
         reasons = []
         for case in range(number * PER_LOG, (number + 1) * PER_LOG):
             try:

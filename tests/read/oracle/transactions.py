@@ -12,7 +12,7 @@ from kfs.read.isolation import IsolationLevel
 from tests.log.damages import Parts, damaged, draw_local_damage, joined_parts
 from tests.logs import Batch, joined, log_name, open_log, record, set_log_start
 from tests.read.oracle.judging import is_judged, shown_at_random
-from tests.read.oracle.kind import Files, Kind, Segments, Size, describe_parts, temporary_directory, write_files
+from tests.read.oracle.kind import Files, Kind, Segments, Size, describe_parts, write_files
 from tests.read.oracle.one_log import read_files
 from tests.read.some_transactions import Data, End, Placed, draw_transactions, encoded, write_transactions
 from tests.read.views import Asked
@@ -87,12 +87,11 @@ class Transactions:
 class Isolation(Kind[WrittenTransactions, Transactions]):
     """Every view shows the same at either isolation level, and nothing of what was aborted."""
 
-    def draw_log(self, random: Random, size: Size) -> WrittenTransactions:
+    def draw_log(self, random: Random, size: Size, directory: Path) -> WrittenTransactions:
         events = draw_transactions(random, size.events)
-        with temporary_directory() as directory:
-            partition = directory / "t-0"
-            log = write_transactions(partition, events, segment_bytes=random.choice((300, 800, 1 << 20)))
-            files = read_files(partition)
+        partition = directory / "t-0"
+        log = write_transactions(partition, events, segment_bytes=random.choice((300, 800, 1 << 20)))
+        files = read_files(partition)
         bases = sorted(int(name.removesuffix(".log")) for name in files if name.endswith(".log"))
         segments: Segments = {base: [] for base in bases}
         for one in log:
