@@ -145,6 +145,13 @@ def intact(case: Case) -> Shown:
     }
 
 
+def destroyed(case: Case) -> list[int]:
+    """Return the offsets of broken batches of which bytes are left, and that are intact nowhere."""
+    there = intact(case)
+    broken = [part.was for part in case.all_parts if part.was is not None and part.data and not part.is_intact]
+    return [record.offset for was in broken for record in was.records if record.offset not in there]
+
+
 class OneLog(Kind[WrittenLog, Case]):
     """What all kinds have in common that damage one log."""
 
@@ -218,7 +225,7 @@ class Lost(OneLog):
     def draw(self, random: Random, size: Size, log: WrittenLog) -> Case:
         while True:
             case = Case.draw(random, size, log, draw_local_damage)
-            if is_judged(case.all_parts):
+            if is_judged(case.all_parts) and destroyed(case):
                 return case
 
     def judge(self, case: Case, roots: Sequence[Path], random: Random) -> None:
@@ -228,16 +235,10 @@ class Lost(OneLog):
         lost = lost_ranges(log, start)
         overlapped = [offset for offset in shown for one in lost if offset in one]
         assert not overlapped, f"offsets {overlapped} are shown, and said to be lost"
-        destroyed = [
-            record.offset
-            for part in case.all_parts
-            if part.was is not None and part.data and not part.is_intact
-            for record in part.was.records
-            if start <= record.offset < end and record.offset not in shown
-        ]
-        if not destroyed:
+        wanted = [offset for offset in destroyed(case) if start <= offset < end]
+        if not wanted:
             return
-        offset = random.choice(destroyed)
+        offset = random.choice(wanted)
         with asked_at_random(Asked.of(*roots), random) as asked:
             for view in random.sample(TELLING, len(TELLING)):
                 told = tells(view, asked, OffsetRange(offset, offset + 1))
