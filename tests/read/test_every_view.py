@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(examples(600
 
 
 def test_every_view_shows_what_is_intact_and_nothing_else() -> None:
-    try_new_cases("intact", examples(900, 6000))
+    try_new_cases("intact", examples(750, 6000))
 
 
 def test_every_view_shows_the_same_of_batches_out_of_place() -> None:
-    try_new_cases("out-of-place", examples(800, 5000))
+    try_new_cases("out-of-place", examples(650, 5000))
 
 
 def test_what_is_lost_is_told_by_every_view_and_overlaps_nothing_that_is_shown() -> None:
-    try_new_cases("lost", examples(700, 4000))
+    try_new_cases("lost", examples(850, 4000))
 
 
 def test_every_view_shows_the_same_at_any_isolation_level() -> None:
