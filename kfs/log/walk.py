@@ -159,7 +159,7 @@ class SegmentWalk:
         except FileChanged:
             raise
         except CorruptData as error:
-            if self.bounds.is_last and is_zero_to_end(self.file, position, self.size):
+            if self._ends_log(position):
                 return None
             return self._damage(position, error.reason, cause, header)
         if header.record_count == UNKNOWN_COUNT or header.magic >= MAGIC_V2:
@@ -218,13 +218,18 @@ class SegmentWalk:
         """Whether a batch can end at ``position``, by what follows."""
         if position == self.size or is_plausible(self._window, self.bounds, position, self._seen):
             return True
+        return self._ends_log(position)
+
+    def _ends_log(self, position: int) -> bool:
+        """Whether only zeros follow in the last segment."""
         return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
     def _swallowed(self, header: BatchHeader, after: int) -> int | None:
         """Where, inside of a broken batch, intact ones begin that go to its end or beyond: then its size is the lie.
 
-        A batch in the value of a message is no such thing: it has offsets of its own, and something follows it. An
-        offset that can't be in the segment says nothing of those inside: then only what goes beyond the end counts.
+        So it is where only zeros follow them, to the end of the log. A batch in the value of a message is no such
+        thing: it has offsets of its own, and something follows it. An offset that can't be in the segment says nothing
+        of those inside: then only what goes beyond the end counts.
         """
         if after < self.size and self._begin_of(after) == header.last_offset + 1:
             return None
@@ -236,7 +241,7 @@ class SegmentWalk:
             if found is None:
                 return None
             end = self._end_of_chain(found, after)
-            if end > after or (end == after and is_possible):
+            if end > after or (is_possible and (end == after or self._ends_log(end))):
                 return found
             position = found
         return None

@@ -219,6 +219,14 @@ def test_a_length_that_ends_in_the_zeros_of_the_last_batch_does_not_hide_it(
     assert problems_at(log) == [(len(first.data), len(cut_off))]
 
 
+def test_a_length_that_ends_in_the_zeros_behind_the_last_batch_does_not_hide_it(tmp_path: Path) -> None:
+    first, last = batch(records(BASE, BASE + 4)), batch([record(BASE + 10)], magic=0)
+    cut_off = struct.pack(">qiIbb", BASE + 5, 25 + len(last.data) + 8 - 12, 1, 0, 0) + b"\xab" * 7
+    log = log_with(tmp_path, first.data + cut_off + last.data + bytes(100))
+    assert offsets_in(log) == [*range(BASE, BASE + 5), BASE + 10]
+    assert problems_at(log) == [(len(first.data), len(cut_off))]
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 13, 48, 60, 10_000, 2**30, 2**31 - 1])
 @EVERY_FORMAT
 def test_a_wrong_length_costs_one_batch(magic: int, codec: Codec, length: int, tmp_path: Path) -> None:
