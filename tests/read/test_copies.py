@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.errors import CorruptData
+from kfs.format.codecs import Codec
 from kfs.log.block import Block
 from kfs.log.completion import COMPLETED
 from kfs.log.data_dir import DataDir
@@ -22,12 +23,14 @@ from kfs.tree.table_store import TableStore
 from tests.logs import (
     batch,
     dense,
+    joined,
     log_name,
     look_every_time,
     open_tree,
     positions,
     record,
     records,
+    write_log,
     write_partition,
 )
 from tests.read.oracle.cases import try_new_cases
@@ -163,6 +166,36 @@ def test_segments_that_are_gone_are_completed(tmp_path: Path) -> None:
         for view in TELLING:
             assert not tells(view, asked, OffsetRange(0, 60)), (roots, view.__name__)
     assert offsets_of(shown_by_all(Asked.of(one, three))) == [*range(20), *range(30, 60)]
+
+
+def test_what_a_copy_has_no_trace_of_comes_from_a_third(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("one", "two", "three")]
+    for root in roots:
+        write_partition(root / "t-0", {0: CONTENT})
+    for number in (1, 2):
+        broken(roots[0], positions(CONTENT)[number] + 70)
+    write_log(roots[1] / "t-0", 0, joined([CONTENT[0], *CONTENT[2:]]))
+    assert offsets_of(shown_by_all(Asked.of(*roots))) == list(range(60))
+
+
+def test_of_a_log_that_is_not_compacted_no_compacted_copy_is_taken_first(tmp_path: Path) -> None:
+    roots = three_segments(*(tmp_path / name for name in ("one", "two", "three")))
+    gone(roots[0], 20)
+    kept = [batch([each for each in one.records if each.offset % 3], base_offset=one.first_offset) for one in CONTENT]
+    write_log(roots[1] / "t-0", 20, joined(kept[2:4]))
+    (roots[1] / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    assert offsets_of(shown_by_all(Asked.of(*roots))) == list(range(60))
+
+
+def test_a_batch_that_goes_beyond_what_is_lost_brings_nothing_back(tmp_path: Path) -> None:
+    content = dense(0, 59, 10, magic=0, codec=Codec.SNAPPY)
+    compacted = [content[0], content[1], batch([record(24)], magic=0, codec=Codec.SNAPPY), *content[3:]]
+    for name, each in (("one", compacted), ("two", content)):
+        write_partition(tmp_path / name / "t-0", {0: each[:5], 50: each[5:]})
+    (tmp_path / "one" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
+    broken(tmp_path / "one", positions(compacted)[1] + 40)
+    shown = offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two")))
+    assert shown == [*range(20), 24, *range(30, 60)]
 
 
 def test_a_segment_that_is_gone_is_among_the_problems(tmp_path: Path) -> None:
