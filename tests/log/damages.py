@@ -35,6 +35,14 @@ class Part:
         return self._is_whole and not self.is_intact
 
     @property
+    def is_of_other_epoch(self) -> bool:
+        """Whether it is intact but for its leader epoch: then it may as well be one of another history."""
+        if self.was is None or not self.is_intact or _start(self.was) == LOG_OVERHEAD:
+            return False
+        at = self.data.find(self.was.data[MAGIC_OFFSET:])
+        return self.data[max(at - 4, 0) : at] != self.was.data[LOG_OVERHEAD:MAGIC_OFFSET]
+
+    @property
     def _is_whole(self) -> bool:
         """Whether the bytes that matter are there, and the size before them is right."""
         if self.was is None or self._covered < 0:
@@ -77,13 +85,30 @@ def written(content: Iterable[Batch]) -> dict[int, Record]:
 def is_ambiguous(parts: Sequence[Part]) -> bool:
     """Whether a damaged batch is whole again with bytes of its neighbours, as where one zero was taken out of many.
 
-    Or holds a message that is whole, and the record that was lost: a codec stores as it is what it can't compress.
+    Or holds a message that is whole, and the record that was lost: a codec stores as it is what it can't compress. Or
+    has again the size that it claims, with a batch and junk behind it: as a message with a batch in its value.
     """
     data = joined_parts(parts)
+    if any(_is_filled_up(parts, number) for number in range(len(parts))):
+        return True
     damaged = [part for part in parts if part.was is not None and not part.is_intact]
     if any(part.was.data[0 if part.is_moved else _start(part.was) :] in data for part in damaged if part.was):
         return True
     return any(_is_batch_at(at, part.data) for part in damaged for at in range(1, len(part.data) - LOG_OVERHEAD))
+
+
+def _is_filled_up(parts: Sequence[Part], number: int) -> bool:
+    """Whether what is left of a batch is as long as it was with the next parts, not all of them intact."""
+    part = parts[number]
+    if part.was is None or part.is_intact or len(part.data) < LOG_OVERHEAD:
+        return False
+    left = int.from_bytes(part.data[8:LOG_OVERHEAD], "big") + LOG_OVERHEAD - len(part.data)
+    taken = 0
+    while left > 0 and number + taken + 1 < len(parts):
+        taken += 1
+        left -= len(parts[number + taken].data)
+    swallowed = parts[number + 1 : number + taken + 1]
+    return left == 0 and taken > 0 and not all(each.is_intact for each in swallowed)
 
 
 def _is_batch_at(at: int, data: bytes) -> bool:

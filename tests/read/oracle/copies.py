@@ -41,6 +41,12 @@ class Copies:
     def parts_of_each(self) -> list[Parts]:
         return [[part for parts in copy.values() for part in parts] for copy in self.parts]
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether what is damaged can't be taken for what it was, or for what another history has."""
+        each = self.parts_of_each
+        return all(map(is_judged, each)) and not any(part.is_of_other_epoch for parts in each for part in parts)
+
     def write(self, directory: Path) -> list[Path]:
         """Write a log directory for each copy."""
         roots = []
@@ -130,7 +136,7 @@ class OfOneHistory(SeveralCopies[WrittenLog]):
         while True:
             logs = [log] * random.choice((2, 3))
             case = Copies.of(logs, [draw_damages(random, each.segments, min(size.damages, 2)) for each in logs])
-            if all(is_judged(each) for each in case.parts_of_each):
+            if case.is_judged:
                 return case
 
     def judge(self, case: Copies, roots: Sequence[Path], random: Random) -> None:

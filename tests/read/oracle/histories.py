@@ -23,7 +23,7 @@ from tests.read.oracle.copies import (
     gaps_in,
     served_copy,
 )
-from tests.read.oracle.judging import is_judged, lost_ranges, shown_at_random
+from tests.read.oracle.judging import lost_ranges, shown_at_random
 from tests.read.oracle.kind import Segments, Size
 from tests.read.oracle.one_log import History, WrittenLog
 from tests.read.views import Asked
@@ -92,7 +92,7 @@ class OfSeveralHistories(SeveralCopies[Histories]):
             logs = [as_written, random.choice(others), random.choice(log)][: random.choice((2, 3))]
             random.shuffle(logs)
             case = Copies.of(logs, [draw_damages(random, each.segments, min(size.damages, 2)) for each in logs])
-            if all(is_judged(each) for each in case.parts_of_each):
+            if case.is_judged:
                 return case
 
     def write(self, case: Copies, directory: Path) -> list[Path]:
