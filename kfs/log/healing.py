@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
@@ -73,11 +74,9 @@ class _Loss:
     def has_no_trace(self) -> bool:
         return self.position == self.end
 
-    def take(self, offsets: OffsetRange, batches: Sequence[Found], *, is_all: bool) -> None:
-        """Note batches that another copy has of some offsets; ``is_all`` says that there never was anything else."""
+    def take(self, batches: Sequence[Found]) -> None:
+        """Note batches that another copy has."""
         self.found += batches
-        if is_all:
-            self.missing.remove(offsets)
         for one in batches:
             self.missing = without(self.missing, one.first, one.last)
 
@@ -112,7 +111,7 @@ class Healer:
             if not others:
                 return {}
             log = Log(self._directory, storage, problems=quiet)
-            histories = [History(log, other) for other in sorted(others, key=Log.standing, reverse=True)]
+            histories = [History(log, other) for other in sorted(others, key=partial(_preference, log), reverse=True)]
             made = {}
             for segment in log.segments:
                 healed = _healed(segment, histories)
@@ -121,16 +120,37 @@ class Healer:
             return made
 
 
+def _preference(log: Log, other: Log) -> tuple[bool, tuple[int, int, int]]:
+    """Which copy to take from first: the greatest; a compacted one has not all of what is lost in one that isn't."""
+    return (other.first_dirty_offset is None) == (log.first_dirty_offset is None), other.standing()
+
+
 def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
     losses = list(_losses(segment))
     for loss in losses:
-        for history in histories:
-            for offsets in list(loss.missing):
-                if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
-                    loss.take(offsets, history.batches(offsets), is_all=history.has_all_of(offsets))
+        _complete(loss, histories)
     if not any(loss.found for loss in losses):
         return None
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
+
+
+def _complete(loss: _Loss, histories: Sequence[History]) -> None:
+    """Take what any copy has of a loss.
+
+    All are asked, even if one seems to have all that ever was there: a batch may be gone from it without a trace. A
+    batch that goes beyond what is lost would bring back what compaction took out behind that.
+    """
+    settled = []
+    for history in histories:
+        for offsets in list(loss.missing):
+            if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
+                batches = history.batches(offsets)
+                fitting = [one for one in batches if one.last < loss.lost.end]
+                loss.take(fitting)
+                if len(fitting) == len(batches) and history.has_all_of(offsets):
+                    settled.append(offsets)
+    for offsets in settled:
+        loss.missing = without(loss.missing, offsets.start, offsets.end - 1)
 
 
 def _losses(segment: Segment) -> Iterator[_Loss]:

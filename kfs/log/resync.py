@@ -36,15 +36,16 @@ def is_plausible(window: Window, bounds: SegmentBounds, position: int, seen: int
 
 
 def find_batch(
-    window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int, end: int | None = None
+    window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int, stop: int | None = None
 ) -> int | None:
     """Return where the next intact batch or message at or after ``position`` begins, or None.
 
     Its offsets must be ones that can follow ``seen`` in this segment, so the high half of its
     offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes;
-    it must end by ``end``, where that isn't the file's end.
+    it must begin before ``stop``, where that is given.
     """
-    end = window.size if end is None else end
+    stop = window.size if stop is None else stop
+    end = min(window.size, stop + HEADER_SIZE_UP_TO_MAGIC - 1)
     patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
     budget = max((end - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
     while position + HEADER_SIZE_UP_TO_MAGIC <= end:
@@ -56,7 +57,7 @@ def find_batch(
             return None
         for at in _candidates(patterns, chunk):
             header = _plausible_header(window, bounds, position + at, seen)
-            if header is None or header.size > min(limit, end - header.position):
+            if header is None or header.size > limit:
                 continue
             budget -= header.size
             if budget < 0:

@@ -184,7 +184,7 @@ class SegmentWalk:
         except FileChanged:
             raise
         except CorruptData as error:
-            if self.bounds.is_last and is_zero_to_end(self.file, position, self.size):
+            if self._ends_log(position):
                 return None
             return self._damage(position, error.reason, cause, header)
         if header.record_count == UNKNOWN_COUNT or header.magic >= MAGIC_V2:
@@ -243,20 +243,30 @@ class SegmentWalk:
         """Whether a batch can end at ``position``, by what follows."""
         if position == self.size or is_plausible(self._window, self.bounds, position, self._seen):
             return True
+        return self._ends_log(position)
+
+    def _ends_log(self, position: int) -> bool:
+        """Whether only zeros follow in the last segment."""
         return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
     def _swallowed(self, header: BatchHeader, after: int) -> int | None:
-        """Where, inside of a broken batch, intact ones begin that fill it to its end: then its size is the lie.
+        """Where, inside of a broken batch, intact ones begin that go to its end or beyond: then its size is the lie.
 
-        A batch in the value of a message is no such thing: it has offsets of its own, and something follows it.
+        So it is where only zeros follow them, to the end of the log. A batch in the value of a message is no such
+        thing: it has offsets of its own, and something follows it. An offset that can't be in the segment says nothing
+        of those inside: then only what goes beyond the end counts.
         """
         if after < self.size and self._begin_of(after) == header.last_offset + 1:
             return None
-        seen = max(self._seen, header.last_offset)
+        is_possible = header.last_offset < self.bounds.limit
+        seen = max(self._seen, header.last_offset) if is_possible else self._seen
         position = header.position
         for _ in range(_MOST_TRIED):
             found = find_batch(self._window, self.bounds, position + 1, seen, self.limit, after)
-            if found is None or self._is_chain(found, after):
+            if found is None:
+                return None
+            end = self._end_of_chain(found, after)
+            if end > after or (is_possible and (end == after or self._ends_log(end))):
                 return found
             position = found
         return None
@@ -271,21 +281,21 @@ class SegmentWalk:
             return None
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
-    def _is_chain(self, position: int, end: int) -> bool:
-        """Whether intact batches, one behind another, fill the bytes from ``position`` to ``end``."""
-        while position < end:
+    def _end_of_chain(self, position: int, stop: int) -> int:
+        """Return where intact batches end that follow one another from ``position`` on and begin before ``stop``."""
+        while position < stop:
             try:
                 header = self._header(position)
             except FileChanged:
                 raise
             except CorruptData:
-                return False
-            if header.size > min(self.limit, end - position):
-                return False
+                break
+            if header.size > min(self.limit, self.size - position):
+                break
             if not is_intact(header, self._window.read(position, header.size)):
-                return False
+                break
             position += header.size
-        return True
+        return position
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         self._on_loss()

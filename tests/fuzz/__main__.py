@@ -11,8 +11,9 @@ from pathlib import Path
 from tests.corpus import CorpusStore
 from tests.fuzz.cases import CaseMaker
 from tests.fuzz.compare import Comparison
+from tests.fuzz.plan import FuzzPlan, failure
 from tests.fuzz.seeds import load_seeds
-from tests.fuzz.watch import Findings, Plan, failure, run
+from tests.watch import Findings, run
 
 
 def main() -> int:
@@ -25,7 +26,7 @@ def main() -> int:
         print(failure(Comparison(), CaseMaker(seeds, options.seed).case(options.case)) or "fine")
         return 0
     start = time.monotonic()
-    findings = run(Plan(seeds, options.seed, options.cases, options.jobs, options.failures))
+    findings = run(FuzzPlan(seeds, options.seed, options.cases, options.jobs, options.failures))
     _report(findings, time.monotonic() - start)
     return 1 if findings.failures else 0
 

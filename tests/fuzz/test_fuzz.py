@@ -14,9 +14,10 @@ from kfs.format.codecs import Codec
 from kfs.format.columns import RecordColumns
 from kfs.format.decode import PlainDecoder
 from tests.fuzz.cases import CaseMaker
+from tests.fuzz.plan import FuzzPlan
 from tests.fuzz.seeds import Seed, load_seeds
-from tests.fuzz.watch import Findings, Plan, run
 from tests.twins import DECODERS
+from tests.watch import Findings, run
 
 pytestmark = pytest.mark.skipif(len(DECODERS) < 2, reason="the compiled twins were not built")
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if codec != Codec.ZSTD or magic == 2]
@@ -28,7 +29,7 @@ def seeds(corpus: Callable[[str], Path]) -> list[Seed]:
 
 
 def test_the_twins_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Path) -> None:
-    findings = run(Plan(seeds, seed=20, cases=20_000, jobs=1, directory=tmp_path / "failures"))
+    findings = run(FuzzPlan(seeds, seed=20, cases=20_000, jobs=1, directory=tmp_path / "failures"))
     assert findings.failures == [], findings.failures[0].with_suffix(".txt").read_text()
     assert findings.cases == 20_000
     for magic, codec in FORMATS:
@@ -42,7 +43,7 @@ def test_the_twins_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Pa
 
 @pytest.mark.long
 def test_the_twins_agree_for_longer(seeds: list[Seed], tmp_path: Path) -> None:
-    findings = run(Plan(seeds, seed=21, cases=500_000, jobs=2, directory=tmp_path / "failures"))
+    findings = run(FuzzPlan(seeds, seed=21, cases=500_000, jobs=2, directory=tmp_path / "failures"))
     assert findings.failures == [], findings.failures[0].with_suffix(".txt").read_text()
     assert findings.cases == 500_000
 
@@ -106,9 +107,8 @@ def test_what_goes_wrong_is_noticed_and_kept(
     seeds: list[Seed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type[WrongDecoder], reason: str
 ) -> None:
     monkeypatch.setattr("tests.fuzz.compare.DECODERS", [PlainDecoder, wrong])
-    monkeypatch.setattr("tests.fuzz.watch.CASE_SECONDS", 0.5)
-    monkeypatch.setattr("tests.fuzz.watch.MOST_FAILURES", 2)
-    findings = run(Plan(seeds, seed=3, cases=400, jobs=1, directory=tmp_path))
+    monkeypatch.setattr("tests.watch.CASE_SECONDS", 0.5)
+    findings = run(FuzzPlan(seeds, seed=3, cases=400, jobs=1, directory=tmp_path, most_failures=2))
     assert len(findings.failures) >= 2
     for path in findings.failures:
         assert reason in path.with_suffix(".txt").read_text()
@@ -116,5 +116,5 @@ def test_what_goes_wrong_is_noticed_and_kept(
 
 
 def test_every_case_is_counted_by_however_many_processes(seeds: list[Seed], tmp_path: Path) -> None:
-    findings: Findings = run(Plan(seeds, seed=4, cases=1001, jobs=3, directory=tmp_path))
+    findings: Findings = run(FuzzPlan(seeds, seed=4, cases=1001, jobs=3, directory=tmp_path))
     assert findings.cases == 1001

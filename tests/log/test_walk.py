@@ -203,6 +203,30 @@ def test_a_length_that_swallows_whole_batches_hides_none_of_them(
         assert find_record(log, offset) is CorruptData
 
 
+@pytest.mark.parametrize("padding", [0, 100])
+@pytest.mark.parametrize("short_by", [1, 4])
+@pytest.mark.parametrize("claimed_offset", [BASE + 5, 0x5107A83A9F642100])
+def test_a_length_that_ends_in_the_zeros_of_the_last_batch_does_not_hide_it(
+    short_by: int, claimed_offset: int, padding: int, tmp_path: Path
+) -> None:
+    """Each lz4 frame ends with four zeros, and zeros may follow the log."""
+    first, last = batch(records(BASE, BASE + 4)), batch(records(BASE + 10, BASE + 14), magic=1, codec=Codec.LZ4)
+    assert last.data.endswith(bytes(4))
+    size = 25 + len(last.data) - short_by
+    cut_off = struct.pack(">qiIbb", claimed_offset, size - 12, 1, 0, 0) + b"\xab" * 7
+    log = log_with(tmp_path, first.data + cut_off + last.data + bytes(padding))
+    assert offsets_in(log) == [*range(BASE, BASE + 5), *range(BASE + 10, BASE + 15)]
+    assert problems_at(log) == [(len(first.data), len(cut_off))]
+
+
+def test_a_length_that_ends_in_the_zeros_behind_the_last_batch_does_not_hide_it(tmp_path: Path) -> None:
+    first, last = batch(records(BASE, BASE + 4)), batch([record(BASE + 10)], magic=0)
+    cut_off = struct.pack(">qiIbb", BASE + 5, 25 + len(last.data) + 8 - 12, 1, 0, 0) + b"\xab" * 7
+    log = log_with(tmp_path, first.data + cut_off + last.data + bytes(100))
+    assert offsets_in(log) == [*range(BASE, BASE + 5), BASE + 10]
+    assert problems_at(log) == [(len(first.data), len(cut_off))]
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 13, 48, 60, 10_000, 2**30, 2**31 - 1])
 @EVERY_FORMAT
 def test_a_wrong_length_costs_one_batch(magic: int, codec: Codec, length: int, tmp_path: Path) -> None:

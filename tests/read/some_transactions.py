@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -137,20 +138,24 @@ def committed_offsets(log: Sequence[Placed]) -> list[int]:
 # --- drawn ----------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def some_transactions(draw: st.DrawFn, most: int = 25) -> list[Event]:
+def draw_transactions(random: Random, most: int = 25) -> list[Event]:
     """Draw interleaved batches and markers; a producer sends nothing else while its transaction is open."""
     events: list[Event] = []
     is_open: set[int] = set()
-    for _ in range(draw(st.integers(1, most))):
-        producer = draw(st.sampled_from([None, 1, 2, 3]))
-        if producer is not None and draw(st.integers(0, 2)) == 0:
-            events.append(End(producer, draw(st.booleans())))
+    for _ in range(random.randint(1, most)):
+        producer = random.choice((None, 1, 2, 3))
+        if producer is not None and random.randrange(3) == 0:
+            events.append(End(producer, random.randrange(2) == 1))
             is_open.discard(producer)
             continue
-        transactional = producer is not None and (producer in is_open or draw(st.integers(0, 3)) > 0)
+        transactional = producer is not None and (producer in is_open or random.randrange(4) > 0)
         if producer is not None and transactional:
             is_open.add(producer)
-        codec = draw(st.sampled_from([Codec.NONE, Codec.LZ4]))
-        events.append(Data(producer, draw(st.integers(1, 3)), transactional, codec))
+        codec = random.choice((Codec.NONE, Codec.LZ4))
+        events.append(Data(producer, random.randint(1, 3), transactional, codec))
     return events
+
+
+def some_transactions(most: int = 25) -> st.SearchStrategy[list[Event]]:
+    """For Hypothesis: see :func:`draw_transactions`."""
+    return st.randoms(use_true_random=False).map(lambda random: draw_transactions(random, most))

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
-from kfs.format.layout import MAGIC_V2
+from kfs.format.codecs import Codec
 from kfs.log.block import Block
 from kfs.log.completion import COMPLETED
 from kfs.log.data_dir import DataDir
-from kfs.log.log import gap_behind
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
 from kfs.tree.options import OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore
-from tests.log.damages import Damage, Parts, damaged, intact_records, is_ambiguous, joined_parts, local_damage
-from tests.log.some_logs import some_segments
 from tests.logs import (
     batch,
     dense,
+    joined,
     log_name,
     look_every_time,
-    open_log,
     open_tree,
     positions,
     record,
@@ -39,7 +32,8 @@ from tests.logs import (
     write_log,
     write_partition,
 )
-from tests.read.test_every_view import Segments, lost_ranges, shown_by_all
+from tests.read.oracle.cases import try_new_cases
+from tests.read.oracle.judging import shown_by_all
 from tests.read.views import TELLING, Asked, Shown, read_file, tells
 from tests.system.kafka_mount import kfs as run_kfs
 from tests.thoroughness import examples
@@ -47,81 +41,15 @@ from tests.thoroughness import examples
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
 
-local = st.lists(local_damage, min_size=1, max_size=2)
-#: What is done to a segment whose files are gone.
-GONE: list[Damage] = []
+
+@pytest.mark.timeout(examples(300, 3600))
+def test_what_one_copy_has_lost_is_read_from_another() -> None:
+    try_new_cases("copies", examples(110, 1500))
 
 
-@contextmanager
-def copies(
-    segments: Segments, damages: Sequence[Mapping[int, list[Damage]]]
-) -> Iterator[tuple[list[Path], list[Parts]]]:
-    """Write a copy for each of ``damages``: what is done to its segments, by base offset."""
-    with tempfile.TemporaryDirectory() as name:
-        roots: list[Path] = []
-        parts: list[Parts] = []
-        for number, done in enumerate(damages):
-            root = Path(name) / f"broker-{number}"
-            write_partition(root / "t-0", segments)
-            parts.append([])
-            for base, content in segments.items():
-                if done.get(base) is GONE:
-                    gone(root, base)
-                    continue
-                broken = damaged(content, done.get(base, []))
-                write_log(root / "t-0", base, joined_parts(broken))
-                parts[-1] += broken
-            roots.append(root)
-        yield roots, parts
-
-
-@st.composite
-def damaged_copies(draw: st.DrawFn, count: int) -> tuple[Segments, list[dict[int, list[Damage]]]]:
-    """Draw a log and what is done to each copy of it; the last batches stay, and prove that they are copies."""
-    segments = draw(some_segments())
-    last = segments[max(segments)][-1].last_offset
-    end = batch([record(last + 1), record(last + 2)])
-    some = st.sets(st.sampled_from(sorted(segments)))
-    done = [{base: draw(st.one_of(local, local, st.just(GONE))) for base in draw(some)} for _ in range(count)]
-    return {**segments, last + 1: [end]}, done
-
-
-@settings(max_examples=examples(40, 100), deadline=None, suppress_health_check=list(HealthCheck))
-@given(drawn=damaged_copies(2) | damaged_copies(3))
-def test_what_one_copy_has_lost_is_read_from_another(drawn: tuple[Segments, list[dict[int, list[Damage]]]]) -> None:
-    segments, done = drawn
-    with copies(segments, done) as (roots, parts):
-        assume(not any(part.is_moved for each in parts for part in each))
-        assume(not any(is_ambiguous(each) for each in parts))
-        shown = shown_by_all(Asked.of(*roots))
-        originals = {one.offset: one.value for content in segments.values() for each in content for one in each.records}
-        assert all(originals[offset] == value for offset, value in shown.items())
-        intact = {offset for each in parts for offset in intact_records(each)}
-        # What is missing in the middle of a segment without a trace, nobody looks for.
-        served = DataDir([str(root) for root in roots], Storage()).log("t", 0)
-        assert served is not None
-        alone = open_log(Path(served.directory.path))
-        gaps = [gap for segment in alone.segments if (gap := gap_behind(segment)) is not None]
-        lost = [*lost_ranges(alone, 0), *(gaps if not is_compacted(segments) else [])]
-        missing = {offset for offset in intact - shown.keys() if any(offset in each for each in lost)}
-        assert missing <= before_all_anchors(segments, parts)
-
-
-def is_compacted(segments: Segments) -> bool:
-    """Whether a batch shows that records were taken out of it; in such a log a gap proves nothing."""
-    batches = [each for content in segments.values() for each in content if each.data[16] >= MAGIC_V2]
-    return any(len(each.records) <= each.last_offset - each.first_offset for each in batches)
-
-
-def before_all_anchors(segments: Segments, parts: list[Parts]) -> set[int]:
-    """Return what nothing may prove of v0 and v1: the offsets before the first batch that is intact in every copy."""
-    batches = [each for base in sorted(segments) for each in segments[base]]
-    lost: set[int] = set()
-    for one in batches:
-        if all(one.first_offset in intact_records(each) for each in parts):
-            break
-        lost.update(record.offset for record in one.records)
-    return lost if any(one.data[16] < MAGIC_V2 for one in batches) else set()
+@pytest.mark.timeout(examples(300, 3600))
+def test_nothing_comes_from_another_history_and_nothing_that_compaction_took_away() -> None:
+    try_new_cases("histories", examples(50, 1500))
 
 
 def broken(root: Path, position: int, base: int = 0) -> None:
@@ -237,6 +165,36 @@ def test_segments_that_are_gone_are_completed(tmp_path: Path) -> None:
         for view in TELLING:
             assert not tells(view, asked, OffsetRange(0, 60)), (roots, view.__name__)
     assert offsets_of(shown_by_all(Asked.of(one, three))) == [*range(20), *range(30, 60)]
+
+
+def test_what_a_copy_has_no_trace_of_comes_from_a_third(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("one", "two", "three")]
+    for root in roots:
+        write_partition(root / "t-0", {0: CONTENT})
+    for number in (1, 2):
+        broken(roots[0], positions(CONTENT)[number] + 70)
+    write_log(roots[1] / "t-0", 0, joined([CONTENT[0], *CONTENT[2:]]))
+    assert offsets_of(shown_by_all(Asked.of(*roots))) == list(range(60))
+
+
+def test_of_a_log_that_is_not_compacted_no_compacted_copy_is_taken_first(tmp_path: Path) -> None:
+    roots = three_segments(*(tmp_path / name for name in ("one", "two", "three")))
+    gone(roots[0], 20)
+    kept = [batch([each for each in one.records if each.offset % 3], base_offset=one.first_offset) for one in CONTENT]
+    write_log(roots[1] / "t-0", 20, joined(kept[2:4]))
+    (roots[1] / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    assert offsets_of(shown_by_all(Asked.of(*roots))) == list(range(60))
+
+
+def test_a_batch_that_goes_beyond_what_is_lost_brings_nothing_back(tmp_path: Path) -> None:
+    content = dense(0, 59, 10, magic=0, codec=Codec.SNAPPY)
+    compacted = [content[0], content[1], batch([record(24)], magic=0, codec=Codec.SNAPPY), *content[3:]]
+    for name, each in (("one", compacted), ("two", content)):
+        write_partition(tmp_path / name / "t-0", {0: each[:5], 50: each[5:]})
+    (tmp_path / "one" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
+    broken(tmp_path / "one", positions(compacted)[1] + 40)
+    shown = offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two")))
+    assert shown == [*range(20), 24, *range(30, 60)]
 
 
 def test_a_segment_that_is_gone_is_among_the_problems(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kfs.log.offset_range import OffsetRange
 from kfs.read.isolation import IsolationLevel
 from tests.corpus import extract
 from tests.logs import open_log
-from tests.read.test_every_view import shown_by_all
+from tests.read.oracle.judging import shown_by_all
 from tests.read.views import Asked, Shown, of_lines
 from tests.system.kafka_mount import KafkaMount
 from tests.system.kafka_mount import kfs as run_kfs

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import kfs
+from kfs.api import Data, OnDamage
 from kfs.errors import CorruptData, KfsError
+from kfs.export.records import Export
 from kfs.log.offset_range import OffsetRange
+from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import settled
-from kfs.tree.options import OnDamage, TreeOptions
-from tests.export.exporting import exported
+from kfs.tree.options import OnDamage as InLines
+from kfs.tree.options import TreeOptions
+from tests.export.exporting import EVERYTHING, LINES, exported, written
 from tests.logs import directory_at, file_at, names, open_tree
-from tests.spark.reads import options_for, planned, read
+from tests.spark.reads import batches_of, options_for, planned
 
 #: What is shown: values by offset.
 Shown = dict[int, bytes | None]
+View = Callable[["Asked"], Shown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Asked:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     topic: str = "t"
     partition: int = 0
+    #: What all views that are asked are to share; without it each opens the log directories for itself.
+    opened: KafkaTree | None = None
 
     @classmethod
     def of(
@@ -53,24 +61,56 @@ class Asked:
     def paths(self) -> tuple[str, ...]:
         return tuple(map(str, self.roots))
 
+    @contextmanager
+    def shared(self) -> Iterator[Self]:
+        """Open the log directories once for several views."""
+        with closing(self._open()) as tree:
+            yield replace(self, opened=tree)
 
-def of_lines(lines: Iterable[bytes]) -> Shown:
-    """Return what lines of JSON show; each has an offset of its own, above that of the one before."""
+    def _open(self) -> KafkaTree:
+        options = TreeOptions(on_damage=InLines.SKIP, isolation=self.isolation)
+        return open_tree(*self.roots, options=options)
+
+    def tree(self) -> AbstractContextManager[KafkaTree]:
+        """Return the tree, which skips what is damaged."""
+        return closing(self._open()) if self.opened is None else nullcontext(self.opened)
+
+    def data(self, on_damage: OnDamage) -> AbstractContextManager[Data]:
+        """Return what Python has of it."""
+        if self.opened is None:
+            return kfs.open(*self.paths, isolation=self.isolation.value, on_damage=on_damage.value)
+        return nullcontext(Data(self.opened.data_dir, self.isolation, on_damage))
+
+    def exported(self, selection: Selection = EVERYTHING) -> tuple[bytes, list[Problem]]:
+        """Return the lines of ``kfs cat``, and its problems."""
+        if self.opened is None:
+            return exported(self.roots, self.topic, self.partition, selection=selection, isolation=self.isolation)
+        export = Export(self.opened.data_dir, selection, LINES, isolation=self.isolation)
+        return written(export, self.topic, self.partition)
+
+
+def ascending(pairs: Iterable[tuple[int, bytes | None]]) -> Shown:
+    """Return offsets and values as they are shown; each offset is above the one before."""
     shown: Shown = {}
-    for line in lines:
-        fields = json.loads(line)
-        value, offset = fields["value"], fields["offset"]
-        if fields.get("valueEncoding") == "base64":
-            value = base64.b64decode(value)
-        elif value is not None:
-            value = value.encode()
-        assert offset > max(shown, default=-1), f"offset {offset} after {max(shown, default=-1)}"
+    last = -1
+    for offset, value in pairs:
+        assert offset > last, f"offset {offset} after {last}"
         shown[offset] = value
+        last = offset
     return shown
 
 
-def _options(asked: Asked, on_damage: OnDamage = OnDamage.SKIP) -> TreeOptions:
-    return TreeOptions(on_damage=on_damage, isolation=asked.isolation)
+def of_lines(lines: Iterable[bytes]) -> Shown:
+    """Return what lines of JSON show."""
+    return ascending(map(_of_line, lines))
+
+
+def _of_line(line: bytes) -> tuple[int, bytes | None]:
+    fields = json.loads(line)
+    offset, value = fields["offset"], fields["value"]
+    if value is None:
+        return offset, None
+    return offset, base64.b64decode(value) if fields.get("valueEncoding") == "base64" else value.encode()
 
 
 def read_file(tree: KafkaTree, path: str) -> bytes:
@@ -84,60 +124,59 @@ def read_file(tree: KafkaTree, path: str) -> bytes:
 
 
 def offset_files(asked: Asked) -> Shown:
-    tree = open_tree(*asked.roots, options=_options(asked))
-    lines = []
-    for name in names(directory_at(tree, f"{asked.name}/offset")):
-        try:
-            line = read_file(tree, f"{asked.name}/offset/{name}")
-        except CorruptData:
-            continue
-        assert line.endswith(b"\n")
-        assert json.loads(line)["offset"] == int(name.removesuffix(".json"))
-        lines.append(line)
-    return of_lines(lines)
+    found = []
+    with asked.tree() as tree:
+        for name in names(directory_at(tree, f"{asked.name}/offset")):
+            try:
+                line = read_file(tree, f"{asked.name}/offset/{name}")
+            except CorruptData:
+                continue
+            assert line.endswith(b"\n")
+            found.append(_of_line(line))
+            assert found[-1][0] == int(name.removesuffix(".json"))
+    return ascending(found)
 
 
 def value_files(asked: Asked) -> Shown:
-    tree = open_tree(*asked.roots, options=_options(asked))
     shown: Shown = {}
-    for name in names(directory_at(tree, f"{asked.name}/offset")):
-        offset = int(name.removesuffix(".json"))
-        try:
-            shown[offset] = read_file(tree, f"{asked.name}/value/{offset}")
-        except CorruptData:
-            continue
-        except KfsError:
-            shown[offset] = None
+    with asked.tree() as tree:
+        for name in names(directory_at(tree, f"{asked.name}/offset")):
+            offset = int(name.removesuffix(".json"))
+            try:
+                shown[offset] = read_file(tree, f"{asked.name}/value/{offset}")
+            except CorruptData:
+                continue
+            except KfsError:
+                shown[offset] = None
     return shown
 
 
 def segment_files(asked: Asked) -> Shown:
-    tree = open_tree(*asked.roots, options=_options(asked))
     lines: list[bytes] = []
-    for name in names(directory_at(tree, f"{asked.name}/segment")):
-        lines += read_file(tree, f"{asked.name}/segment/{name}").splitlines()
+    with asked.tree() as tree:
+        for name in names(directory_at(tree, f"{asked.name}/segment")):
+            lines += read_file(tree, f"{asked.name}/segment/{name}").splitlines()
     return of_lines(lines)
 
 
 def all_records(asked: Asked) -> Shown:
-    return of_lines(
-        read_file(open_tree(*asked.roots, options=_options(asked)), f"{asked.name}/records.jsonl").splitlines()
-    )
+    with asked.tree() as tree:
+        return of_lines(read_file(tree, f"{asked.name}/records.jsonl").splitlines())
 
 
 def cat(asked: Asked) -> Shown:
-    return of_lines(exported(asked.roots, asked.topic, asked.partition, isolation=asked.isolation)[0].splitlines())
+    return of_lines(asked.exported()[0].splitlines())
 
 
 def in_python(asked: Asked) -> Shown:
-    with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
-        return {record.offset: record.value for record in data[asked.topic][asked.partition].read()}
+    with asked.data(OnDamage.SKIP) as data:
+        return ascending((record.offset, record.value) for record in data[asked.topic][asked.partition].read())
 
 
 def scan(asked: Asked) -> Shown:
-    with kfs.open(*asked.paths, isolation=asked.isolation.value, on_damage="skip") as data:
+    with asked.data(OnDamage.SKIP) as data:
         table = data[asked.topic][asked.partition].scan(columns=["offset", "value"], jobs=1).to_table()
-        return dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+        return ascending(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 def spark(asked: Asked) -> Shown:
@@ -145,10 +184,13 @@ def spark(asked: Asked) -> Shown:
     options = options_for(
         asked.roots[0], paths=json.dumps(asked.paths[1:]), assign=json.dumps({asked.topic: [asked.partition]}), **given
     )
-    return {row["offset"]: row["value"] for row in read(planned(options), options)}
+    batches = batches_of(planned(options), options)
+    return ascending(
+        pair for each in batches for pair in zip(each["offset"].to_pylist(), each["value"].to_pylist(), strict=True)
+    )
 
 
-VIEWS: tuple[Callable[[Asked], Shown], ...] = (
+VIEWS: tuple[View, ...] = (
     offset_files,
     value_files,
     segment_files,
@@ -172,30 +214,29 @@ def tells(view: Callable[[Asked, OffsetRange], object], asked: Asked, offsets: O
 
 
 def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
-    tree = open_tree(*asked.roots, options=_options(asked))
-    for offset in range(offsets.start, offsets.end):
-        try:
-            file_at(tree, f"{asked.name}/offset/{offset}.json")
-        except CorruptData:
-            return True
-        except KfsError:
-            continue
+    with asked.tree() as tree:
+        for offset in range(offsets.start, offsets.end):
+            try:
+                file_at(tree, f"{asked.name}/offset/{offset}.json")
+            except CorruptData:
+                return True
+            except KfsError:
+                continue
     return False
 
 
 def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
-    selection = Selection(offsets.start, offsets.end)
-    return bool(exported(asked.roots, asked.topic, asked.partition, selection=selection, isolation=asked.isolation)[1])
+    return bool(asked.exported(Selection(offsets.start, offsets.end))[1])
 
 
 def python_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
+    with asked.data(OnDamage.FAIL) as data:
         list(data[asked.topic][asked.partition].read(offsets.start, offsets.end))
     return False
 
 
 def scan_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with kfs.open(*asked.paths, isolation=asked.isolation.value) as data:
+    with asked.data(OnDamage.FAIL) as data:
         data[asked.topic][asked.partition].scan(
             columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1
         ).to_table()

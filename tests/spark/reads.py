@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
@@ -17,6 +17,9 @@ from kfs.spark.paths import expand_paths
 from kfs.spark.planning import Task, plan
 from kfs.spark.ranges import ranges_of
 from kfs.spark.reading import read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EVERYTHING = {"subscribePattern": ".*"}
 
@@ -36,18 +39,23 @@ def planned(options: BatchOptions) -> list[Task]:
     return tasks
 
 
+def batches_of(tasks: Sequence[Task], options: BatchOptions) -> Iterator[pa.RecordBatch]:
+    """Yield what Spark gets of tasks, one task after another."""
+    request = Request(SPARK_COLUMNS_WITH_HEADERS, isolation=options.read.isolation)
+    for task in tasks:
+        yield from read_task(task, request, options.read)
+
+
 def read(tasks: Sequence[Task], options: BatchOptions) -> Iterator[dict[str, Any]]:
     """Yield the rows of tasks, one task after another, timestamps as microseconds."""
     import pyarrow as pa
 
-    request = Request(SPARK_COLUMNS_WITH_HEADERS, isolation=options.read.isolation)
-    for task in tasks:
-        for batch in read_task(task, request, options.read):
-            arrays = [
-                array.cast(pa.int64()) if name == "timestamp" else array
-                for name, array in zip(batch.schema.names, batch.columns, strict=True)
-            ]
-            yield from pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).to_pylist()
+    for batch in batches_of(tasks, options):
+        arrays = [
+            array.cast(pa.int64()) if name == "timestamp" else array
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        yield from pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).to_pylist()
 
 
 def rows_of(path: Path, **options: object) -> list[dict[str, Any]]:

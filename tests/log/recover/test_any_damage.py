@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -13,17 +14,18 @@ from hypothesis import strategies as st
 from kfs.log.recover.kafka_mode import KafkaMode
 from kfs.log.recover.log_dir_recovery import recover_copy
 from kfs.log.recover.report import PartitionReport
-from tests.log.damages import Damage, Parts, damaged, disorder, intact_records, is_ambiguous, joined_parts, local_damage
+from tests.log.damages import Damage, Parts, damaged, disorder, intact_records, joined_parts, local_damage
 from tests.log.recover.exchanging import exchange
 from tests.log.recover.recordings import CONFIG
 from tests.log.recover.salvaging import check_cover, partition, salvage
 from tests.log.some_logs import some_segments
 from tests.logs import joined, open_log, records_in, write_log
-from tests.read.test_copies import GONE, before_all_anchors, copies, damaged_copies
-from tests.read.test_every_view import Segments
+from tests.read.oracle.copies import Copies, before_all_anchors, draw_copied_log, draw_damages
+from tests.read.oracle.judging import is_judged
+from tests.read.oracle.kind import Segments, temporary_directory
+from tests.read.oracle.one_log import WrittenLog
 
 pytestmark = pytest.mark.usefixtures("quiet")
-Damages = dict[int, list[Damage]]
 Values = dict[int, bytes | None]
 
 
@@ -76,16 +78,22 @@ def rings(draw: st.DrawFn, bases: Sequence[int]) -> list[int]:
     return draw(st.just([]) | st.permutations(list(bases)).map(lambda some: some[: max(2, len(some) - 1)]))
 
 
+def draw_copies(random: Random) -> Copies:
+    """Draw up to three damaged copies of a log."""
+    with temporary_directory() as directory:
+        log = WrittenLog.of(draw_copied_log(random), directory / "t-0")
+    logs = [log] * random.randint(1, 3)
+    return Copies.of(logs, [draw_damages(random, each.segments) for each in logs])
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), drawn=damaged_copies(1) | damaged_copies(2) | damaged_copies(3))
-def test_what_any_copy_has_is_recovered_and_nothing_else(
-    data: st.DataObject, drawn: tuple[Segments, list[Damages]]
-) -> None:
-    segments, done = drawn
-    ring = data.draw(rings(sorted(base for base in segments if done[0].get(base) is not GONE)))
-    with copies(segments, done) as (roots, parts):
-        assume(not any(part.is_moved for each in parts for part in each))
-        assume(not any(is_ambiguous(each) for each in parts))
+@given(data=st.data(), copies=st.randoms(use_true_random=False).map(draw_copies))
+def test_what_any_copy_has_is_recovered_and_nothing_else(data: st.DataObject, copies: Copies) -> None:
+    segments, parts = copies.logs[0].segments, copies.parts_of_each
+    assume(copies.is_judged)
+    ring = data.draw(rings(sorted(copies.parts[0])))
+    with tempfile.TemporaryDirectory() as name:
+        roots = copies.write(Path(name))
         exchange(roots[0] / "t-0", ring, (".log",))
         found, report = recovered(roots)
         originals = written(segments)
@@ -98,24 +106,27 @@ def test_what_any_copy_has_is_recovered_and_nothing_else(
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(drawn=damaged_copies(0), done=st.lists(local_damage, max_size=2), other=st.lists(local_damage, max_size=1))
+@given(
+    log=st.randoms(use_true_random=False).map(draw_copied_log),
+    done=st.lists(local_damage, max_size=2),
+    other=st.lists(local_damage, max_size=1),
+)
 def test_what_a_damaged_compaction_has_lost_is_in_what_it_replaces(
-    drawn: tuple[Segments, list[Damages]], done: list[Damage], other: list[Damage]
+    log: Segments, done: list[Damage], other: list[Damage]
 ) -> None:
-    *bases, active = sorted(drawn[0])
-    segments = {base: drawn[0][base] for base in bases}
+    *bases, active = sorted(log)
+    segments = {base: log[base] for base in bases}
     swap = damaged([each for base in bases for each in segments[base]], done)
     old = damaged(segments[bases[-1]], other)
-    assume(not any(part.is_moved for each in (swap, old) for part in each))
-    assume(not is_ambiguous(swap) and not is_ambiguous(old))
+    assume(is_judged(swap) and is_judged(old))
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "data" / "t-0"
         write_log(directory, bases[0], joined_parts(swap), ".log.swap")
-        write_log(directory, active, joined(drawn[0][active]))
+        write_log(directory, active, joined(log[active]))
         for base in bases:
             write_log(directory, base, joined_parts(old) if base == bases[-1] else joined(segments[base]))
         found, report = recovered([Path(name) / "data"])
-        originals = written(drawn[0])
+        originals = written(log)
         assert all(originals[offset] == value for offset, value in found.items())
         assert intact_records(swap).keys() <= found.keys()
         before = {one.offset for base in bases[:-1] for each in segments[base] for one in each.records}
@@ -133,7 +144,7 @@ def test_batches_in_the_wrong_place_cost_no_other(segments: Segments, done: list
         directory = Path(name) / "data" / "t-0"
         for base, content in segments.items():
             parts = damaged(content, [*done, *also])
-            assume(not any(part.is_moved for part in parts) and not is_ambiguous(parts))
+            assume(is_judged(parts))
             write_log(directory, base, joined_parts(parts))
         before = {one.offset for one in records_in(open_log(directory))}
         found, _ = recovered([Path(name) / "data"])

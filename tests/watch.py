@@ -5,43 +5,48 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import time
-import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
-
-from tests.fuzz.cases import CaseMaker
-from tests.fuzz.compare import Comparison
-from tests.fuzz.seeds import Seed
+from typing import Final, Protocol
 
 #: Longer than any case takes, however slow the machine.
 CASE_SECONDS: Final = 20.0
-#: So many failures tell enough.
-MOST_FAILURES: Final = 50
 _POLL_SECONDS: Final = 0.1
-_FORK: Final = multiprocessing.get_context("fork")  # the seeds need not be loaded anew
+_FORK: Final = multiprocessing.get_context("fork")  # what the cases are made of need not be loaded anew
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Which cases to try: the numbers below ``cases``; ``directory`` is where failing ones are written to."""
+class Trial(Protocol):
+    """Tries cases, in a process of its own; ``seen`` counts what they were."""
 
-    seeds: Sequence[Seed]
-    seed: int
-    cases: int
-    jobs: int
-    directory: Path
+    seen: Counter[str]
+
+    def failure(self, number: int) -> str | None:
+        """Return what is wrong with the case of a number, None where all is well."""
+        ...
+
+
+class Plan(Protocol):
+    """Which cases to try: the numbers below ``cases``, by ``jobs`` processes, up to so many failures."""
+
+    @property
+    def cases(self) -> int: ...
+
+    @property
+    def jobs(self) -> int: ...
+
+    @property
+    def most_failures(self) -> int: ...
+
+    def trial(self) -> Trial:
+        """Return what tries the cases of one process."""
+        ...
 
     def keep(self, number: int, reason: str) -> Path:
-        """Write a failing case, and what is wrong with it beside it; return the path."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / f"{self.seed}-{number}.bin"
-        path.write_bytes(CaseMaker(self.seeds, self.seed).case(number))
-        path.with_suffix(".txt").write_text(reason)
-        return path
+        """Write down a failing case, and what is wrong with it, into the ``.txt`` beside it; return the path."""
+        ...
 
 
 @dataclass(slots=True)
@@ -72,20 +77,29 @@ class _Worker:
             self._was_at, self._since = self.at.value, time.monotonic()
         return time.monotonic() - self._since > CASE_SECONDS
 
+    def tried(self, jobs: int) -> int:
+        """Return how many cases it has behind it."""
+        return (self.at.value - self.first) // jobs
+
     def end(self) -> None:
         """End it, whatever it is at."""
         self.process.kill()
         self.process.join()
 
 
-def run(plan: Plan) -> Findings:
-    """Try all cases, or as many as it takes to find enough failures; return what was found."""
+def run(plan: Plan, progress: Callable[[int, Sequence[Path]], None] | None = None) -> Findings:
+    """Try all cases, or as many as it takes to find enough failures; return what was found.
+
+    ``progress`` is told now and then how many were tried, and what failed.
+    """
     findings = Findings()
     workers = [_Worker(plan, first) for first in range(min(plan.jobs, plan.cases))]
     while workers:
         time.sleep(_POLL_SECONDS)
         workers = [after for worker in workers if (after := _look_after(worker, plan, findings)) is not None]
-        if len(findings.failures) >= MOST_FAILURES:
+        if progress is not None:
+            progress(findings.cases + sum(worker.tried(plan.jobs) for worker in workers), findings.failures)
+        if len(findings.failures) >= plan.most_failures:
             for worker in workers:
                 worker.end()
             break
@@ -118,22 +132,12 @@ def _look_after(worker: _Worker, plan: Plan, findings: Findings) -> _Worker | No
 
 
 def _work(plan: Plan, first: int, at: ctypes.c_longlong, results: Connection) -> None:
-    maker = CaseMaker(plan.seeds, plan.seed)
-    twins = Comparison()
+    trial = plan.trial()
     cases = 0
     for number in range(first, plan.cases, plan.jobs):
         at.value = number
         cases += 1
-        reason = failure(twins, maker.case(number))
+        reason = trial.failure(number)
         if reason is not None:
             results.send(plan.keep(number, reason))
-    results.send((cases, twins.seen))
-
-
-def failure(twins: Comparison, data: bytes) -> str | None:
-    """Return what is wrong with a case, None where all is well."""
-    try:
-        twins.check(data)
-    except Exception:
-        return traceback.format_exc()
-    return None
+    results.send((cases, trial.seen))
