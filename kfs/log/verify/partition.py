@@ -130,7 +130,8 @@ class PartitionCheck:
             if index is None or files.index is None or (index.is_preallocated and not report.task.is_closed):
                 continue
             closed = 1 + len(report.epochs)  # a broker that starts again most often leads in another epoch
-            is_sure = 0 < usual * _FAR < index.gap or index.gap > max(usual, _LARGEST_APPEND)
+            far = max(usual * _FAR, INDEX_INTERVAL_BYTES)  # where entries are dense, a batch more is far already
+            is_sure = (usual > 0 and index.gap > far) or index.gap > max(usual, _LARGEST_APPEND)
             if not is_sure and index.gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
                 continue
             is_sure |= report.time_entries > index.entries + closed * _FAR

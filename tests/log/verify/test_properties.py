@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.codecs import Codec
 from kfs.format.decode import BlockDecoder, PlainDecoder
 from kfs.format.layout import LEGACY_CRC_OFFSET, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
 from kfs.log.log_config import LogConfig
 from kfs.log.verify.finding import Finding, Kind
 from tests.log.some_logs import some_segments
-from tests.log.verify.broker import Broker, Step, some_steps
+from tests.log.verify.broker import Broker, End, Produce, Reopen, Step, some_steps
 from tests.log.verify.checking import complaints, kinds, verified_by
 from tests.logs import Batch, joined, log_name, write_partition
 from tests.twins import DECODERS, EVERY_DECODER
@@ -53,6 +54,13 @@ def test_segments_with_their_indexes_verify_clean(segments: Segments, interval: 
     segment_bytes=st.sampled_from([500, 1500, 100_000]),
     interval=st.sampled_from([0, 300, 4096]),
     first_offset=st.sampled_from([0, 0, 77]),
+)
+# A broker that starts again counts the bytes since the last entry of the index anew.
+@example(
+    steps=[*[End(3, False, False)] * 2, Produce(0, 4, Codec.NONE, False, 0), Reopen(False), End(3, False, False)],
+    segment_bytes=500,
+    interval=0,
+    first_offset=0,
 )
 def test_what_a_broker_of_ours_leaves_verifies_clean(
     steps: Sequence[Step], segment_bytes: int, interval: int, first_offset: int
