@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kfs.cli import index, source
+from kfs.cli import index
 from kfs.cli.main import main
 from kfs.format.codecs import Codec
 from kfs.tree.table_store import TableStore
@@ -95,7 +95,7 @@ def test_what_there_was_no_room_for_is_said(
     capacity = sum(path.stat().st_size for path in cache()) - 1
     for path in cache():
         path.unlink()
-    monkeypatch.setattr(source, "TableStore", lambda directory: TableStore(directory, capacity))
+    monkeypatch.setattr("kfs.tree.table_store.TableStore", lambda directory: TableStore(directory, capacity))
     done = CliRunner().invoke(main, ["index", "-j", "1", root])
     assert done.exit_code == 0
     assert done.stdout.endswith(": 3 read, 0 known before\n")
