@@ -32,7 +32,7 @@ from tests.logs import (
     write_log,
     write_partition,
 )
-from tests.read.oracle.cases import try_new_cases
+from tests.read.oracle.cases import try_cases
 from tests.read.oracle.judging import shown_by_all
 from tests.read.views import TELLING, Asked, Shown, read_file, tells
 from tests.system.kafka_mount import kfs as run_kfs
@@ -44,12 +44,12 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 @pytest.mark.timeout(examples(300, 3600))
 def test_what_one_copy_has_lost_is_read_from_another() -> None:
-    try_new_cases("copies", examples(110, 1500))
+    try_cases("copies", examples(110, 1500))
 
 
 @pytest.mark.timeout(examples(300, 3600))
 def test_nothing_comes_from_another_history_and_nothing_that_compaction_took_away() -> None:
-    try_new_cases("histories", examples(50, 1500))
+    try_cases("histories", examples(50, 1500))
 
 
 def broken(root: Path, position: int, base: int = 0) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kfs.read.isolation import IsolationLevel
 from tests.log.some_logs import FORMATS
-from tests.read.oracle.cases import KINDS, Cases, try_new_cases
+from tests.read.oracle.cases import KINDS, Cases, try_cases
 from tests.read.oracle.one_log import INDEX_DAMAGE, History
 from tests.read.oracle.plan import OraclePlan
 from tests.read.views import VIEWS, Asked, Shown
@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(examples(600
 
 
 def test_every_view_shows_what_is_intact_and_nothing_else() -> None:
-    try_new_cases("intact", examples(750, 6000))
+    try_cases("intact", examples(750, 6000))
 
 
 def test_every_view_shows_the_same_of_batches_out_of_place() -> None:
-    try_new_cases("out-of-place", examples(650, 5000))
+    try_cases("out-of-place", examples(650, 5000))
 
 
 def test_what_is_lost_is_told_by_every_view_and_overlaps_nothing_that_is_shown() -> None:
-    try_new_cases("lost", examples(850, 4000))
+    try_cases("lost", examples(850, 4000))
 
 
 def test_every_view_shows_the_same_at_any_isolation_level() -> None:
-    try_new_cases("isolation", examples(600, 4000))
+    try_cases("isolation", examples(600, 4000))
 
 
 # --- the oracle itself -----------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_a_view_that_is_wrong_is_noticed(
 ) -> None:
     monkeypatch.setattr("tests.read.oracle.judging.VIEWS", (*VIEWS[:-1], wrong))
     with pytest.raises((AssertionError, OverflowError)) as raised:
-        try_new_cases(kind, 30)
+        try_cases(kind, 30)
     assert f"--case {kind}/" in "".join(raised.value.__notes__)
 
 
@@ -103,13 +103,13 @@ def test_a_view_that_is_wrong_is_noticed(
 def test_what_all_views_get_wrong_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.read.oracle.judging.VIEWS", (mistakes_a_value,) * 2)
     with pytest.raises(AssertionError):
-        try_new_cases(kind, 30)
+        try_cases(kind, 30)
 
 
 def test_a_view_that_is_silent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.read.oracle.one_log.TELLING", (lambda asked, offsets: False,))
     with pytest.raises(AssertionError, match="doesn't tell"):
-        try_new_cases("lost", 30)
+        try_cases("lost", 30)
 
 
 def test_a_long_run_stops_at_the_first_failures_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

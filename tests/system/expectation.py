@@ -18,8 +18,8 @@ from tests.expected import ExpectedBatch, ExpectedRecord, expected_batches, expe
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: In these partitions of ``g_damage`` the end of the log, or a whole segment, is missing: what was there just isn't.
-_GONE: Final = ("broken/5", "broken/6", "broken/13", "broken/35", "broken/36")
+#: In these partitions of ``g_damage`` the end of the log is missing: what was there just isn't.
+_GONE: Final = ("broken/5", "broken/6", "broken/13", "broken/36")
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _DIRECTORY: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)(?P<rest>\.[0-9a-f]{32}-delete)?")
@@ -80,12 +80,18 @@ def assert_is_line_of(line: bytes, fields: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LostBatch:
-    """A batch of ``g_damage`` whose bytes are no longer what they were: ``file`` is relative to the log root."""
+    """A batch of ``g_damage`` whose bytes are no longer what they were: files are relative to the log root.
+
+    That it is lost is ``told_in`` a file, at a byte position: where it was, or, where its segment is missing, at the
+    end of the segment before.
+    """
 
     file: str
     position: int
     offsets: range
     error: int
+    told_in: str = ""
+    told_at: int = 0
 
     @property
     def partition(self) -> str:
@@ -174,7 +180,18 @@ def _lost_batches(corpus: Path) -> Iterator[LostBatch]:
     for batch in expected_batches(corpus, "batches_before.jsonl"):
         if _bytes_of(corpus / "data", batch) != _bytes_of(corpus / "before", batch):
             error = errno.ENOENT if _Place.of(batch.file).name in _GONE else errno.EIO
-            yield LostBatch(batch.file, batch.position, range(batch.base_offset, batch.last_offset + 1), error)
+            offsets = range(batch.base_offset, batch.last_offset + 1)
+            told = _end_of_the_one_before(corpus / "data", batch) or (batch.file, batch.position)
+            yield LostBatch(batch.file, batch.position, offsets, error, *told)
+
+
+def _end_of_the_one_before(root: Path, batch: ExpectedBatch) -> tuple[str, int] | None:
+    """Where the segment before that of a batch ends, if that is missing between others."""
+    segments = sorted((root / batch.file).parent.glob("*.log"))
+    before = [path for path in segments if path.name < Path(batch.file).name]
+    if not before or len(before) == len(segments) or (root / batch.file) in segments:
+        return None
+    return str(before[-1].relative_to(root)), before[-1].stat().st_size
 
 
 def _bytes_of(root: Path, batch: ExpectedBatch) -> bytes:

@@ -113,7 +113,7 @@ def size_is_exact(path: Path) -> bool:
 
 def damaged_segments(mounted: KafkaMount, expected: Expectation) -> set[Path]:
     """The segments with something in them that can't be shown."""
-    files = {batch.file: batch.partition for batch in expected.lost if batch.error == errno.EIO}
+    files = {batch.told_in: batch.partition for batch in expected.lost if batch.error == errno.EIO}
     if expected.lost:
         files["broken-9/00000000000000000092.log"] = "broken/9"  # ends with what never was a batch
     return {

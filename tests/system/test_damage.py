@@ -56,11 +56,10 @@ SIDE_FILES: Final = {
     "broken/37": ["00000000000000000007.txnindex"],
     "broken/38": ["00000000000000000007.txnindex", "00000000000000000063.txnindex"],
 }
-#: Where something is wrong that costs no batch of the segment: bytes behind the last one, and a segment that is gone.
+#: Where something is wrong that costs no batch of the segment: bytes behind the last one.
 TAILS: Final = {
     "broken/9": ("00000000000000000092.log", 4753),
     "broken/11": ("00000000000000000087.log", 3753),
-    "broken/35": ("00000000000000000086.log", 0),
 }
 
 
@@ -97,7 +96,7 @@ def test_every_damaged_batch_is_a_problem_with_file_and_position(
     }
     for batch in expected.lost:
         if batch.error == errno.EIO:
-            places.setdefault(batch.partition, set()).add((str(expected.root / batch.file), batch.position))
+            places.setdefault(batch.partition, set()).add((str(expected.root / batch.told_in), batch.told_at))
     for partition in expected.partitions:
         reported = {(problem["file"], problem["position"]) for problem in problems(mounted, partition)}
         reported = {(file, position) for file, position in reported if file.endswith(".log")}
