@@ -254,7 +254,7 @@ class SegmentWalk:
 
         So it is where only zeros follow them, to the end of the log. A batch in the value of a message is no such
         thing: it has offsets of its own, and something follows it. An offset that can't be in the segment says nothing
-        of those inside: then only what goes beyond the end counts.
+        of those inside: then only what goes beyond the end counts, or what the log goes on with there.
         """
         if after < self.size and self._begin_of(after) == header.last_offset + 1:
             return None
@@ -265,8 +265,10 @@ class SegmentWalk:
             found = find_batch(self._window, self.bounds, position + 1, seen, self.limit, after)
             if found is None:
                 return None
-            end = self._end_of_chain(found, after)
+            end, last = self._end_of_chain(found, after)
             if end > after or (is_possible and (end == after or self._ends_log(end))):
+                return found
+            if end == after and self._begin_of(after) == last + 1:
                 return found
             position = found
         return None
@@ -281,8 +283,12 @@ class SegmentWalk:
             return None
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
-    def _end_of_chain(self, position: int, stop: int) -> int:
-        """Return where intact batches end that follow one another from ``position`` on and begin before ``stop``."""
+    def _end_of_chain(self, position: int, stop: int) -> tuple[int, int]:
+        """Return where intact batches end that follow one another from ``position`` on and begin before ``stop``.
+
+        Also returns their last offset.
+        """
+        last = self._seen
         while position < stop:
             try:
                 header = self._header(position)
@@ -294,8 +300,8 @@ class SegmentWalk:
                 break
             if not is_intact(header, self._window.read(position, header.size)):
                 break
-            position += header.size
-        return position
+            position, last = position + header.size, header.last_offset
+        return position, last
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         self._on_loss()

@@ -219,6 +219,25 @@ def test_a_length_that_ends_in_the_zeros_of_the_last_batch_does_not_hide_it(
     assert problems_at(log) == [(len(first.data), len(cut_off))]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_length_that_ends_where_batches_go_on_does_not_hide_those_before(count: int, tmp_path: Path) -> None:
+    """What is left of a broken batch may claim anything: here an impossible offset, and to end where another does."""
+    first, *others = (batch(records(start, start + 4)) for start in range(BASE, BASE + 5 * (count + 2), 5))
+    swallowed = joined(others[:count])
+    cut_off = struct.pack(">qiIbb", 0x2C24003000000000, 25 + len(swallowed) - 12, 1, 0, 0) + b"\xab" * 7
+    log = log_with(tmp_path, first.data + cut_off + joined(others))
+    assert offsets_in(log) == [*range(BASE, BASE + 5 * (count + 2))]
+    assert problems_at(log) == [(len(first.data), len(cut_off))]
+
+
+def test_a_batch_in_a_broken_message_is_none_of_the_log(tmp_path: Path) -> None:
+    first, inner, last = (batch(records(start, start + 4)) for start in (BASE, BASE + 5, BASE + 20))
+    outer = struct.pack(">qiIbb", 0x2C24003000000000, 25 + len(inner.data) - 12, 1, 0, 0) + b"\xab" * 7 + inner.data
+    log = log_with(tmp_path, first.data + outer + last.data)
+    assert offsets_in(log) == [*range(BASE, BASE + 5), *range(BASE + 20, BASE + 25)]
+    assert problems_at(log) == [(len(first.data), len(outer))]
+
+
 def test_a_length_that_ends_in_the_zeros_behind_the_last_batch_does_not_hide_it(tmp_path: Path) -> None:
     first, last = batch(records(BASE, BASE + 4)), batch([record(BASE + 10)], magic=0)
     cut_off = struct.pack(">qiIbb", BASE + 5, 25 + len(last.data) + 8 - 12, 1, 0, 0) + b"\xab" * 7
