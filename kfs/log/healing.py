@@ -138,14 +138,14 @@ def _complete(loss: _Loss, histories: Sequence[History]) -> None:
     """Take what any copy has of a loss.
 
     All are asked, even if one seems to have all that ever was there: a batch may be gone from it without a trace. A
-    batch that goes beyond what is lost would bring back what compaction took out behind that.
+    batch that goes beyond what is lost would bring back what compaction took out beside that.
     """
     settled = []
     for history in histories:
         for offsets in list(loss.missing):
             if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
                 batches = history.batches(offsets)
-                fitting = [one for one in batches if one.last < loss.lost.end]
+                fitting = [one for one in batches if loss.lost.start <= one.first and one.last < loss.lost.end]
                 loss.take(fitting)
                 if len(fitting) == len(batches) and history.has_all_of(offsets):
                     settled.append(offsets)

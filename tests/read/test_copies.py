@@ -197,6 +197,17 @@ def test_a_batch_that_goes_beyond_what_is_lost_brings_nothing_back(tmp_path: Pat
     assert shown == [*range(20), 24, *range(30, 60)]
 
 
+def test_a_batch_that_begins_before_what_is_lost_brings_nothing_back(tmp_path: Path) -> None:
+    content = dense(0, 59, 10, magic=1, codec=Codec.SNAPPY)
+    compacted = [content[0], batch([record(at) for at in range(12, 18)], magic=1, codec=Codec.SNAPPY), *content[2:]]
+    for name, each in (("one", compacted), ("two", content)):
+        write_partition(tmp_path / name / "t-0", {0: each[:5], 50: each[5:]})
+    (tmp_path / "one" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
+    write_log(tmp_path / "one" / "t-0", 0, joined(compacted[:2]) + b"junk" * 10 + joined(compacted[2:5]))
+    shown = offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two")))
+    assert shown == [*range(10), *range(12, 18), *range(20, 60)]
+
+
 def test_a_segment_that_is_gone_is_among_the_problems(tmp_path: Path) -> None:
     one, two = three_segments(tmp_path / "one", tmp_path / "two")
     gone(one, 20)
