@@ -12,6 +12,7 @@ from kfs.read.workers import pool
 from kfs.read.workers.job import Job
 from kfs.read.workers.team import Team
 from kfs.scan.job import GatherJob
+from kfs.verify.segments import CheckJob
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def eager_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have processes work on anything that has several tasks, and wait until they are there."""
-    for job in (Job, GatherJob):
+    for job in (Job, GatherJob, CheckJob):
         monkeypatch.setattr(job, "worth_sharing", 1)
         monkeypatch.setattr(job, "worth_processes", 1)
     start = Team._start_processes

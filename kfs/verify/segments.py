@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kfs.log.storage import Storage
 from kfs.log.verify.segment import SegmentReport, check_segment
@@ -27,6 +28,8 @@ class CheckJob(Job[SegmentTask, SegmentReport]):
     """Segments are checked, each by itself."""
 
     max_batch_bytes: int
+
+    worth_sharing: ClassVar[int] = Job.worth_processes  # a second thread would wait for the interpreter lock
 
     def open(self) -> _OpenCheck:
         """See :meth:`Job.open`."""
