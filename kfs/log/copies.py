@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 
 from kfs.format.checkpoint import EpochEntry
@@ -103,18 +104,21 @@ class _Completed:
     """The copy to keep as it is read beside the others: what it has lost comes from them where that is proven."""
 
     def __init__(self, kept: Log, others: Sequence[Log]) -> None:
-        healer = Healer(kept.directory, lambda: [log.directory for log in others])
-        self._log = Log(kept.directory, kept.storage, healer=healer, problems=Problems(logging.DEBUG))
-        self._is_completed = False
+        self._kept = kept
+        self._others = others
+
+    @cached_property
+    def _log(self) -> Log:
+        kept, healer = self._kept, Healer(self._kept.directory, lambda: [log.directory for log in self._others])
+        log = Log(kept.directory, kept.storage, healer=healer, problems=Problems(logging.DEBUG))
+        log.complete([segment.files.log.path for segment in log.segments])
+        return log
 
     def count(self, log: Log, lacks: Mapping[LackCause, Lack]) -> dict[LackCause, int]:
         """Return how many of the records that ``log`` has, and the copy to keep ``lacks``, are read nevertheless."""
         lost = {cause: lack.records for cause, lack in lacks.items() if cause is not LackCause.COMPACTED}
         if not any(lost.values()):
             return {}
-        if not self._is_completed:
-            self._log.complete([segment.files.log.path for segment in self._log.segments])
-            self._is_completed = True
         still = compare(self._log, log).first_lacks
         left = {cause: lack.records for cause, lack in still.items()}
         return {cause: records - left.get(cause, 0) for cause, records in lost.items()}

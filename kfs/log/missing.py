@@ -21,7 +21,7 @@ from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.storage.listing import FoundFile
 from kfs.storage.status import status_at
 
-#: Of the segments around a gap, beyond the two at it, so many bytes are searched for what only compaction leaves.
+#: How many bytes of the segments around a gap, besides the two next to it, are searched for signs of compaction.
 SEARCHED_AROUND: Final = 64 * 1024 * 1024
 
 

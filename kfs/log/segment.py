@@ -218,8 +218,8 @@ class Segment:
     def bulk_reader(self, report: Callable[[Problem], None] | None = None, *, tells_missing: bool = True) -> BulkReader:
         """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead.
 
-        ``report`` is told what is wrong, in place of :attr:`problems`. Without ``tells_missing`` it isn't looked for
-        offsets that are missing behind the segment.
+        ``report`` gets what is wrong, in place of :attr:`problems`. Without ``tells_missing`` a gap behind the segment
+        isn't damage.
         """
         report = report or self.problems.add
         return BulkReader(self._walk_that_tells(report, tells_missing=tells_missing), self.storage, report)
@@ -267,7 +267,7 @@ class Segment:
     def _missing_noted(self, bounds: SegmentBounds, gap: OffsetRange) -> OffsetRange | None:
         """Return what of a gap behind the segment is lost, once it was looked whether the gap is still there.
 
-        Who reads the segment after it is gone from the log is told what others were.
+        A segment that is no longer listed answers as it did before.
         """
         if not self.is_listed:
             return None if self._told_missing is None else self._told_missing[0]

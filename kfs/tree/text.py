@@ -439,7 +439,7 @@ class SegmentText:
         last: Extent | None = None
         for extent in self._source.extents(self.segment, table.log_end, table.last_seen, end):
             last = extent
-            # What is of no bytes of the log can't begin a chunk: they are told from each other by where they are there.
+            # Chunks are told apart by their positions in the log: what has no bytes there can't begin one.
             if table.size - table.text_starts[-1] >= CHUNK_BYTES and not extent.is_missing:
                 table.begin_chunk()
                 self.segment.mark(table.last_seen + 1, table.log_end)

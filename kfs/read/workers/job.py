@@ -105,9 +105,9 @@ class Job(ABC, Generic[Task, Item]):
     tasks_open: ClassVar[int] = 4
     #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
     takes_part: ClassVar[bool] = True
-    #: So many bytes to be read are worth more than one thread.
+    #: From how many bytes to be read a second thread pays.
     worth_sharing: ClassVar[int] = 16 * MEBIBYTE
-    #: So many are worth the start of processes, which takes as long as a second thread takes for half of them.
+    #: From how many bytes starting processes pays.
     worth_processes: ClassVar[int] = 192 * MEBIBYTE
     #: Whether it has :class:`Buffered` items.
     shares_memory: ClassVar[bool] = False

@@ -26,7 +26,7 @@ def run(
 
     With more than one of ``jobs`` tasks are done ahead by as many threads or processes, where there is enough to do.
     What they log is logged here when it is the task's turn. ``here`` is the job as it is open in this process, if it
-    is: it does what this process does by itself, and isn't closed. Whoever leaves off early closes the generator.
+    is: it does what this process does by itself, and isn't closed. A caller that stops early closes the generator.
 
     Raises:
         OSError: ``output`` can't be written to.
