@@ -187,7 +187,10 @@ class DataDir:
         if not log.files.deleted:
             return None
         directory = PartitionDirectory(log.directory.path, log.directory.name, None, is_of_deleted=True)
-        return self._log_of(directory, f"{log.directory.path}.deleted")
+        deleted = self._log_of(directory, f"{log.directory.path}.deleted")
+        if not deleted.segments:
+            deleted.look_again()  # it looked when those before had gone, and before these came
+        return deleted
 
     def deleted_topics(self) -> set[str]:
         """The topics of :meth:`deleted`."""

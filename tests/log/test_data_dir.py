@@ -204,6 +204,22 @@ def test_deleted_partitions_are_not_among_the_others(tmp_path: Path) -> None:
     assert offsets_of(log) == list(range(5))
 
 
+def test_deleted_segments_are_there_as_soon_as_they_are_seen(tmp_path: Path) -> None:
+    """Their log and that of the partition look at one directory at different times, and it had none in between."""
+    directory = write_partition(tmp_path / "t-0", {base: dense(base, base + 4) for base in (0, 5, 10)})
+    data_dir = opened(tmp_path)
+    log = log_of(data_dir)
+    for base in (0, 5):
+        (directory / log_name(base)).rename(directory / log_name(base, ".log.deleted"))
+        log.look_again()
+        deleted = data_dir.deleted_segments(log)
+        assert deleted is not None
+        assert offsets_of(deleted) == list(range(base, base + 5))
+        (directory / log_name(base, ".log.deleted")).unlink()
+        deleted.look_again()
+        assert offsets_of(deleted) == []
+
+
 # --- several copies -------------------------------------------------------------------------------------------------
 
 
