@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from cachetools import LRUCache
 
@@ -177,7 +178,12 @@ class TextCache:
         self._readers: LRUCache[tuple[TextKey, int], float] = LRUCache(_READERS_KEPT)
         #: How long a chunk takes to be made, in seconds, lately.
         self._pace = 0.0
-        self._tables: LRUCache[TextKey, TextTable] = LRUCache(_TABLE_BYTES, getsizeof=lambda table: table.nbytes)
+        #: Tables with their segments: that of one which nobody has any more is of no use.
+        self._tables: LRUCache[TextKey, tuple[ref[Segment], TextTable]] = LRUCache(
+            _TABLE_BYTES, getsizeof=lambda kept: kept[1].nbytes
+        )
+        #: The keys of tables whose segment is gone, to be dropped: they come while anything may be locked.
+        self._gone: deque[TextKey] = deque()
         self._chunks: LRUCache[tuple[TextKey, int], Piece] = LRUCache(
             chunk_bytes, getsizeof=lambda piece: len(piece.text) + 256
         )
@@ -192,13 +198,18 @@ class TextCache:
     def table(self, key: TextKey) -> TextTable | None:
         """Return the table of a text, if it is known."""
         with self._lock:
-            return self._tables.get(key)
+            kept = self._tables.get(key)
+            return None if kept is None else kept[1]
 
-    def keep_table(self, key: TextKey, table: TextTable) -> None:
-        """Keep a table, or weigh it anew after it has grown."""
+    def keep_table(self, key: TextKey, segment: Segment, table: TextTable) -> None:
+        """Keep the table of a segment for as long as that is there, or weigh it anew after it has grown."""
+        gone = self._gone
+        kept = ref(segment, lambda _: gone.append(key)), table
         with self._lock:
+            while gone:
+                self._tables.pop(gone.popleft(), None)
             if table.nbytes <= self._tables.maxsize:
-                self._tables[key] = table
+                self._tables[key] = kept
 
     def chunks(self, key: TextKey, wanted: range, kept: Container[int], make: MakeChunks) -> list[Piece]:
         """Return chunks of a text. Those that aren't there are made: by one thread, and others wait for it.
@@ -367,7 +378,7 @@ class SegmentText:
                 if table.stable_end < self._stable_end:
                     self._extend(table, None)
                     table.stable_end = self._stable_end
-                    self._cache.keep_table(self.key, table)
+                    self._cache.keep_table(self.key, self.segment, table)
                 return table
             log_end = self.segment.tail()[0] if self._has_no_end else None
             if found is not None if log_end is None else table.log_end >= log_end:
@@ -378,7 +389,7 @@ class SegmentText:
                 table.is_missing = self._is_missing(table, last)
             else:
                 table.log_end = max(table.log_end, log_end)
-            self._cache.keep_table(self.key, table)
+            self._cache.keep_table(self.key, self.segment, table)
             if self._is_worth_keeping(begun, table.log_end) and lasting_key == self._lasting_key():
                 self._store(table, lasting_key)
             return table
@@ -392,7 +403,7 @@ class SegmentText:
         if table is not None and not (self._source.holds(table.grounds) and self._still_ends_so(table)):
             return None
         if table is not None:
-            self._cache.keep_table(self.key, table)
+            self._cache.keep_table(self.key, self.segment, table)
             for problem in table.problems:
                 self.segment.problems.add(problem)
         return table

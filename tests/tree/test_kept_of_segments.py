@@ -47,6 +47,10 @@ def kept(tree: KafkaTree) -> dict[str, int]:
     for name in ("stamps", "_owners", "promised_files"):
         counts[name] = sum(len(getattr(view, name)) for view in views)
     counts["cache slots"] = sum(len(view._cache_slots) for view in views)
+    text = tree.context.text
+    counts["tables of lines"] = len(
+        text._tables.keys() - set(text._gone)
+    )  # which are dropped with the next that is kept
     counts["objects"] = sum(isinstance(one, PartitionView) for one in gc.get_objects())
     return counts
 
