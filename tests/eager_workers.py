@@ -12,7 +12,7 @@ from kfs.read.workers import pool
 from kfs.read.workers.job import Job
 from kfs.read.workers.team import Team
 from kfs.scan.job import GatherJob
-from kfs.verify.segments import CheckJob
+from kfs.verify.job import CheckJob
 
 
 @pytest.fixture

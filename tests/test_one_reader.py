@@ -1,4 +1,4 @@
-"""What a reader sees is decided in ``kfs/read`` and ``kfs/log``: nothing else walks over batches, or judges damage."""
+"""What a reader sees is decided in ``kfs/read`` and ``kfs/log``: nothing that shows records walks over batches."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ DECIDING_CALLS: Final = {
     *("walk", "walk_from", "walk_spans", "bulk", "bulk_reader", "find_with_segment"),
     *("visible", "offset_for_time", "aborted_transactions"),
 }
+#: The packages that decide, and those that judge or mend files, whoever reads them.
+DECIDING_PACKAGES: Final = {"log", "read"}
+PACKAGES_OF_FILES: Final = {"verify", "recover"}
 #: Who uses them all the same, and why.
 EXCEPT: Final = {
     "dump.dumper": "prints what is in a file, whoever sees it",
@@ -46,7 +49,7 @@ def test_only_the_reader_decides_what_is_seen() -> None:
     found = {}
     for path in ROOT.rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if module.split(".")[0] not in ("log", "read"):
+        if module.split(".")[0] not in DECIDING_PACKAGES | PACKAGES_OF_FILES:
             used = list(uses(path.read_text(), set(imported(path))))
             if used:
                 found[module] = used

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kfs.log.verify.finding import Kind
+from kfs.verify.finding import Kind
 
 PAGE = Path(__file__).parent.parent / "docs" / "VERIFY.md"
 

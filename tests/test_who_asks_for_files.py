@@ -39,9 +39,9 @@ MAY_ASK: Final = {
     "log.output_directory": "makes and locks outputs",
     "log.producer_state_manager": "writes snapshots",
     "log.transaction_index": "writes transaction indexes",
-    "log.recover.copying": "writes copies",
-    "log.recover.log_dir_recovery": "empties an output",
-    "log.recover.salvage": "writes copies",
+    "recover.copying": "writes copies",
+    "recover.log_dir_recovery": "empties an output",
+    "recover.salvage": "writes copies",
     "demo.partition_writer": "writes segments",
     # input and output that are no log's
     "cli.cat": "the file that is written",

@@ -15,11 +15,11 @@ from kfs.errors import RecoveryRefused
 from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.log_config import LogConfig
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from kfs.log.recover.kafka_mode import KafkaMode, recover_in_place
-from kfs.log.recover.log_dir_recovery import Recoverable, recover_copy
-from kfs.log.recover.report import RecoveryReport
-from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
+from kfs.recover.kafka_mode import KafkaMode, recover_in_place
+from kfs.recover.log_dir_recovery import Recoverable, recover_copy
+from kfs.recover.report import RecoveryReport
+from kfs.recover.salvage_mode import SalvageMode
 
 EXIT_LOST = 1
 #: The file in the output that says what ``--json`` says; brokers ignore it.

@@ -17,10 +17,10 @@ from kfs.cli.progress import progress_bar
 from kfs.cores import cores
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
-from kfs.log.verify.finding import Finding, Severity
-from kfs.log.verify.segment import SegmentReport
-from kfs.log.verify.verification import Totals, Verification
-from kfs.verify.segments import reports_of
+from kfs.verify.finding import Finding, Severity
+from kfs.verify.job import reports_of
+from kfs.verify.segment import SegmentReport
+from kfs.verify.verification import Totals, Verification
 
 EXIT_FINDINGS: Final = 1
 

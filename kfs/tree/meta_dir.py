@@ -22,7 +22,7 @@ from kfs.tree.segment_files import LogFile, batch_lines
 from kfs.tree.text import BlockText, LogText, SegmentText
 
 if TYPE_CHECKING:
-    from kfs.log.verify.finding import Finding
+    from kfs.verify.finding import Finding
 
 #: When a file of a log was renamed this recently, the next one may be about to be.
 _RECENTLY_NS: Final = 1_000_000_000
@@ -184,9 +184,9 @@ def _problems(partition: PartitionView) -> bytes:
     ends, and it may be on its way to the disk.
     """
     # Only here: who never asks for it needn't wait for it.
-    from kfs.log.verify.finding import Kind, Severity
-    from kfs.log.verify.partition import PartitionCheck
-    from kfs.log.verify.segment import check_segment
+    from kfs.verify.finding import Kind, Severity
+    from kfs.verify.partition import PartitionCheck
+    from kfs.verify.segment import check_segment
 
     log = partition.log
     _ = log.log_start_offset
@@ -210,7 +210,7 @@ def _problems(partition: PartitionView) -> bytes:
 
 def _problem_of(finding: Finding, log: Log) -> Problem:
     """Return a finding as a problem: where readers say it, so that it is there once."""
-    from kfs.log.verify.finding import Kind
+    from kfs.verify.finding import Kind
 
     start, end = finding.bytes or (0, 0)
     if finding.kind is Kind.OFFSET_GAP and finding.offsets is not None:  # they say it of the segment before

@@ -1,1 +1,1 @@
-"""Verification by several processes; what is checked, and how, is in :mod:`kfs.log.verify`."""
+"""Checking a broker's files: each against itself, against the log, and against its neighbours. Nothing is written."""

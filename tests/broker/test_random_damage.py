@@ -18,12 +18,12 @@ from kfs.format.checkpoint import (
     parse_offset_checkpoint,
 )
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.recover.kafka_mode import KafkaMode
-from kfs.log.recover.log_dir_recovery import recover_copy
+from kfs.recover.kafka_mode import KafkaMode
+from kfs.recover.log_dir_recovery import recover_copy
 from tests.broker.random_partitions import damage, write_random_partition
 from tests.broker.real_broker import RealBroker
-from tests.log.recover.comparing import content_of, partitions
-from tests.log.recover.recordings import CONFIG
+from tests.recover.comparing import content_of, partitions
+from tests.recover.recordings import CONFIG
 from tests.requirements import need_java
 
 SETTINGS = {

@@ -9,14 +9,14 @@ from pathlib import Path
 from aiokafka import ConsumerRecord
 
 from kfs.format.record import Record
-from kfs.log.recover.kafka_mode import KafkaMode
-from kfs.log.recover.log_dir_recovery import recover_copy
-from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
+from kfs.recover.kafka_mode import KafkaMode
+from kfs.recover.log_dir_recovery import recover_copy
+from kfs.recover.salvage_mode import SalvageMode
 from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
 from tests.expected import expected_records
-from tests.log.recover.recordings import CONFIG, KILLED, UNCLEAN
 from tests.recorded_damage import DAMAGED, CorpusPath, intact_records
+from tests.recover.recordings import CONFIG, KILLED, UNCLEAN
 from tests.requirements import need_java
 
 #: The recorded brokers', which the recovered files were made with.

@@ -22,8 +22,8 @@ from tests.broker.test_random_damage import (
     put_all_in,
     recover_what_can_be,
 )
-from tests.log.recover.comparing import partitions
 from tests.logs import dense, write_log
+from tests.recover.comparing import partitions
 from tests.requirements import need_java
 
 #: Batches of seven records from offset 0 on, of which one gets another offset: its number, and by how much.

@@ -17,10 +17,10 @@ from kfs.format.writer import encode_batch
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.producer_state import ProducerState
-from kfs.log.recover.losses import consequences
-from kfs.log.recover.segment_plan import Fate, Stretch, plan_segment
 from kfs.log.segment import Segment
 from kfs.log.storage import Storage
+from kfs.recover.losses import consequences
+from kfs.recover.segment_plan import Fate, Stretch, plan_segment
 from tests.corpus import corpus_names
 from tests.log.damages import (
     Damage,

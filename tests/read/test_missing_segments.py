@@ -21,7 +21,6 @@ from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
-from kfs.log.verify.finding import Kind, Severity
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_follower import LogFollower
 from kfs.read.piece import PieceReader
@@ -30,9 +29,9 @@ from kfs.read.selection import Selection
 from kfs.storage.open_files import FileChanged
 from kfs.tree.options import OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore
+from kfs.verify.finding import Kind, Severity
 from tests.corpus import corpus_names
 from tests.export.exporting import exported
-from tests.log.verify.checking import complaints, one, verified
 from tests.logs import (
     Batch,
     batch,
@@ -58,6 +57,7 @@ from tests.logs import (
 from tests.read.views import TELLING, VIEWS, Asked, all_records, tells
 from tests.spark.reads import rows_of
 from tests.system.kafka_mount import kfs as kfs_command
+from tests.verify.checking import complaints, one, verified
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")

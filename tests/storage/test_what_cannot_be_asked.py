@@ -16,18 +16,17 @@ from kfs.log.block import Block
 from kfs.log.data_dir import DataDir
 from kfs.log.log_config import LogConfig
 from kfs.log.offset_range import OffsetRange
-from kfs.log.recover.kafka_mode import KafkaMode
-from kfs.log.recover.log_dir_recovery import Mode, recover_copy
-from kfs.log.recover.salvage_mode import SalvageMode
 from kfs.log.storage import Storage
-from kfs.log.verify.finding import Kind, Severity
+from kfs.recover.kafka_mode import KafkaMode
+from kfs.recover.log_dir_recovery import Mode, recover_copy
+from kfs.recover.salvage_mode import SalvageMode
 from kfs.storage.descriptors import BUDGET
 from kfs.storage.listing import FoundFile, found_at, list_directory, list_files, list_names, matching
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at, status_if_there
+from kfs.verify.finding import Kind, Severity
 from tests.failing_disk import FailingDisk
 from tests.internal.cluster.writing import DIRECTORY, snapshot_bytes, topic, write_log
 from tests.internal.group_logs import InternalPartition, commit, groups_of
-from tests.log.verify.checking import kinds, one, verified
 from tests.logs import (
     content_of,
     dense,
@@ -41,6 +40,7 @@ from tests.logs import (
     set_log_start,
     write_partition,
 )
+from tests.verify.checking import kinds, one, verified
 
 SALVAGE = SalvageMode(config=LogConfig(), clock=lambda: 0, storage=Storage())
 KAFKA = KafkaMode(config=LogConfig(), clock=lambda: 0)

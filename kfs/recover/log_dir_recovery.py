@@ -1,0 +1,305 @@
+"""What recovering a log directory is in every mode: the partitions one by one, then the checkpoints of a clean stop.
+
+Of a partition directory that is named on its own, the log directory is the one it lies in: its checkpoints hold.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
+from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
+from kfs.log.atomic_file import sync_filesystem, write_atomically
+from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName, parse_directory_name
+from kfs.log.log_config import Clock, LogConfig, wall_clock
+from kfs.log.log_dir import (
+    CHECKPOINTS,
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kfs.log.log_manager import log_starts, write_clean_shutdown
+from kfs.log.output_directory import check_apart, check_not_in_use, make_empty_directory
+from kfs.log.partition_directory import PARTITION_METADATA
+from kfs.log.unified_log import UnifiedLog
+from kfs.recover.copying import copy_file, keep_owner
+from kfs.recover.report import Change, PartitionReport, RecoveryReport
+from kfs.storage.listing import list_files, list_names
+from kfs.storage.side_file import read_side_file
+from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at
+
+_REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+#: Written anew, or not wanted in a copy.
+_NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
+#: Gets how many more bytes of ``.log`` files are done.
+Advance = Callable[[int], None]
+_NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
+
+_NO_MARKER: Final = "not written: there are partitions that weren't recovered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode(ABC):
+    """How the broker would be configured, and the time that it would start at."""
+
+    config: LogConfig = field(default_factory=LogConfig)
+    clock: Clock = wall_clock
+
+    def other_sources(self) -> Sequence[str]:
+        """Return the directories that are read besides the one that is recovered."""
+        return ()
+
+    @abstractmethod
+    def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
+        """Return what recovers ``target``, which may be ``source``, in this mode."""
+
+
+class LogDirRecovery(ABC):
+    """The recovery of one log directory in ``target``; ``source`` is what messages name."""
+
+    def __init__(self, source: str, target: str, mode: Mode, report: RecoveryReport, advance: Advance) -> None:
+        self.source = source
+        self.target = target
+        self.mode = mode
+        self.report = report
+        self.advance = advance
+        self.checkpoints = {name: self._checkpoint(name) for name in CHECKPOINTS}
+        self._owner = status_at(source)
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_side_file(os.path.join(self.source, name), parse_offset_checkpoint) or {}
+        except CorruptData as error:
+            self.on_corrupt_checkpoint(error)
+            return {}
+
+    @abstractmethod
+    def on_corrupt_checkpoint(self, error: CorruptData) -> None:
+        """A checkpoint can't be read: raise :class:`RecoveryRefused`, or say so and go on without it."""
+
+    @abstractmethod
+    def on_strange_directory(self, path: str) -> None:
+        """A directory isn't named as a partition is, as ``lost+found`` isn't: refuse, or say so and go on."""
+
+    @abstractmethod
+    def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
+        """Recover one partition directory and return its log, closed; None where there is none.
+
+        Raises:
+            RecoveryRefused: a broker would not start on it.
+        """
+
+    def run(self, names: Iterable[str]) -> None:
+        """Recover what ``names``, which are in the directory, are.
+
+        Raises:
+            RecoveryRefused: a broker would not start; all reasons are in it.
+        """
+        partitions = list(self._partitions(names))
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.target, CLEAN_SHUTDOWN))  # as a broker that starts does
+        refusals = []
+        for name, parsed in partitions:
+            try:
+                self._recover(name, parsed)
+            except RecoveryRefused as refusal:
+                refusals.append(str(refusal))
+        if refusals:
+            raise RecoveryRefused("\n".join(refusals))
+        sync_filesystem(self.target)
+        self._write_checkpoints()
+        written = [*CHECKPOINTS]
+        if self.report.left_out:  # it isn't the whole that a clean stop leaves
+            self.report.changes.append(Change(os.path.join(self.target, CLEAN_SHUTDOWN), _NO_MARKER))
+        else:
+            write_clean_shutdown(self.target)
+            written.append(CLEAN_SHUTDOWN)
+        for name in written:
+            keep_owner(self._owner, os.path.join(self.target, name))
+
+    def _partitions(self, names: Iterable[str]) -> Iterable[tuple[str, DirectoryName]]:
+        """Yield the directories that a broker loads, as it lists them."""
+        for name in names:
+            path = os.path.join(self.source, name)
+            parsed, kind = parse_directory_name(name), kind_at(path)
+            is_partition = parsed is not None and kind.may_be_directory
+            if name == _REMOTE_INDEX_CACHE or not (is_partition or kind is PathKind.DIRECTORY):
+                continue
+            if parsed is None:
+                self.on_strange_directory(path)
+            else:
+                yield name, parsed
+
+    def _recover(self, name: str, parsed: DirectoryName) -> None:
+        source, target = os.path.join(self.source, name), os.path.join(self.target, name)
+        report = PartitionReport(source)
+        self.report.partitions.append(report)
+        log = self.recover(source, target, parsed, report)
+        if log is None:
+            return
+        if not is_there(os.path.join(log.directory, PARTITION_METADATA)) and parsed.topic != CLUSTER_METADATA:
+            report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
+        self._keep_owners(log.directory)
+        final = parse_directory_name(os.path.basename(log.directory))
+        # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
+        if final is not None and final.kind is DirectoryKind.CURRENT and final.topic != CLUSTER_METADATA:
+            self._logs[TopicPartition(final.topic, final.partition)] = log
+
+    def _keep_owners(self, directory: str) -> None:
+        """Give what was made anew the owner of the rest."""
+        for name in list_files(directory):
+            keep_owner(self._owner, os.path.join(directory, name))
+        keep_owner(self._owner, directory)
+
+    def _write_checkpoints(self) -> None:
+        """Write the four files as a broker does when it stops; of partitions that aren't here they say nothing."""
+        ends = {partition: log.log_end_offset for partition, log in self._logs.items()}
+        watermarks = self.checkpoints[HIGH_WATERMARK_CHECKPOINT]
+        within = {
+            partition: min(max(watermarks.get(partition, 0), log.log_start_offset), log.log_end_offset)
+            for partition, log in self._logs.items()
+        }
+        cleaned = {
+            partition: offset if offset <= ends[partition] else self._logs[partition].log_start_offset
+            for partition, offset in self.checkpoints[CLEANER_OFFSET_CHECKPOINT].items()
+            if partition in ends
+        }
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, ends),
+            (HIGH_WATERMARK_CHECKPOINT, within),
+            (LOG_START_OFFSET_CHECKPOINT, log_starts(self._logs)),
+            (CLEANER_OFFSET_CHECKPOINT, cleaned),
+        ):
+            write_atomically(os.path.join(self.target, name), encode_offset_checkpoint(offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverable:
+    """A log directory, and the names in it that are to be recovered, sorted."""
+
+    log_dir: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def at(cls, path: str) -> Recoverable:
+        """Look what is at a path; raise :class:`UnusableSource` where it is no log directory and no partition's."""
+        try:
+            names = sorted(list_names(path))
+        except OSError as error:
+            raise UnusableSource(f"{path}: {error.strerror}") from None
+        if any(parse_directory_name(name) for name in names):
+            return cls(path, tuple(names))
+        log_dir, name = os.path.split(os.path.abspath(path))
+        if parse_directory_name(name) and any(filename.endswith(".log") for filename in names):
+            return cls(log_dir, (name,))
+        raise UnusableSource(f"{path}: not a log directory: there is no partition in it")
+
+    def log_bytes(self) -> int:
+        """Return how large the ``.log`` files are."""
+        return sum(log_bytes(os.path.join(self.log_dir, name)) for name in self.names)
+
+    def logs(self) -> dict[str, tuple[int, int, int]]:
+        """Return the ``.log`` files, and what changes when one is written: inode, size, time of the last change."""
+        found = {}
+        for path in (path for name in self.names for path in _logs_in(os.path.join(self.log_dir, name))):
+            with suppress(OSError):
+                status = status_at(path)
+                found[path] = status.inode, status.size, status.mtime_ns
+        return found
+
+
+def log_bytes(directory: str) -> int:
+    """Return how large the ``.log`` files of a partition directory are; one whose size can't be had counts as empty."""
+    return sum(map(size_at, _logs_in(directory)))
+
+
+def _logs_in(directory: str) -> list[str]:
+    """Return the ``.log`` files of a directory, none where that is none, or can't be listed."""
+    try:
+        names = list_names(directory)
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith(".log") and not name.startswith(".")]
+
+
+def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda done: None) -> RecoveryReport:
+    """Recover a log directory, or one partition of it, into ``output``, which must be empty or not exist.
+
+    ``output`` becomes a log directory in both cases. The source is only read.
+
+    Raises:
+        RecoveryRefused: a broker would not start on it; ``output`` is then empty.
+        KfsError: the output lies in the source or the other way round, is not empty, or can't be written; or a broker
+            has the source open, as its lock or what changed meanwhile tells. The output is then empty, too.
+    """
+    recoverable, *_ = [Recoverable.at(path) for path in (source, *mode.other_sources())]
+    for path in (source, *mode.other_sources()):
+        check_apart(path, output)
+    check_not_in_use(recoverable.log_dir)
+    before = recoverable.logs()
+    make_empty_directory(output)
+    report = RecoveryReport()
+    with failures_told(output):
+        try:
+            recovery = mode.recovery(recoverable.log_dir, output, report, advance)
+            _copy_top(recoverable, output, report)
+            recovery.run(recoverable.names)
+            _check_unchanged(before, recoverable.logs())
+        except BaseException:
+            _empty(output)
+            raise
+    return report
+
+
+def _check_unchanged(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> None:
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    if changed:
+        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+        reason = "changed while it was copied: a broker seems to have it open: stop that first, or recover a copy of it"
+        raise KfsError(f"{changed[0]}{more}: {reason}")
+
+
+@contextmanager
+def failures_told(directory: str) -> Iterator[None]:
+    """Raise what can't be written to ``directory`` as :class:`KfsError`."""
+    try:
+        yield
+    except OSError as error:
+        raise KfsError(f"{error.filename or directory}: {error.strerror}") from error
+
+
+def _empty(directory: str) -> None:
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _copy_top(recoverable: Recoverable, output: str, report: RecoveryReport) -> None:
+    for name in recoverable.names:
+        path = os.path.join(recoverable.log_dir, name)
+        if name in _NOT_COPIED:
+            continue
+        kind = kind_at(path)
+        if kind is PathKind.FILE:
+            copied(path, os.path.join(output, name), report.changes.append)
+        elif kind is PathKind.UNKNOWN and parse_directory_name(name) is None:
+            report.changes.append(Change(path, "left out: it can't be asked what it is"))
+
+
+def copied(source: str, target: str, tell: Callable[[Change], None]) -> None:
+    """Copy a file as :func:`copy_file` does, and tell of what of it can't be read."""
+    for page, reason in copy_file(source, target).items():
+        tell(Change(source, f"can't be read at byte {page * 4096} ({reason}): those 4096 bytes are taken for damaged"))

@@ -1,0 +1,160 @@
+"""The entries of an index file as they are in the file, wrong ones too, and where its tail of zeros begins."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import le, lt
+from struct import Struct
+from typing import Final
+
+from kfs.errors import CorruptData
+from kfs.storage.holes import next_data
+from kfs.storage.listing import FoundFile
+from kfs.storage.open_files import OpenFile
+from kfs.storage.status import is_there
+from kfs.verify.finding import Findings, Kind, Severity
+
+_CHUNK: Final = 1024 * 1024
+#: More entries than a segment of int32 positions gives at the default interval, 25 times over.
+_MOST_BYTES: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLayout:
+    """How the entries of one of the two indexes look, and what the findings about it are called.
+
+    ``first`` and ``second`` unpack one of an entry's two numbers each; ``size`` is that of an entry, in bytes.
+    """
+
+    first: Struct
+    second: Struct
+    missing: Kind
+    size_kind: Kind
+    zeros: Kind
+    order: Kind
+
+    @property
+    def size(self) -> int:
+        """The size of an entry in bytes."""
+        return self.first.size
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntries:
+    """The content of an index: the two numbers of each entry, as columns. The zeros at its end are none."""
+
+    path: str
+    layout: IndexLayout
+    first: array[int]
+    second: array[int]
+    file_size: int
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def used(self) -> int:
+        """How many bytes the entries take."""
+        return len(self) * self.layout.size
+
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether zeros follow the entries, as in the index of a segment that is being written."""
+        return self.file_size - self.used >= self.layout.size
+
+    def bytes_of(self, number: int) -> tuple[int, int]:
+        """Return where in the file the entry ``number``, from 0, begins and ends."""
+        return number * self.layout.size, (number + 1) * self.layout.size
+
+
+class EntryQueue:
+    """The numbers of entries in the order of one of their columns, which may not be that in the file."""
+
+    def __init__(self, column: array[int], *, is_ordered: bool) -> None:
+        self._column = column
+        self._order: Sequence[int] = range(len(column))
+        if not is_ordered:
+            self._order = sorted(self._order, key=column.__getitem__)
+        self._next = 0
+
+    def below(self, limit: int) -> Sequence[int]:
+        """Take those that are left below ``limit``."""
+        start = self._next
+        self._next = bisect_left(self._order, limit, lo=start, key=self._column.__getitem__)
+        return self._order[start : self._next]
+
+
+def read_entries(
+    found: FoundFile, layout: IndexLayout, findings: Findings, *, may_be_preallocated: bool
+) -> IndexEntries | None:
+    """Read an index, and say what is wrong with its size and with zeros at its end; None where it can't be read."""
+    try:
+        file = OpenFile(found.path)
+        size = file.size()
+        used = _used(file, size)
+    except CorruptData as error:
+        severity = None if is_there(found.path) else Severity.INFO  # of a log that is in use
+        findings.add(Kind.READ_ERROR, found.path, error.reason, severity=severity)
+        return None
+    if used is None:
+        reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"
+        findings.add(layout.size_kind, found.path, reason, bytes=(0, size))
+        return None
+    if size % layout.size:
+        start = size - size % layout.size
+        reason = f"{size} bytes, not a multiple of the {layout.size} of an entry"
+        findings.add(layout.size_kind, found.path, reason, bytes=(start, size))
+    entries = min(-(-len(used) // layout.size), size // layout.size)
+    data = used[: entries * layout.size].ljust(entries * layout.size, b"\0")
+    if size - len(data) >= layout.size:
+        what = "preallocated" if may_be_preallocated else "which only the index of an active segment may have"
+        severity = Severity.INFO if may_be_preallocated else None
+        findings.add(
+            layout.zeros,
+            found.path,
+            f"{size - len(data)} bytes of zeros after {entries} entries, {what}",
+            bytes=(len(data), size),
+            severity=severity,
+        )
+    first, second = (
+        array("q", (number for (number,) in column.iter_unpack(data))) for column in (layout.first, layout.second)
+    )
+    return IndexEntries(found.path, layout, first, second, size)
+
+
+def _used(file: OpenFile, size: int) -> bytes | None:
+    """Return the file without the zeros at its end, None where that is too much; zeros at the end cost no memory."""
+    used = bytearray()
+    position = 0
+    while position < size:
+        position = next_data(file, position, size)
+        chunk = file.read(position, min(_CHUNK, size - position))
+        if not chunk:
+            break
+        if chunk.count(0) != len(chunk):
+            if position + len(chunk) > _MOST_BYTES:
+                return None
+            used += bytes(position - len(used)) + chunk
+        position += len(chunk)
+    return bytes(used).rstrip(b"\0")
+
+
+def check_order(entries: IndexEntries, findings: Findings, *, strictly: bool) -> bool:
+    """Say of each entry that isn't after the one before it, and of negative ones, that they can't be.
+
+    Returns whether there are none of those. Numbers that must ascend ``strictly`` don't repeat.
+    """
+    is_before = lt if strictly else le
+    columns = entries.first, entries.second
+    if all(column[0] >= 0 and all(map(is_before, column, column[1:])) for column in columns if column):
+        return True
+    previous = (-1, -1)
+    for number, entry in enumerate(zip(*columns, strict=True)):
+        if min(entry) < 0 or not all(map(is_before, previous, entry)):
+            reason = f"entry {entry} after {previous}" if number else f"negative entry {entry}"
+            findings.add(entries.layout.order, entries.path, reason, bytes=entries.bytes_of(number))
+        previous = entry
+    return False

@@ -1,0 +1,31 @@
+"""KRaft's snapshots (``<offset>-<epoch>.checkpoint``, ``bootstrap.checkpoint``): batches from a header to a footer."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kfs.format.control_record import ControlRecordType
+from kfs.format.layout import MAX_INT64
+from kfs.log.segment_files import SegmentFiles
+from kfs.storage.listing import FoundFile
+from kfs.verify.batches import BatchAudit
+from kfs.verify.finding import Findings, Kind
+from kfs.verify.segment_task import SegmentTask
+
+#: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
+KRAFT_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint\Z")
+
+
+def kraft_task(found: FoundFile) -> SegmentTask:
+    """Return the task of checking a snapshot: a file of batches whose offsets begin at 0, and that is complete."""
+    return SegmentTask(SegmentFiles(0, found), MAX_INT64, is_stopped=True, is_kraft_snapshot=True)
+
+
+def check_kraft_snapshot(batches: BatchAudit, next_offset: int, file: str, findings: Findings) -> None:
+    """Look for the header before, and the footer behind all else (``RecordsSnapshotWriter``)."""
+    first, last = batches.controls
+    if first != (ControlRecordType.SNAPSHOT_HEADER, 0):
+        findings.add(Kind.KRAFT_SNAPSHOT, file, "its first record is no SNAPSHOT_HEADER", bytes=(0, 0))
+    if last != (ControlRecordType.SNAPSHOT_FOOTER, next_offset - 1):
+        findings.add(Kind.KRAFT_SNAPSHOT, file, "its last record is no SNAPSHOT_FOOTER: it isn't complete")

@@ -1,0 +1,82 @@
+"""``leader-epoch-checkpoint`` against the epochs that the batches name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kfs.format.checkpoint import EpochEntry, parse_leader_epoch_checkpoint
+from kfs.format.layout import MAX_INT64
+from kfs.log.leader_epochs import LeaderEpochs
+from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT
+from kfs.storage.status import is_there
+from kfs.verify.epoch_runs import EpochRun
+from kfs.verify.finding import Findings, Kind
+from kfs.verify.segment import SegmentReport
+from kfs.verify.side_files import parse_file
+
+
+def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: int, findings: Findings) -> None:
+    """Look at the file in a partition's directory, and at its segments' epochs; below ``log_start`` anything goes."""
+    runs = _joined_runs(reports, findings)
+    path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
+    entries = parse_file(path, parse_leader_epoch_checkpoint, Kind.EPOCHS_FORMAT, findings)
+    if entries is None:
+        if runs and not is_there(path):
+            findings.add(Kind.EPOCHS_MISSING, path, f"there is none, and batches name epochs up to {runs[-1].epoch}")
+        return
+    for before, entry in pairwise(entries):
+        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+            reason = f"epoch {entry.epoch} from offset {entry.start_offset} after epoch {before.epoch}"
+            findings.add(Kind.EPOCHS_ORDER, path, f"{reason} from {before.start_offset}")
+    epochs = LeaderEpochs(entries).entries
+    if reports and epochs and epochs[-1].start_offset > reports[-1].next_offset:
+        offset = epochs[-1].start_offset
+        reason = f"epoch {epochs[-1].epoch} begins at offset {offset}, the log ends at {reports[-1].next_offset}"
+        findings.add(Kind.EPOCHS_PAST_END, path, reason, offsets=(offset, offset))
+    _compare(path, epochs, [run for run in runs if run.last_offset >= log_start], findings)
+
+
+def _joined_runs(reports: Sequence[SegmentReport], findings: Findings) -> list[EpochRun]:
+    """Return the runs of all segments; say where an epoch is lower than in a segment before."""
+    runs: list[EpochRun] = []
+    for report in reports:
+        for run in report.epochs:
+            if not runs or run.epoch > runs[-1].epoch:
+                runs.append(run)
+            elif run.epoch == runs[-1].epoch:
+                first = runs[-1]
+                runs[-1] = EpochRun(run.epoch, first.first_offset, run.last_offset, first.position)
+            else:
+                findings.add(
+                    Kind.BATCH_EPOCH,
+                    report.task.files.log.path,
+                    f"leader epoch {run.epoch} after {runs[-1].epoch} in an earlier segment",
+                    bytes=(run.position, run.position),
+                    offsets=(run.first_offset, run.last_offset),
+                )
+    return runs
+
+
+def _compare(path: str, epochs: Sequence[EpochEntry], runs: Sequence[EpochRun], findings: Findings) -> None:
+    """Every batch must lie between the start of its epoch and that of the next; epochs without batches are legal.
+
+    What retention, DeleteRecords or a snapshot took from the log's start is taken from the first entry too.
+    """
+    if not epochs:
+        return
+    runs = [run for run in runs if run.last_offset >= epochs[0].start_offset]
+    starts = {entry.epoch: entry.start_offset for entry in epochs}
+    ends = {entry.epoch: following.start_offset for entry, following in pairwise(epochs)}
+    for run in runs:
+        start, end = starts.get(run.epoch), ends.get(run.epoch, MAX_INT64)
+        if start is None:
+            reason = f"epoch {run.epoch}, which batches name, isn't in it"
+        elif run.first_offset < start != epochs[0].start_offset:
+            reason = f"epoch {run.epoch} begins at {start}, but offset {run.first_offset} is of it"
+        elif run.last_offset >= end:
+            reason = f"epoch {run.epoch} ends before {end}, but offset {run.last_offset} is of it"
+        else:
+            continue
+        findings.add(Kind.EPOCHS_CONTRADICTION, path, reason, offsets=(run.first_offset, run.last_offset))

@@ -1,0 +1,171 @@
+"""A partition: its segments, each checked by itself, and what they have to agree on."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kfs.format.layout import OFFSET_INDEX_ENTRY
+from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
+from kfs.log.directory_name import DirectoryKind
+from kfs.log.index_builder import INDEX_INTERVAL_BYTES
+from kfs.log.log import Log
+from kfs.log.log_dir import RECOVERY_POINT_CHECKPOINT
+from kfs.log.partition_directory import PARTITION_METADATA
+from kfs.log.segment import Segment
+from kfs.log.segment_files import PartitionFiles
+from kfs.storage.status import is_there
+from kfs.verify.finding import Finding, Findings, Kind, Severity
+from kfs.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
+from kfs.verify.leader_epochs import check_epochs
+from kfs.verify.leftovers import check_leftovers
+from kfs.verify.log_ends import KnownEnd
+from kfs.verify.producers import ProducerCheck, check_presence
+from kfs.verify.segment import SegmentReport
+from kfs.verify.segment_gaps import check_gaps
+from kfs.verify.segment_task import SegmentTask
+from kfs.verify.side_files import parse_file
+
+#: How many times further than anywhere else no entry is to be found, before an index is called short.
+_FAR: Final = 3
+#: ``replica.fetch.response.max.bytes``'s default: what a follower appends at once.
+_LARGEST_APPEND: Final = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What a log directory has to know of a partition in it."""
+
+    log: Log
+    first_offset: int
+    end_offset: int
+    metadata: PartitionMetadata | None
+
+
+class PartitionCheck:
+    """The checks of one partition directory; ``needs_metadata`` where its neighbours have a ``partition.metadata``."""
+
+    def __init__(self, log: Log, *, is_stopped: bool, needs_metadata: bool) -> None:
+        self.log = log
+        self._needs_metadata = needs_metadata
+        self._is_stopped = is_stopped and log.directory.name.kind is DirectoryKind.CURRENT
+        self._segments = log.segments
+        self._files = log.files
+        self._path = log.directory.path
+        self._findings = Findings()
+
+    def tasks(self) -> list[SegmentTask]:
+        """Return what is to be read, each piece by itself."""
+        snapshots = sorted(self._files.snapshots)
+        segments = [
+            SegmentTask(
+                segment.files,
+                segment.next_base_offset,
+                self._is_stopped,
+                _between(snapshots, segment.base_offset, segment.next_base_offset),
+                ends=self._ends(segment) if segment.is_last else (),
+            )
+            for segment in self._segments
+        ]
+        others = sorted(self._files.others.items())
+        return segments + [kraft_task(found) for name, found in others if KRAFT_SNAPSHOT.match(name)]
+
+    def _ends(self, last: Segment) -> tuple[KnownEnd, ...]:
+        """Return where the log ended once: at each clean stop, of which the snapshot may be left."""
+        ends = snapshot_ends(self._files, last.base_offset)
+        recovery_point = self.log.recovery_point if self._is_stopped else None
+        if recovery_point is None or recovery_point <= last.base_offset or recovery_point in self._files.snapshots:
+            return ends
+        return (*ends, KnownEnd(recovery_point, RECOVERY_POINT_CHECKPOINT))
+
+    def finish(self, reports: Sequence[SegmentReport]) -> tuple[PartitionResult, list[Finding]]:
+        """Take what was found in each piece; look at what they have to agree on, and at what lies beside them.
+
+        Returns what others have to know, and all that was found.
+        """
+        segments = [report for report in reports if not report.task.is_kraft_snapshot]
+        self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
+        log_start = self.log.checkpointed_log_start_offset or 0
+        is_cleaned = self.log.first_dirty_offset is not None
+        if not self.log.directory.is_of_deleted:  # what isn't there was removed, or isn't deleted
+            check_gaps(segments, self._files, self._findings, is_cleaned=is_cleaned)
+        self._check_index_lengths(segments)
+        remote = self.log.remote
+        if remote is not None:
+            offsets = remote.start, remote.end - 1
+            self._findings.add(Kind.REMOTE_OFFSETS, self._path, remote.sentence, offsets=offsets)
+        ProducerCheck(self._files.snapshots, self._findings, remote).check(segments)
+        check_epochs(self._path, segments, log_start, self._findings)
+        metadata = self._check_metadata()
+        if segments:
+            is_from_broker = metadata is not None
+            snapshots = self._files.snapshots
+            check_presence(self._path, segments, snapshots, self._findings, is_from_broker=is_from_broker)
+        check_leftovers(self._path, self._files, self._findings)
+        first = segments[0].task.files.base_offset if segments else 0
+        end = segments[-1].next_offset if segments else 0
+        self._list_below(first, min(log_start, end))
+        return PartitionResult(self.log, first, end, metadata), self._findings.all()
+
+    def _take(self, reports: Iterable[SegmentReport], *, has_time_index: bool) -> None:
+        for finding in (finding for report in reports for finding in report.findings):
+            if finding.kind is Kind.TIMEINDEX_MISSING and not has_time_index:
+                reason = "no segment has one: brokers before 0.10.1 wrote none"
+                finding = replace(finding, severity=Severity.INFO, sentence=reason)
+            self._findings.take(finding)
+
+    def _check_index_lengths(self, reports: Sequence[SegmentReport]) -> None:
+        """Look for offset indexes whose last entries are missing.
+
+        It can't be said for sure. What was appended at once has one entry, before 4.x, however large it is; and a
+        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments, and by
+        the time index, which gets an entry with each of the offset index at most, and one when it is closed.
+        """
+        usual = max((report.index.spacing for report in reports if report.index is not None), default=0)
+        for report in reports:
+            files, index = report.task.files, report.index
+            if index is None or files.index is None or (index.is_preallocated and not report.task.is_closed):
+                continue
+            closed = 1 + len(report.epochs)  # a broker that starts again most often leads in another epoch
+            far = max(usual * _FAR, INDEX_INTERVAL_BYTES)  # where entries are dense, a batch more is far already
+            is_sure = (usual > 0 and index.gap > far) or index.gap > max(usual, _LARGEST_APPEND)
+            if not is_sure and index.gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
+                continue
+            is_sure |= report.time_entries > index.entries + closed * _FAR
+            where = "the last entry" if index.entries else "the beginning, and there is no entry"
+            reason = f"the last batch lies {index.gap} bytes behind {where}"
+            self._findings.add(
+                Kind.INDEX_SHORT,
+                files.index.path,
+                reason,
+                bytes=(index.entries * OFFSET_INDEX_ENTRY.size,) * 2,
+                offsets=(index.last_offset + 1, max(report.next_offset - 1, index.last_offset + 1)),
+                severity=None if is_sure else Severity.INFO,
+            )
+
+    def _check_metadata(self) -> PartitionMetadata | None:
+        path = os.path.join(self._path, PARTITION_METADATA)
+        metadata = parse_file(path, parse_partition_metadata, Kind.PARTITION_METADATA_FORMAT, self._findings)
+        if metadata is None and self._needs_metadata and not is_there(path):
+            reason = "there is none: a broker that knows the topic by its id takes the partition for a stray"
+            self._findings.add(Kind.PARTITION_METADATA_MISSING, path, reason)
+        return metadata
+
+    def _list_below(self, first: int, log_start: int) -> None:
+        if first < log_start:
+            reason = f"records below the log start offset {log_start} are still here"
+            self._findings.add(Kind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
+
+
+def snapshot_ends(files: PartitionFiles, base_offset: int) -> tuple[KnownEnd, ...]:
+    """Return what producer snapshots tell of where the log has ended above the base offset of its last segment."""
+    ends = ((offset, found) for offset, found in files.snapshots.items() if offset > base_offset)
+    return tuple(KnownEnd(offset, os.path.basename(found.path)) for offset, found in ends)
+
+
+def _between(offsets: Sequence[int], after: int, before: int | None) -> tuple[int, ...]:
+    end = len(offsets) if before is None else bisect_left(offsets, before)
+    return tuple(offsets[bisect_right(offsets, after) : end])
