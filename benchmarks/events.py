@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kfs.broker_log.log_segment import LogSegment
 from kfs.format.codecs import Codec
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
 from kfs.format.record import Header, Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_segment import LogSegment
 
 #: About 64 KiB, a common ``batch.size`` of producers that care for throughput.
 RECORDS_IN_BATCH: Final = 300

@@ -29,10 +29,10 @@ from benchmarks.machine import machine
 from benchmarks.served import ServedMount, scratch_directory, served, served_by
 from benchmarks.tables import aligned
 from benchmarks.tasks import TASKS, Chosen, Task, choose
+from kfs.broker_log.log_segment import LogSegment
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_segment import LogSegment
 
 _SOURCE: Final = Path(__file__).with_name("low_level.c")
 _KFS: Final = "kfs"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kfs.broker_log.log_segment import LogSegment
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_segment import LogSegment
 
 #: 2026-01-05T00:00:00Z, in milliseconds; the records are a tenth of a second apart.
 FIRST_TIMESTAMP: Final = 1_767_571_200_000

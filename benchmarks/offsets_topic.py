@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kfs.broker_log.log_segment import LogSegment
 from kfs.format.control_record import CommitMarker, encode_control_record
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_segment import LogSegment
 
 #: 2026-01-05T00:00:00Z, in milliseconds.
 FIRST_TIMESTAMP: Final = 1_767_571_200_000

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_segment import LogSegment
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint
 from kfs.format.codecs import Codec, compress
@@ -25,11 +28,8 @@ from kfs.format.writer import encode_batch
 from kfs.log.block import Block, Damage
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryName, parse_directory_name
-from kfs.log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.log.log import Log
-from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
-from kfs.log.log_segment import LogSegment
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problems

@@ -12,7 +12,9 @@ import kfs
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
     *("__version__", "errors", "cores", "memory"),
-    *("format", "storage", "log", "read", "verify", "recover", "render", "internal", "broker_state", "diff"),
+    *("format", "storage", "log", "read"),
+    *("broker_log", "verify", "recover"),
+    *("render", "internal", "broker_state", "diff"),
     *("dump", "export", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
 )
 #: What spark-submit is given to run is the command.

@@ -34,11 +34,11 @@ ASKING: Final = {
 MAY_ASK: Final = {
     # Kafka's write side: directories and files of its own
     "log.atomic_file": "writes files",
-    "log.log_manager": "makes partitions in an output",
-    "log.log_segment": "writes segments",
+    "broker_log.log_manager": "makes partitions in an output",
+    "broker_log.log_segment": "writes segments",
     "log.output_directory": "makes and locks outputs",
-    "log.producer_state_manager": "writes snapshots",
-    "log.transaction_index": "writes transaction indexes",
+    "broker_log.producer_state_manager": "writes snapshots",
+    "broker_log.transaction_index": "writes transaction indexes",
     "recover.copying": "writes copies",
     "recover.log_dir_recovery": "empties an output",
     "recover.salvage": "writes copies",

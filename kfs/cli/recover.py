@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import click
 
+from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+from kfs.broker_log.log_config import LogConfig
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
 from kfs.cli.options import ByteSize, also_option, max_batch_bytes_option
 from kfs.cli.progress import progress_bar
 from kfs.errors import RecoveryRefused
-from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
-from kfs.log.log_config import LogConfig
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from kfs.log.storage import Storage
 from kfs.recover.kafka_mode import KafkaMode, recover_in_place

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.demo.topic import Batch, EndOfTransaction, Event, NewLeader, Partition, Producer, Roll
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAGIC_V2, MAX_INT64, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -13,8 +15,6 @@ from kfs.format.legacy_writer import encode_message_set
 from kfs.format.record import Record
 from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch, encode_empty_batch
-from kfs.log.log_config import LogConfig
-from kfs.log.unified_log import UnifiedLog
 
 _COORDINATOR_EPOCH: Final = 3
 #: Segments are rolled where the demo says so, and never because of their age.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import BadLine
 from kfs.format.layout import MAX_INT32
 from kfs.imports.layout import BatchLayout, size_of
 from kfs.imports.lines import Line
-from kfs.log.unified_log import UnifiedLog
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
+from kfs.broker_log.log_config import SEGMENT_BYTES, LogConfig
+from kfs.broker_log.log_manager import LogManager
 from kfs.errors import BadLine, KfsError
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
@@ -20,8 +22,6 @@ from kfs.imports.layout import BatchLayout
 from kfs.imports.lines import Line
 from kfs.imports.partition import PartitionImport
 from kfs.imports.topic_ids import TopicIds
-from kfs.log.log_config import SEGMENT_BYTES, LogConfig
-from kfs.log.log_manager import LogManager
 
 #: Partitions whose files are held open.
 _MOST_OPEN: Final = 256

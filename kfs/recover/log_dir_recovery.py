@@ -13,11 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from kfs.broker_log.log_config import Clock, LogConfig, wall_clock
+from kfs.broker_log.log_manager import log_starts, write_clean_shutdown
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.log.atomic_file import sync_filesystem, write_atomically
 from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName, parse_directory_name
-from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
     CHECKPOINTS,
     CLEAN_SHUTDOWN,
@@ -27,10 +29,8 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.log_manager import log_starts, write_clean_shutdown
 from kfs.log.output_directory import check_apart, check_not_in_use, make_empty_directory
 from kfs.log.partition_directory import PARTITION_METADATA
-from kfs.log.unified_log import UnifiedLog
 from kfs.recover.copying import copy_file, keep_owner
 from kfs.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.storage.listing import list_files, list_names

@@ -2,7 +2,7 @@
 
 What is kept goes into segments of the same base offsets, byte for byte, with holes where batches are lost, which is
 legal: compaction leaves them too. Everything beside the segments is made again by a broker's own recovery
-(:class:`~kfs.log.log_loader.LogLoader`), which then finds nothing to cut off.
+(:class:`~kfs.broker_log.log_loader.LogLoader`), which then finds nothing to cut off.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from kfs.broker_log.log_loader import LoadParameters
+from kfs.broker_log.log_segment import segment_path
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT32
 from kfs.format.partition_metadata import parse_partition_metadata
-from kfs.log.log_loader import LoadParameters
-from kfs.log.log_segment import segment_path
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from kfs.log.unified_log import UnifiedLog
 from kfs.recover.completion import Completed
 from kfs.recover.copying import copy_file, copy_range
 from kfs.recover.log_dir_recovery import Mode

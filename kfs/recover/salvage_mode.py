@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData, RecoveryRefused, SourceLost
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryKind, DirectoryName
@@ -20,7 +21,6 @@ from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PartitionDirect
 from kfs.log.problem import Problems
 from kfs.log.producer_state import ProducerState
 from kfs.log.storage import Storage
-from kfs.log.unified_log import UnifiedLog
 from kfs.recover.log_dir_recovery import Advance, LogDirRecovery, Mode
 from kfs.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.recover.salvage import salvage_partition

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from kfs.broker_log.file_records import first_record
 from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, NO_PRODUCER_ID
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import Ordinary
-from kfs.log.file_records import first_record
 from kfs.log.producer_state import ProducerState
 from kfs.log.resync import find_batch, is_zero_to_end
 from kfs.log.segment import Segment

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kfs.broker_log.log_segment import segment_path
 from kfs.log.log import Log
-from kfs.log.log_segment import segment_path
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.segment import Segment

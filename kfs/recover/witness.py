@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
+from kfs.broker_log.log_loader import LoadObserver
+from kfs.broker_log.log_segment import LogSegment, Recovery
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
-from kfs.log.log_loader import LoadObserver
-from kfs.log.log_segment import LogSegment, Recovery
 from kfs.log.resync import is_zero_to_end
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
-from kfs.log.unified_log import UnifiedLog
 from kfs.log.walk import SegmentBounds, SegmentWalk
 from kfs.recover.report import Change, Loss, PartitionReport
 from kfs.storage.open_files import OpenFile
@@ -23,7 +23,7 @@ _CUT_OFF = "a batch that isn't complete"
 
 
 class Witness(LoadObserver):
-    """Tells a report what :class:`~kfs.log.log_loader.LogLoader` does; files are named as those of ``source``."""
+    """Tells a report what a :class:`~kfs.broker_log.log_loader.LogLoader` does; files are named as in ``source``."""
 
     def __init__(self, source: str, report: PartitionReport) -> None:
         self._source = source

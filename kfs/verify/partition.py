@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.format.layout import OFFSET_INDEX_ENTRY
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.log.directory_name import DirectoryKind
-from kfs.log.index_builder import INDEX_INTERVAL_BYTES
 from kfs.log.log import Log
 from kfs.log.log_dir import RECOVERY_POINT_CHECKPOINT
 from kfs.log.partition_directory import PARTITION_METADATA

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_segment import batch_headers
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
-from kfs.log.log_segment import batch_headers
-from kfs.log.unified_log import UnifiedLog
 
 _CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.SNAPPY, Codec.ZSTD)
 

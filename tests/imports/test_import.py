@@ -15,6 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.file_records import FileRecords
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.demo import demo_topics
 from kfs.demo.data_directory import write_data_directory
 from kfs.errors import BadLine
@@ -27,11 +30,8 @@ from kfs.imports.layout import BatchLayout
 from kfs.imports.lines import Line, lines_of
 from kfs.imports.records import Import, Imported
 from kfs.log.data_dir import DataDir
-from kfs.log.file_records import FileRecords
-from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.storage import Storage
-from kfs.log.unified_log import UnifiedLog
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.storage.open_files import OpenFile

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.format.java_text import java_hash
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.internal.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
-from kfs.log.log_config import LogConfig
-from kfs.log.unified_log import UnifiedLog
 from tests.internal.encoding import encode
 from tests.logs import START
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.file_records import FileRecords
 from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, read_header
@@ -21,7 +22,6 @@ from kfs.format.control_record import (
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch, encode_empty_batch
-from kfs.log.file_records import FileRecords
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction, ProducerState
 from kfs.storage.open_files import OpenFile
 from tests.logs import START, records

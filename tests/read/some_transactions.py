@@ -9,13 +9,13 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
-from kfs.log.unified_log import UnifiedLog
 from tests.logs import START, records
 
 

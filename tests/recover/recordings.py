@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kfs.log.log_config import LogConfig
+from kfs.broker_log.log_config import LogConfig
 from kfs.recover.kafka_mode import KafkaMode
 
 CorpusPath = Callable[[str], Path]

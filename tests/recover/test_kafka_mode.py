@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.file_records import FileRecords
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
 from kfs.format.codecs import Codec
@@ -18,9 +21,6 @@ from kfs.format.control_record import AbortMarker, encode_control_record
 from kfs.format.layout import MAGIC_V0
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.file_records import FileRecords
-from kfs.log.log_config import LogConfig
-from kfs.log.unified_log import UnifiedLog
 from kfs.recover.kafka_mode import KafkaMode, recover_in_place
 from kfs.recover.log_dir_recovery import recover_copy
 from kfs.recover.report import Loss, RecoveryReport

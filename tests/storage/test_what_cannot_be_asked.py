@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kfs.broker_log.log_config import LogConfig
 from kfs.cli.main import main
 from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost
 from kfs.internal.cluster.cluster import Cluster
 from kfs.log.block import Block
 from kfs.log.data_dir import DataDir
-from kfs.log.log_config import LogConfig
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.recover.kafka_mode import KafkaMode

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import NotFound
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
-from kfs.log.log_config import LogConfig
-from kfs.log.unified_log import UnifiedLog
 from kfs.read import aborted_transactions, log_reader
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_loader import LoadParameters
+from kfs.broker_log.log_manager import write_checkpoints, write_clean_shutdown
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.record import Record, TimestampType
 from kfs.format.uuid import parse_uuid
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
-from kfs.log.log_loader import LoadParameters
-from kfs.log.log_manager import write_checkpoints, write_clean_shutdown
-from kfs.log.unified_log import UnifiedLog
 from tests.logs import START
 
 TOPIC_ID = parse_uuid(b"N3kFb8wTQeGQxM1vzZmC0w")

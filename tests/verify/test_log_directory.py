@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.log_config import LogConfig
 from kfs.errors import UnusableSource
 from kfs.format.codecs import Codec
 from kfs.format.control_record import SnapshotHeader, encode_control_record
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
 from kfs.log.log_dir import CHECKPOINTS
 from kfs.verify.finding import Kind, Severity
 from tests.logs import START, dense, write_partition

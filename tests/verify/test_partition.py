@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.log_config import LogConfig
 from kfs.format.aborted_transaction import (
     AbortedTransaction,
     encode_aborted_transactions,
@@ -19,7 +20,6 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import BATCH_HEADER
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
 from kfs.log.storage import Storage
 from kfs.verify.finding import Finding, Kind, Severity
 from kfs.verify.segment import check_segment

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.codecs import Codec
 from kfs.format.decode import BlockDecoder, PlainDecoder
 from kfs.format.layout import LEGACY_CRC_OFFSET, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
-from kfs.log.log_config import LogConfig
 from kfs.verify.finding import Finding, Kind
 from tests.log.some_logs import some_segments
 from tests.logs import Batch, joined, log_name, write_partition

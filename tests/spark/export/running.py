@@ -17,10 +17,10 @@ from typing import Self
 
 import pyarrow.parquet as pq
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_segment import LogSegment
 from kfs.errors import StoreUnreachable
 from kfs.format.record import Record
-from kfs.log.log_config import LogConfig
-from kfs.log.log_segment import LogSegment
 from kfs.spark.offsets import WritableStore
 from tests.logs import START, batch
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kfs.log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 #: Gives the time of day in milliseconds since 1970.

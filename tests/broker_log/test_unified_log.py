@@ -10,6 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_loader import LoadParameters
+from kfs.broker_log.log_segment import batch_headers
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData, InvalidOffset, InvalidTransaction, RecoveryRefused
 from kfs.format.batch_header import read_header
 from kfs.format.checkpoint import EpochEntry, parse_leader_epoch_checkpoint
@@ -22,10 +26,6 @@ from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.format.record import Record
 from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch
-from kfs.log.log_config import LogConfig
-from kfs.log.log_loader import LoadParameters
-from kfs.log.log_segment import batch_headers
-from kfs.log.unified_log import UnifiedLog
 from tests.corpus import take_manifest
 from tests.log.some_logs import some_batches
 from tests.logs import START, Batch, batch, dense, joined, log_name, open_log, records, records_in

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.log_manager import LogManager
 from kfs.errors import CorruptData, UnusableSource
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import DirectoryKind, parse_directory_name
-from kfs.log.log_manager import LogManager
 from kfs.log.storage import Storage
 from tests.logs import batch, dense, joined, open_log, records, records_in, write_checkpoint, write_partition
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from kfs.broker_log.log_config import Clock, LogConfig
+from kfs.broker_log.log_segment import LogSegment, Recovery
+from kfs.broker_log.log_segments import LogSegments, rebuild_producer_state
+from kfs.broker_log.producer_state_manager import ProducerStateManager
+from kfs.broker_log.transaction_index import UnknownVersion
 from kfs.errors import CorruptData, InvalidOffset, KfsError, OffsetOverflow, RecoveryRefused, Shortage
 from kfs.format.layout import MAX_INT64
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.log_config import Clock, LogConfig
-from kfs.log.log_segment import LogSegment, Recovery
-from kfs.log.log_segments import LogSegments, rebuild_producer_state
-from kfs.log.producer_state_manager import ProducerStateManager
-from kfs.log.transaction_index import UnknownVersion
 from kfs.storage.listing import list_directory
 from kfs.storage.status import PathKind
 

@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from kfs.broker_log.log_config import Clock, LogConfig, wall_clock
+from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.uuid import Uuid
 from kfs.log.atomic_file import sync_directory, sync_filesystem, write_atomically
 from kfs.log.directory_name import DirectoryKind, delete_directory_name, parse_directory_name
-from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.log_dir import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.unified_log import UnifiedLog
 from kfs.storage.side_file import read_side_file
 
 _CHECKPOINTS_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)

@@ -10,6 +10,12 @@ import os
 import random
 from typing import Final
 
+from kfs.broker_log.file_records import first_record
+from kfs.broker_log.log_config import Clock, LogConfig, wall_clock
+from kfs.broker_log.log_loader import LoadedLog, LoadObserver, LoadParameters, LogLoader
+from kfs.broker_log.log_segment import LogSegment, RollParams, batch_headers
+from kfs.broker_log.log_segments import LogSegments, rebuild_producer_state
+from kfs.broker_log.producer_state_manager import ProducerStateManager
 from kfs.errors import CorruptData, InvalidOffset, RecoveryRefused
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
@@ -18,14 +24,8 @@ from kfs.format.offset_assignment import assign_offset
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.atomic_file import sync_directory, write_atomically
-from kfs.log.file_records import first_record
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.log_config import Clock, LogConfig, wall_clock
-from kfs.log.log_loader import LoadedLog, LoadObserver, LoadParameters, LogLoader
-from kfs.log.log_segment import LogSegment, RollParams, batch_headers
-from kfs.log.log_segments import LogSegments, rebuild_producer_state
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from kfs.log.producer_state_manager import ProducerStateManager
 from kfs.storage.side_file import read_side_file
 
 _DEFAULTS: Final = LogConfig()

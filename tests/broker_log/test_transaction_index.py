@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.transaction_index import TransactionIndex, UnknownVersion
 from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.aborted_transaction import AbortedTransaction, encode_aborted_transactions
-from kfs.log.transaction_index import TransactionIndex, UnknownVersion
 from tests.logs import log_name
 
 ENTRIES = [AbortedTransaction(7, 100 + at, 105 + at, 106 + at) for at in (0, 10, 20)]

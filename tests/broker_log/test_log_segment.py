@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.broker_log.log_config import LogConfig
+from kfs.broker_log.log_segment import LogSegment, Recovery, RollParams, fetch_size
 from kfs.errors import CorruptData, InvalidOffset, OffsetOverflow
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
 from kfs.format.control_record import AbortMarker, encode_control_record
@@ -18,8 +20,6 @@ from kfs.format.legacy_writer import encode_message_set
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.log_config import LogConfig
-from kfs.log.log_segment import LogSegment, Recovery, RollParams, fetch_size
 from kfs.log.producer_state import ProducerState
 from tests.log.some_logs import some_batches
 from tests.logs import START, Batch, batch, dense, joined, log_name, positions, records

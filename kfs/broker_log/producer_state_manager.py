@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from kfs.broker_log.log_config import Clock, LogConfig
+from kfs.broker_log.log_segment import segment_path
 from kfs.errors import CorruptData
 from kfs.format.producer_snapshot import encode_producer_snapshot, parse_producer_snapshot
-from kfs.log.log_config import Clock, LogConfig
-from kfs.log.log_segment import segment_path
 from kfs.log.producer_state import ProducerState
 from kfs.storage.side_file import read_side_file
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from kfs.broker_log.log_segment import LogSegment, replay
+from kfs.broker_log.producer_state_manager import ProducerStateManager
 from kfs.format.layout import MAX_INT64
-from kfs.log.log_segment import LogSegment, replay
-from kfs.log.producer_state_manager import ProducerStateManager
 
 
 class LogSegments:

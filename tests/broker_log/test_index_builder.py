@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kfs.broker_log.file_records import FileRecords
+from kfs.broker_log.index_builder import IndexBuilder
 from kfs.errors import IndexFull, InvalidOffset, OffsetOverflow
 from kfs.format.layout import MAX_INT32, NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kfs.log.file_records import FileRecords
-from kfs.log.index_builder import IndexBuilder
 from kfs.log.offset_index import OffsetPosition
 from kfs.log.time_index import TimestampOffset
 from kfs.storage.open_files import OpenFile

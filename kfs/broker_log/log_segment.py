@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from kfs.broker_log.file_records import FileRecords, LogOffsetPosition
+from kfs.broker_log.index_builder import IndexBuilder
+from kfs.broker_log.log_config import Clock, LogConfig, wall_clock
+from kfs.broker_log.transaction_index import TransactionIndex
 from kfs.errors import CorruptData, InvalidOffset, OffsetOverflow
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.layout import BATCH_OVERHEAD, LEGACY_HEADER, MAGIC_OFFSET, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
-from kfs.log.file_records import FileRecords, LogOffsetPosition
-from kfs.log.index_builder import IndexBuilder
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.log_config import Clock, LogConfig, wall_clock
 from kfs.log.producer_state import CompletedTransaction, ProducerState
-from kfs.log.transaction_index import TransactionIndex
 from kfs.storage.open_files import OpenFile
 
 _DEFAULTS: Final = LogConfig()
