@@ -33,10 +33,9 @@ ASKING: Final = {
 #: Modules, and packages with a dot behind them, that ask themselves, and why.
 MAY_ASK: Final = {
     # Kafka's write side: directories and files of its own
-    "log.atomic_file": "writes files",
     "broker_log.log_manager": "makes partitions in an output",
     "broker_log.log_segment": "writes segments",
-    "log.output_directory": "makes and locks outputs",
+    "broker_log.output_directory": "makes and locks outputs",
     "broker_log.producer_state_manager": "writes snapshots",
     "broker_log.transaction_index": "writes transaction indexes",
     "recover.copying": "writes copies",

@@ -15,7 +15,6 @@ from kfs.errors import UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
 from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
 from kfs.format.uuid import Uuid
-from kfs.log.atomic_file import sync_directory, sync_filesystem, write_atomically
 from kfs.log.directory_name import DirectoryKind, delete_directory_name, parse_directory_name
 from kfs.log.log_dir import (
     CLEAN_SHUTDOWN,
@@ -23,6 +22,7 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kfs.storage.atomic_file import sync_directory, sync_filesystem, write_atomically
 from kfs.storage.side_file import read_side_file
 
 _CHECKPOINTS_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)

@@ -23,9 +23,9 @@ from kfs.format.layout import MAGIC_V2, NO_PARTITION_LEADER_EPOCH
 from kfs.format.offset_assignment import assign_offset
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata, parse_partition_metadata
 from kfs.format.uuid import Uuid
-from kfs.log.atomic_file import sync_directory, write_atomically
 from kfs.log.leader_epochs import LeaderEpochs
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kfs.storage.atomic_file import sync_directory, write_atomically
 from kfs.storage.side_file import read_side_file
 
 _DEFAULTS: Final = LogConfig()

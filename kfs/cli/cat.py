@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from kfs.broker_log.output_directory import check_apart
 from kfs.cli.messages import messages
 from kfs.cli.options import also_option
 from kfs.cli.progress import LogsProgress, progress_bar
@@ -22,14 +23,13 @@ from kfs.export.output import Field, OutputFormat
 from kfs.export.records import Export, logs_of
 from kfs.export.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.format.layout import MAX_INT64
-from kfs.log.atomic_file import replacing
 from kfs.log.data_dir import DataDir
-from kfs.log.output_directory import check_apart
 from kfs.log.problem import OnDamage
 from kfs.memory import keep_freed_memory
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.render.timestamps import parse_time
+from kfs.storage.atomic_file import replacing
 from kfs.tree.names import ABOUT, topic_name
 
 if TYPE_CHECKING:

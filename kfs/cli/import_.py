@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import click
 
 from kfs.broker_log.log_config import SEGMENT_BYTES
+from kfs.broker_log.output_directory import check_apart, locked, log_directory
 from kfs.cli.messages import messages, shown
 from kfs.cli.options import ByteSize
 from kfs.cli.progress import progress_bar
@@ -26,7 +27,6 @@ from kfs.imports.lines import Line, lines_of
 from kfs.imports.log_directory import ExportedLines
 from kfs.imports.records import Import, Imported
 from kfs.imports.table_rows import TableInput, rows_of
-from kfs.log.output_directory import check_apart, locked, log_directory
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kfs.broker_log.output_directory import make_empty_directory
 from kfs.demo.partition_writer import Written, write_file, write_partition
 from kfs.demo.topic import Topic
 from kfs.errors import KfsError
@@ -23,7 +24,6 @@ from kfs.log.log_dir import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.output_directory import make_empty_directory
 
 _NODE_ID: Final = 1
 _BROKER_EPOCH: Final = 14

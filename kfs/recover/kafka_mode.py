@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from kfs.broker_log.log_loader import LoadParameters
+from kfs.broker_log.output_directory import locked
 from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName
 from kfs.log.log import Log
 from kfs.log.log_dir import CLEAN_SHUTDOWN, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
-from kfs.log.output_directory import locked
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problems
 from kfs.log.storage import Storage

@@ -15,10 +15,10 @@ from typing import Final
 
 from kfs.broker_log.log_config import Clock, LogConfig, wall_clock
 from kfs.broker_log.log_manager import log_starts, write_clean_shutdown
+from kfs.broker_log.output_directory import check_apart, check_not_in_use, make_empty_directory
 from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import CorruptData, KfsError, RecoveryRefused, UnusableSource
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint, parse_offset_checkpoint
-from kfs.log.atomic_file import sync_filesystem, write_atomically
 from kfs.log.directory_name import CLUSTER_METADATA, DirectoryKind, DirectoryName, parse_directory_name
 from kfs.log.log_dir import (
     CHECKPOINTS,
@@ -29,10 +29,10 @@ from kfs.log.log_dir import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.output_directory import check_apart, check_not_in_use, make_empty_directory
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.recover.copying import copy_file, keep_owner
 from kfs.recover.report import Change, PartitionReport, RecoveryReport
+from kfs.storage.atomic_file import sync_filesystem, write_atomically
 from kfs.storage.listing import list_files, list_names
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at

@@ -9,10 +9,10 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
+from kfs.broker_log.output_directory import check_apart
 from kfs.errors import DataLoss, KfsError
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.offset_range import OffsetRange
-from kfs.log.output_directory import check_apart
 from kfs.log.problem import Problem
 from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split_for
 from kfs.spark.exporting.files import check_for_doubles

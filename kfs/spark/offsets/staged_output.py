@@ -29,10 +29,10 @@ from urllib.parse import quote
 
 from kfs.errors import Fenced, KfsError, OutputLost, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
-from kfs.log.atomic_file import sync_directory
 from kfs.log.identity import Identity
 from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, StagedFile
 from kfs.spark.offsets.store import WritableStore
+from kfs.storage.atomic_file import sync_directory
 
 _LOG = logging.getLogger("kfs.spark.offsets")
 _SUFFIX: Final = ".staging"

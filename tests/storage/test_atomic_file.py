@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.log.atomic_file import sync_filesystem, write_atomically
+from kfs.storage.atomic_file import sync_filesystem, write_atomically
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
