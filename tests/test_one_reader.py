@@ -20,7 +20,7 @@ DECIDING_CALLS: Final = {
 }
 #: The packages that decide, and those that judge or mend files, whoever reads them.
 DECIDING_PACKAGES: Final = {"log", "read"}
-PACKAGES_OF_FILES: Final = {"broker_log", "verify", "recover"}
+PACKAGES_OF_FILES: Final = {"broker_log", "diff", "recover", "verify"}
 #: Who uses them all the same, and why.
 EXCEPT: Final = {
     "dump.dumper": "prints what is in a file, whoever sees it",

@@ -1,1 +1,1 @@
-"""Copies of partitions compared by several processes; how, is in :mod:`kfs.log.copies`."""
+"""Copies of partitions beside each other: what each is worth, which to keep, and where they differ."""

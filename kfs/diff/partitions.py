@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kfs.broker_state import BrokerState
+from kfs.diff.copies import PartitionReport, report_on
 from kfs.errors import CorruptData
-from kfs.log.copies import PartitionReport, report_on
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log

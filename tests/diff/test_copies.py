@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kfs.diff.copies import CopyReport, Offsets, PartitionReport, State, report_on
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.format.writer import encode_empty_batch
-from kfs.log.copies import CopyReport, Offsets, PartitionReport, State, report_on
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from tests.expected import expected_records
 from tests.log.some_logs import some_segments
