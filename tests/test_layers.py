@@ -15,7 +15,7 @@ LAYERS: Final = (
     *("format", "storage", "log", "read"),
     *("broker_log", "verify", "recover"),
     *("render", "internal", "broker_state", "diff"),
-    *("dump", "export", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
+    *("dump", "cat", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
 )
 #: What spark-submit is given to run is the command.
 EXCEPT: Final = {("spark.submit.kfs_export", "cli")}

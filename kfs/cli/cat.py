@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from kfs.broker_log.output_directory import check_apart
+from kfs.cat.output import Field, OutputFormat
+from kfs.cat.records import CatRequest, logs_of
+from kfs.cat.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.cli.messages import messages
 from kfs.cli.options import also_option
 from kfs.cli.progress import LogsProgress, progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.cores import cores
-from kfs.export.output import Field, OutputFormat
-from kfs.export.records import Export, logs_of
-from kfs.export.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import OnDamage
@@ -296,7 +296,9 @@ def _write_each(
     out: BinaryIO,
 ) -> bool:
     """Write the records, or the file, at each path; return whether there is something that could not be read."""
-    export = Export(data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation)
+    request = CatRequest(
+        data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation
+    )
     tree: KafkaTree | None = None
     damaged = False
     for path in paths:
@@ -308,7 +310,7 @@ def _write_each(
             write_file(tree, path, out)
             damaged |= _lacks_remote(data_dir, path)
             continue
-        for problem in export.write(out.fileno(), *place):
+        for problem in request.write(out.fileno(), *place):
             damaged = True
             messages.say(str(problem.error()))
     return damaged

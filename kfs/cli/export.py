@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import click
 
+from kfs.cat.table_file import need_pyarrow
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cli.tables import print_table
 from kfs.errors import KfsError, UnusableSession
-from kfs.export.table_file import need_pyarrow
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting.export import Export, Totals, check_logs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting

@@ -14,17 +14,17 @@ import click
 
 from kfs.broker_log.log_config import SEGMENT_BYTES
 from kfs.broker_log.output_directory import check_apart, locked, log_directory
+from kfs.cat.table_file import need_pyarrow
 from kfs.cli.messages import messages, shown
 from kfs.cli.options import ByteSize
 from kfs.cli.progress import progress_bar
 from kfs.errors import BadLine, CorruptData, KfsError
-from kfs.export.table_file import need_pyarrow
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT32
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 from kfs.imports.layout import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_RECORDS, BatchLayout
 from kfs.imports.lines import Line, lines_of
-from kfs.imports.log_directory import ExportedLines
+from kfs.imports.log_directory import LogDirectoryLines
 from kfs.imports.records import Import, Imported
 from kfs.imports.table_rows import TableInput, rows_of
 from kfs.log.problem import Problem
@@ -258,7 +258,7 @@ def _add_directory(
         unread.append(problem)
         messages.say(str(problem.error()))
 
-    exported = ExportedLines(path, isolation, report)
+    exported = LogDirectoryLines(path, isolation, report)
     with exported as lines:
         importing.add(lines_of(lines, path))
         exported.check()

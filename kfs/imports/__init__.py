@@ -1,1 +1,1 @@
-"""Records as lines of JSON back into the partitions of a log directory: the counterpart of :mod:`kfs.export`."""
+"""Records as lines of JSON back into the partitions of a log directory: the counterpart of :mod:`kfs.cat`."""

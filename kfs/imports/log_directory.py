@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
+from kfs.cat.output import OutputFormat
+from kfs.cat.records import CatRequest
 from kfs.errors import KfsError
-from kfs.export.output import OutputFormat
-from kfs.export.records import Export
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
@@ -17,30 +17,30 @@ from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 
 
-class ExportedLines:
+class LogDirectoryLines:
     """What ``kfs cat`` prints of every topic in a log or partition directory, as a file to read once, to its end.
 
-    A thread exports while the lines are read. ``report`` is told of what can't be read, and isn't in the lines.
+    A thread writes them while they are read. ``report`` is told of what can't be read, and isn't in the lines.
     """
 
     def __init__(self, path: str, isolation: IsolationLevel, report: Callable[[Problem], None]) -> None:
         """Open the directory; raise :class:`~kfs.errors.UnusableSource` where it holds nothing of Kafka's."""
         self._data_dir = DataDir([path], Storage())
-        self._export = Export(self._data_dir, Selection(), OutputFormat(), isolation=isolation)
+        self._request = CatRequest(self._data_dir, Selection(), OutputFormat(), isolation=isolation)
         self._report = report
         self._failure: KfsError | None = None
 
     def __enter__(self) -> BinaryIO:
         read_fd, write_fd = os.pipe()
         self._lines = os.fdopen(read_fd, "rb")
-        self._thread = threading.Thread(target=self._run, args=(write_fd,), name="export")
+        self._thread = threading.Thread(target=self._run, args=(write_fd,), name="kfs-import")
         self._thread.start()
         return self._lines
 
     def _run(self, out: int) -> None:
         try:
             for topic in self._data_dir.topics():
-                for problem in self._export.write(out, topic):
+                for problem in self._request.write(out, topic):
                     self._report(problem)
         except BrokenPipeError:  # whoever read has failed, and says why
             pass

@@ -7,8 +7,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from kfs.cat.records import some_of
 from kfs.errors import CorruptData
-from kfs.export.records import some_of
 from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
 from kfs.log.log import Log
@@ -48,7 +48,7 @@ class Gatherer:
     def gather_some(
         self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
     ) -> Iterator[Gathered | Problem]:
-        """Yield only the first rows, or the last; see :func:`~kfs.export.records.some_of`."""
+        """Yield only the first rows, or the last; see :func:`~kfs.cat.records.some_of`."""
         gone: list[CorruptData] = []
         found = some_of(self._reader, log, offsets, first, last, gone.append)
         for work, of_work in groupby(found, key=itemgetter(0)):

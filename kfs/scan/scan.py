@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
+from kfs.cat.records import lacks_some
 from kfs.cores import cores
-from kfs.export.records import lacks_some
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem

@@ -13,7 +13,7 @@ from kfs.imports.layout import BatchLayout
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
-from tests.export.exporting import exported
+from tests.cat.printing import printed
 from tests.imports.test_import import imported, topics_of
 from tests.requirements import need_java
 
@@ -68,7 +68,7 @@ def made(corpus: CorpusPath, root: Path, expected: dict[str, list[Record]]) -> I
         data = corpus(source.corpus) / "data"
         topics = [topic for topic in topics_of(data) if not topic.startswith("__") and topic not in seen]
         seen.update(topics)
-        lines = b"".join(exported(data, topic, isolation=source.isolation)[0] for topic in topics)
+        lines = b"".join(printed(data, topic, isolation=source.isolation)[0] for topic in topics)
         for line in lines.splitlines():
             topic, partition, record = parse_line(line)
             expected[f"{topic}-{partition}"].append(record)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from kfs.export import table_file
-from kfs.export.table_file import TableFormat, TableWriter
+from kfs.cat import table_file
+from kfs.cat.table_file import TableFormat, TableWriter
 from kfs.format.codecs import Codec
 from kfs.format.record import TimestampType
 from kfs.render.record_line import parse_line

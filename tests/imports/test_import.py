@@ -35,8 +35,8 @@ from kfs.log.storage import Storage
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.storage.open_files import OpenFile
+from tests.cat.printing import printed
 from tests.corpus import corpus_names
-from tests.export.exporting import exported
 from tests.imports.some_lines import some_lines
 from tests.logs import START, open_log, records_in
 
@@ -67,7 +67,7 @@ def topics_in(lines: bytes) -> list[str]:
 
 
 def all_lines(root: Path, topics: Iterable[str], isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> bytes:
-    return b"".join(exported(root, topic, isolation=isolation)[0] for topic in topics)
+    return b"".join(printed(root, topic, isolation=isolation)[0] for topic in topics)
 
 
 def topics_of(root: Path) -> list[str]:
@@ -101,7 +101,7 @@ def test_every_recorded_topic_comes_back_byte_for_byte(
     name: str, magic: int | None, corpus: CorpusPath, tmp_path: Path
 ) -> None:
     root = corpus(name) / "data"
-    by_topic = {topic: exported(root, topic)[0] for topic in topics_of(root)}
+    by_topic = {topic: printed(root, topic)[0] for topic in topics_of(root)}
     for codec in Codec:
         kept = [topic for topic, lines in by_topic.items() if lines and holds(magic, codec, lines)]
         layout = BatchLayout(magic, codec, batch_records=7)
@@ -250,7 +250,7 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
     mixed = b"".join(some_lines(1, "t", partition, start) for start in range(3) for partition in range(600))
     made = imported(tmp_path / "made", mixed, BatchLayout(batch_records=1))
     assert len(made) == 600
-    assert len(exported(tmp_path / "made", "t")[0].splitlines()) == 1800
+    assert len(printed(tmp_path / "made", "t")[0].splitlines()) == 1800
 
 
 def test_a_record_too_large_for_a_segment_is_a_bad_line_and_its_neighbours_are_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from kfs.log.block import Block
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.read.selection import Selection
-from tests.export.exporting import exported
+from tests.cat.printing import printed
 from tests.log.damages import Damage, Parts, damaged, is_ambiguous, joined_parts, local_damage
 from tests.log.some_logs import some_batches
 from tests.logs import (
@@ -108,7 +108,7 @@ def test_no_view_is_silent_about_a_lost_offset(
         lost = broken_offsets(parts, open_log(root / "t-0"))
         assume(lost)
         offset = lost[chosen % len(lost)]
-        assert exported(root, "t", selection=Selection(offset, offset + 1))[1]
+        assert printed(root, "t", selection=Selection(offset, offset + 1))[1]
         with kfs.open(str(root)) as data:
             with pytest.raises(CorruptData):
                 list(data["t"][0].read(offset, offset + 1))
@@ -158,7 +158,7 @@ def test_a_broken_header_is_not_believed_about_its_last_offset(tmp_path: Path) -
 def test_junk_between_batches_that_follow_each_other_loses_nothing(tmp_path: Path) -> None:
     first, second = dense(0, 9)
     write_log(tmp_path / "t-0", 0, first.data + b"\xab" * 100 + second.data)
-    lines, problems = exported(tmp_path, "t")
+    lines, problems = printed(tmp_path, "t")
     assert len(lines.splitlines()) == 10
     assert not problems
     assert len(open_log(tmp_path / "t-0").problems) == 0  # nobody has read it

@@ -30,8 +30,8 @@ from kfs.storage.open_files import FileChanged
 from kfs.tree.options import OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore
 from kfs.verify.finding import Kind, Severity
+from tests.cat.printing import printed
 from tests.corpus import corpus_names
-from tests.export.exporting import exported
 from tests.logs import (
     Batch,
     batch,
@@ -137,7 +137,7 @@ def test_every_view_shows_what_is_there(view, root: Path) -> None:  # type: igno
 
 
 def test_the_reason_is_in_the_words_of_verify(root: Path) -> None:
-    (problem,) = exported(root, TOPIC)[1]
+    (problem,) = printed(root, TOPIC)[1]
     log = root / "t-0" / log_name(0)
     reason = REASON
     assert (problem.file, problem.position, problem.size, problem.reason) == (str(log), log.stat().st_size, 0, reason)
@@ -213,9 +213,9 @@ def test_workers_tell_it_too(root: Path) -> None:
     with kfs.open(str(root), on_damage="skip") as data:
         assert data[TOPIC][0].scan(columns=["offset"], jobs=2).to_table().num_rows == 80
         assert [problem.reason for problem in data.problems] == [REASON]
-    assert [problem.reason for problem in exported(root, TOPIC, jobs=2)[1]] == [REASON]
+    assert [problem.reason for problem in printed(root, TOPIC, jobs=2)[1]] == [REASON]
     set_log_start(root, TOPIC, 0, 40)
-    assert exported(root, TOPIC, jobs=2)[1] == []
+    assert printed(root, TOPIC, jobs=2)[1] == []
 
 
 @pytest.mark.parametrize("offsets", [(0, 100), (25, 30)])
@@ -249,7 +249,7 @@ def test_what_no_copy_has_is_told_once(root: Path, tmp_path: Path) -> None:
         for view in TELLING:
             assert tells(view, asked, OffsetRange(30, 40))
             assert not tells(view, asked, OffsetRange(0, 30))
-        (problem,) = exported(roots, TOPIC)[1]
+        (problem,) = printed(roots, TOPIC)[1]
         assert problem.reason == "offsets 30 to 39 are missing before the segment of base offset 40"
 
 
@@ -264,7 +264,7 @@ def test_two_segments_in_a_row_are_one_gap(root: Path) -> None:
 def test_two_gaps_are_two(root: Path) -> None:
     remove(root, 60)
     assert missing_in(root) == [GAP, OffsetRange(60, 80)]
-    assert len(exported(root, TOPIC)[1]) == 2
+    assert len(printed(root, TOPIC)[1]) == 2
 
 
 @pytest.mark.parametrize("size", ["boundary", "nothing"])
@@ -292,7 +292,7 @@ def test_damage_at_the_end_of_the_segment_before_reaches_over_it(root: Path) -> 
     path.write_bytes(path.read_bytes()[:-1])
     (damage,) = damage_in(open_log(root / "t-0"))
     assert (damage.cause, damage.lost) == (Cause.TRUNCATED, OffsetRange(15, 40))
-    assert len(exported(root, TOPIC)[1]) == 1
+    assert len(printed(root, TOPIC)[1]) == 1
 
 
 @pytest.mark.parametrize("field", [20, 26, 60])
@@ -310,7 +310,7 @@ def test_damage_in_the_neighbours_doesn_t_hide_it(field: int, root: Path) -> Non
 def test_a_log_start_in_the_gap_bounds_what_is_missing(root: Path) -> None:
     set_log_start(root, TOPIC, 0, 30)
     assert missing_in(root) == [OffsetRange(30, 40)]
-    assert len(exported(root, TOPIC)[1]) == 1
+    assert len(printed(root, TOPIC)[1]) == 1
     file = file_at(open_tree(root), "t/0/records.jsonl")
     with pytest.raises(CorruptData):
         file.read(0, 1)
@@ -320,7 +320,7 @@ def test_a_log_start_in_the_gap_bounds_what_is_missing(root: Path) -> None:
 def test_what_is_below_the_log_start_is_not_missed(start: int, root: Path) -> None:
     set_log_start(root, TOPIC, 0, start)
     assert missing_in(root) == []
-    assert exported(root, TOPIC)[1] == []
+    assert printed(root, TOPIC)[1] == []
     tree = open_tree(root)
     assert len(content_of(tree, "t/0/records.jsonl").splitlines()) == 100 - start
     assert len(content_of(tree, ".kfs/deleted/t/0/records.jsonl").splitlines()) == start - 20

@@ -12,8 +12,8 @@ from typing import Self
 
 import kfs
 from kfs.api import Data, OnDamage
+from kfs.cat.records import CatRequest
 from kfs.errors import CorruptData, KfsError
-from kfs.export.records import Export
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
@@ -22,7 +22,7 @@ from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import settled
 from kfs.tree.options import OnDamage as InLines
 from kfs.tree.options import TreeOptions
-from tests.export.exporting import EVERYTHING, LINES, exported, written
+from tests.cat.printing import EVERYTHING, LINES, printed, written
 from tests.logs import directory_at, file_at, names, open_tree
 from tests.spark.reads import batches_of, options_for, planned
 
@@ -81,12 +81,12 @@ class Asked:
             return kfs.open(*self.paths, isolation=self.isolation.value, on_damage=on_damage.value)
         return nullcontext(Data(self.opened.data_dir, self.isolation, on_damage))
 
-    def exported(self, selection: Selection = EVERYTHING) -> tuple[bytes, list[Problem]]:
+    def printed(self, selection: Selection = EVERYTHING) -> tuple[bytes, list[Problem]]:
         """Return the lines of ``kfs cat``, and its problems."""
         if self.opened is None:
-            return exported(self.roots, self.topic, self.partition, selection=selection, isolation=self.isolation)
-        export = Export(self.opened.data_dir, selection, LINES, isolation=self.isolation)
-        return written(export, self.topic, self.partition)
+            return printed(self.roots, self.topic, self.partition, selection=selection, isolation=self.isolation)
+        request = CatRequest(self.opened.data_dir, selection, LINES, isolation=self.isolation)
+        return written(request, self.topic, self.partition)
 
 
 def ascending(pairs: Iterable[tuple[int, bytes | None]]) -> Shown:
@@ -165,7 +165,7 @@ def all_records(asked: Asked) -> Shown:
 
 
 def cat(asked: Asked) -> Shown:
-    return of_lines(asked.exported()[0].splitlines())
+    return of_lines(asked.printed()[0].splitlines())
 
 
 def in_python(asked: Asked) -> Shown:
@@ -226,7 +226,7 @@ def file_is_broken(asked: Asked, offsets: OffsetRange) -> bool:
 
 
 def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
-    return bool(asked.exported(Selection(offsets.start, offsets.end))[1])
+    return bool(asked.printed(Selection(offsets.start, offsets.end))[1])
 
 
 def python_raises(asked: Asked, offsets: OffsetRange) -> bool:

@@ -30,9 +30,9 @@ from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
 from kfs.tree.options import TreeOptions
 from kfs.tree.table_store import TableStore
+from tests.cat.test_read_committed import INDEXES, copied, split
 from tests.corpus import corpus_names
 from tests.expected import expected_by_partition
-from tests.export.test_read_committed import INDEXES, copied, split
 from tests.logs import (
     START,
     content_of,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from kfs.cat.table_file import TableFormat, TableWriter
 from kfs.errors import Fenced, KfsError, UnusableSession
-from kfs.export.table_file import TableFormat, TableWriter
 from kfs.format.checkpoint import TopicPartition
 from kfs.render.arrow_columns import SPARK_COLUMNS_WITH_HEADERS, Column
 from kfs.spark.offsets.progress import StagedFile

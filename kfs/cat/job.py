@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kfs.cat.output import OutputFormat, Writer
 from kfs.errors import CorruptData
-from kfs.export.output import OutputFormat, Writer
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
@@ -18,26 +18,26 @@ from kfs.read.workers.job import Output
 
 
 @dataclass(frozen=True, slots=True)
-class ExportJob(LogJob[Output | Problem]):
+class CatJob(LogJob[Output | Problem]):
     """Which records are written, and how."""
 
     selection: Selection
     output: OutputFormat
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
-    def open(self) -> OpenExport:
+    def open(self) -> OpenCatJob:
         """See :meth:`~kfs.read.workers.job.Job.open`."""
         return self.open_on(LogsOfWorker())
 
-    def open_on(self, logs: OpenLogs) -> OpenExport:
+    def open_on(self, logs: OpenLogs) -> OpenCatJob:
         """Open the job on logs that are open, or will be."""
-        return OpenExport(self, logs)
+        return OpenCatJob(self, logs)
 
 
-class OpenExport(OpenLogJob[Output | Problem]):
+class OpenCatJob(OpenLogJob[Output | Problem]):
     """Writes pieces; what can't be read, or has vanished, is a problem behind what lies before it."""
 
-    def __init__(self, job: ExportJob, logs: OpenLogs) -> None:
+    def __init__(self, job: CatJob, logs: OpenLogs) -> None:
         super().__init__(logs)
         self.reader = PieceReader(job.selection, job.isolation)
         self._renderer = Renderer(job.output)

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import pytest
 
+from kfs.cat.job import CatJob
+from kfs.cat.output import Field, OutputFormat
+from kfs.cat.records import CatRequest
 from kfs.errors import NotFound, WorkerDied
-from kfs.export.job import ExportJob
-from kfs.export.output import Field, OutputFormat
-from kfs.export.records import Export
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
@@ -27,9 +27,9 @@ from kfs.read.selection import Selection
 from kfs.read.workers import pool
 from kfs.read.workers.team import Member
 from kfs.tree.options import OnDamage, TreeOptions
+from tests.cat.printing import EVERYTHING, LINES, offsets_in, printed, written
 from tests.corpus import corpus_names
 from tests.eager_workers import processes_of
-from tests.export.exporting import EVERYTHING, LINES, exported, offsets_in, written
 from tests.logs import (
     START,
     Batch,
@@ -89,7 +89,7 @@ def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Ca
             log = tree.data_dir.log(topic, partition)
             assert log is not None
             damaged |= any(problem.file.endswith(".log") for problem in log.problems)
-        data, problems = exported(root, topic, jobs=jobs)
+        data, problems = printed(root, topic, jobs=jobs)
         assert data == expected
         assert damaged or not problems
 
@@ -99,30 +99,30 @@ def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Ca
 def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path, jobs: int) -> None:
     for partition in (10, 2, 0):
         one_partition(tmp_path, {0: dense(0, 30)}, partition=partition)
-    lines = exported(tmp_path, "t", jobs=jobs)[0].splitlines()
+    lines = printed(tmp_path, "t", jobs=jobs)[0].splitlines()
     found = [(json.loads(line)["partition"], json.loads(line)["offset"]) for line in lines]
     assert found == [(partition, offset) for partition in (0, 2, 10) for offset in range(31)]
-    assert offsets_in(exported(tmp_path, "t", 2, jobs=jobs)[0]) == list(range(31))
+    assert offsets_in(printed(tmp_path, "t", 2, jobs=jobs)[0]) == list(range(31))
 
 
 def test_what_is_not_there_is_not_found(root: Path) -> None:
     with pytest.raises(NotFound):
-        exported(root, "nowhere")
+        printed(root, "nowhere")
     with pytest.raises(NotFound):
-        exported(root, "t", 1)
+        printed(root, "t", 1)
 
 
 @JOBS
 def test_deleted_records_are_left_out(root: Path, jobs: int) -> None:
     write_checkpoint(root, LOG_START_OFFSET_CHECKPOINT, {("t", 0): 7})
-    assert offsets_in(exported(root, "t", jobs=jobs)[0]) == list(range(7, 40))
+    assert offsets_in(printed(root, "t", jobs=jobs)[0]) == list(range(7, 40))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_until_the_high_watermark_if_asked_for(root: Path, jobs: int) -> None:
     write_checkpoint(root, HIGH_WATERMARK_CHECKPOINT, {("t", 0): 33})
     data_dir = DataDir([str(root)], Storage(), until_high_watermark=True)
-    assert offsets_in(written(Export(data_dir, EVERYTHING, LINES, jobs=jobs), "t")[0]) == list(range(33))
+    assert offsets_in(written(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs), "t")[0]) == list(range(33))
     data_dir.close()
 
 
@@ -133,10 +133,10 @@ def test_damage_that_the_log_ends_with_is_a_problem_even_where_a_segment_begins_
 ) -> None:
     write_partition(tmp_path / "t-0", {0: dense(0, before - 1)} if before else {})
     write_log(tmp_path / "t-0", before, bytes(12) + b"\x07" * 300)
-    lines, problems = exported(tmp_path, "t", jobs=jobs)
+    lines, problems = printed(tmp_path, "t", jobs=jobs)
     assert offsets_in(lines) == list(range(before))
     assert [problem.file for problem in problems] == [str(tmp_path / "t-0" / log_name(before))]
-    assert not exported(tmp_path, "t", jobs=jobs, selection=Selection(end=before))[1]
+    assert not printed(tmp_path, "t", jobs=jobs, selection=Selection(end=before))[1]
 
 
 # --- where it is cut ------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_an_index_that_points_into_a_batch_cuts_nothing_in_two(tmp_path: Path, j
     outer = positions(content)[1]
     data = (root / "t-0" / log_name(0)).read_bytes()
     reindexed(root, [(4, 0), (7, data.index(inside, outer)), (12, positions(content)[3])])
-    lines, problems = exported(root, "t", jobs=jobs)
+    lines, problems = printed(root, "t", jobs=jobs)
     assert (offsets_in(lines), problems) == (list(range(21)), [])
 
 
@@ -168,7 +168,7 @@ def test_batches_that_stand_in_the_log_twice_are_put_out_once(tmp_path: Path, jo
     write_log(tmp_path / "t-0", 0, joined(content))
     starts = positions(content)
     reindexed(tmp_path, [(4, starts[1]), (14, starts[5]), (29, starts[6])])
-    whole = exported(tmp_path, "t", jobs=jobs)
+    whole = printed(tmp_path, "t", jobs=jobs)
     assert offsets_in(whole[0]) == list(range(31))
 
 
@@ -179,10 +179,10 @@ def test_what_is_damaged_is_named_and_all_else_is_there(root: Path, jobs: int) -
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    lines, problems = exported(root, "t", jobs=jobs)
+    lines, problems = printed(root, "t", jobs=jobs)
     assert offsets_in(lines) == list(range(4, 40))
     assert [(problem.file, problem.position) for problem in problems] == [(str(path), 0)]
-    lines, problems = exported(root, "t", selection=Selection(start=8), jobs=jobs)
+    lines, problems = printed(root, "t", selection=Selection(start=8), jobs=jobs)
     assert (offsets_in(lines), problems) == (list(range(8, 40)), [])
 
 
@@ -193,7 +193,7 @@ def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
     assert log is not None
     log.segments[0].file()
     os.truncate(path, 50)
-    lines, problems = written(Export(data_dir, EVERYTHING, LINES), "t")
+    lines, problems = written(CatRequest(data_dir, EVERYTHING, LINES), "t")
     assert [problem.file for problem in problems] == [str(path)]
     assert offsets_in(lines) == list(range(24, 40))
     data_dir.close()
@@ -214,7 +214,7 @@ def test_a_process_that_dies_is_an_error(root: Path, own_pool: pool.Pool, monkey
 
     monkeypatch.setattr(Member, "give", give_and_kill)
     with pytest.raises(WorkerDied, match="the output is not complete"):
-        exported(root, "t", jobs=2)
+        printed(root, "t", jobs=2)
     assert not own_pool._busy
 
 
@@ -222,7 +222,7 @@ def test_a_process_that_dies_is_an_error(root: Path, own_pool: pool.Pool, monkey
 def test_what_a_worker_does_not_expect_is_raised_here(root: Path, own_pool: pool.Pool) -> None:
     output = OutputFormat(Field.VALUE, cast(bytes, "text"))
     with pytest.raises(TypeError, match="bytes"):
-        exported(root, "t", output=output, jobs=2)
+        printed(root, "t", output=output, jobs=2)
     assert not own_pool._busy
 
 
@@ -231,13 +231,13 @@ def test_what_a_worker_does_not_expect_is_raised_here(root: Path, own_pool: pool
 def test_an_output_that_nobody_reads_ends_it(
     root: Path, own_pool: pool.Pool, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    monkeypatch.setattr(ExportJob, "ready_bytes", 1)
+    monkeypatch.setattr(CatJob, "ready_bytes", 1)
     reading, writing = os.pipe()
     os.close(reading)
     data_dir = DataDir([str(root)], Storage())
     try:
         with pytest.raises(BrokenPipeError):
-            list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
+            list(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
         assert not own_pool._busy
     finally:
         os.close(writing)
@@ -249,7 +249,7 @@ def test_an_output_that_nobody_reads_ends_it(
 def test_an_output_that_is_full_is_an_error(root: Path, jobs: int) -> None:
     data_dir = DataDir([str(root)], Storage())
     with open("/dev/full", "wb") as full, pytest.raises(OSError, match="No space left") as raised:
-        list(Export(data_dir, EVERYTHING, LINES, jobs=jobs).write(full.fileno(), "t"))
+        list(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs).write(full.fileno(), "t"))
     assert raised.value.errno == errno.ENOSPC
     data_dir.close()
 
@@ -266,7 +266,7 @@ def test_what_is_wrong_is_known_to_the_log_and_logged_once(
     data_dir = DataDir([str(root)], Storage())
     log = data_dir.log("t", 0)
     assert log is not None
-    _, [problem] = written(Export(data_dir, EVERYTHING, LINES, jobs=jobs), "t")
+    _, [problem] = written(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs), "t")
     assert problem in list(log.problems)
     lines = [record.getMessage() for record in caplog.records if problem.reason in record.getMessage()]
     assert lines == [f"{path}: position 0: {problem.reason}"]
@@ -308,19 +308,19 @@ SELECTIONS = {
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_only_what_is_asked_for(root: Path, name: str, jobs: int) -> None:
     selection, condition = SELECTIONS[name]
-    assert offsets_in(exported(root, "t", selection=selection, jobs=jobs)[0]) == wanted(condition)
+    assert offsets_in(printed(root, "t", selection=selection, jobs=jobs)[0]) == wanted(condition)
     for count in (0, 1, 3, 100):
-        assert offsets_in(exported(root, "t", selection=selection, first=count)[0]) == wanted(condition)[:count]
+        assert offsets_in(printed(root, "t", selection=selection, first=count)[0]) == wanted(condition)[:count]
         last = wanted(condition)[-count:] if count else []
-        assert offsets_in(exported(root, "t", selection=selection, last=count)[0]) == last
+        assert offsets_in(printed(root, "t", selection=selection, last=count)[0]) == last
 
 
 @pytest.mark.usefixtures("eager_processes")
 def test_the_last_of_a_log_full_of_holes(tmp_path: Path) -> None:
     content = [batch([record(offset)]) for offset in (0, 1, 500, 90_000, 90_001)]
     root = one_partition(tmp_path, {0: content})
-    assert offsets_in(exported(root, "t", last=3)[0]) == [500, 90_000, 90_001]
-    assert offsets_in(exported(root, "t", last=9)[0]) == [0, 1, 500, 90_000, 90_001]
+    assert offsets_in(printed(root, "t", last=3)[0]) == [500, 90_000, 90_001]
+    assert offsets_in(printed(root, "t", last=9)[0]) == [0, 1, 500, 90_000, 90_001]
 
 
 # --- in what form ---------------------------------------------------------------------------------------------------
@@ -333,16 +333,16 @@ def values(root: Path) -> list[bytes | None]:
 @JOBS
 @pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_with_a_delimiter(root: Path, jobs: int) -> None:
-    data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, b"\0"), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(Field.VALUE, b"\0"), jobs=jobs)
     assert data == b"".join((value or b"") + b"\0" for value in values(root))
-    data, _ = exported(root, "t", output=OutputFormat(Field.KEY, b"--"), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(Field.KEY, b"--"), jobs=jobs)
     assert data == b"".join(b"key %d--" % (offset % 3) for offset in range(40))
 
 
 @JOBS
 @pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_behind_their_length_tell_null(root: Path, jobs: int) -> None:
-    data, _ = exported(root, "t", output=OutputFormat(Field.VALUE, None), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(Field.VALUE, None), jobs=jobs)
     found: list[bytes | None] = []
     while data:
         length = int.from_bytes(data[:4], "big", signed=True)

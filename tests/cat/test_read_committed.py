@@ -21,7 +21,7 @@ from kfs.format.writer import encode_batch
 from kfs.read import aborted_transactions, plan
 from kfs.read.isolation import IsolationLevel, last_stable_offset, visible_at
 from kfs.read.selection import Selection
-from tests.export.exporting import exported, offsets_in
+from tests.cat.printing import offsets_in, printed
 from tests.logs import (
     START,
     bytes_read,
@@ -104,7 +104,7 @@ def test_what_is_read_is_what_a_consumer_got(
     root = copied(corpus(name) / "data", tmp_path, damage)
     for level, partitions in json.loads((corpus(name) / "consumed.json").read_text()).items():
         for partition, ranges in partitions.items():
-            lines, problems = exported(root, *split(partition), isolation=IsolationLevel(level), jobs=jobs)
+            lines, problems = printed(root, *split(partition), isolation=IsolationLevel(level), jobs=jobs)
             assert offsets_in(lines) == [offset for first, last in ranges for offset in range(first, last + 1)]
             assert not problems
 
@@ -131,7 +131,7 @@ def test_reading_begins_anywhere(name: str, damage: Callable[[Path], None], corp
         committed = [offset for first, last in ranges for offset in range(first, last + 1)]
         for start in range(0, committed[-1] + 2, 3):
             selection = Selection(start, start + 9)
-            lines, _ = exported(root, *split(partition), selection=selection, isolation=IsolationLevel.READ_COMMITTED)
+            lines, _ = printed(root, *split(partition), selection=selection, isolation=IsolationLevel.READ_COMMITTED)
             assert offsets_in(lines) == [offset for offset in committed if start <= offset < start + 9]
 
 
@@ -146,7 +146,7 @@ def lies(path: Path) -> None:
 
 
 def read_committed(root: Path, **options: Any) -> list[int]:
-    lines, problems = exported(root, "t", isolation=IsolationLevel.READ_COMMITTED, **options)
+    lines, problems = printed(root, "t", isolation=IsolationLevel.READ_COMMITTED, **options)
     assert not problems
     return offsets_in(lines)
 
@@ -254,10 +254,10 @@ def test_an_abort_that_is_damaged_is_known_from_the_index(
     broken(tmp_path, encoded(log[1]))
     expected = [2, 3]
     for end in (3, 9):  # the reader needn't meet the damage
-        lines, _ = exported(tmp_path, "t", selection=Selection(0, end), isolation=IsolationLevel.READ_COMMITTED)
+        lines, _ = printed(tmp_path, "t", selection=Selection(0, end), isolation=IsolationLevel.READ_COMMITTED)
         assert offsets_in(lines) == [offset for offset in expected if offset < end]
     (tmp_path / "t-0" / log_name(0, ".txnindex")).unlink()
-    lines, _ = exported(tmp_path, "t", isolation=IsolationLevel.READ_COMMITTED)
+    lines, _ = printed(tmp_path, "t", isolation=IsolationLevel.READ_COMMITTED)
     assert offsets_in(lines) == [0, 2, 3]  # nobody knows any more: the next marker decides
 
 
@@ -273,7 +273,7 @@ def test_an_abort_that_is_cut_off_is_known_from_the_index_as_long_as_the_snapsho
 def test_a_commit_that_is_damaged_does_not_join_an_aborted_transaction(tmp_path: Path) -> None:
     log = write_transactions(tmp_path / "t-0", [Data(1), commit(), Data(1), abort(), Data(None)])
     broken(tmp_path, encoded(log[1]))
-    lines, _ = exported(tmp_path, "t", isolation=IsolationLevel.READ_COMMITTED)
+    lines, _ = printed(tmp_path, "t", isolation=IsolationLevel.READ_COMMITTED)
     assert offsets_in(lines) == [0, 4]
 
 
@@ -287,7 +287,7 @@ def test_an_aborted_batch_that_is_damaged_inside_is_no_problem(tmp_path: Path) -
     data = bytes(body) + encoded(Placed(abort(), range(1, 2))) + encode_batch(records(2, 2))
     write_log(tmp_path / "t-0", 0, data)
     assert read_committed(tmp_path) == [2]
-    assert len(exported(tmp_path, "t")[1]) == 1
+    assert len(printed(tmp_path, "t")[1]) == 1
 
 
 # --- what it costs --------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_an_aborted_batch_that_is_damaged_inside_is_no_problem(tmp_path: Path) -
 def reads_of(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> int:
     with monkeypatch.context() as patch:
         reads = watch_reads(patch)
-        exported(root, "t", **options)
+        printed(root, "t", **options)
         return bytes_read(reads)
 
 

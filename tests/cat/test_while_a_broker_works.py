@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import kfs
+from kfs.cat import records
 from kfs.errors import CorruptData
-from kfs.export import records
 from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
 from kfs.log.log import Log
 from kfs.log.problem import Problem
@@ -18,7 +18,7 @@ from kfs.read import piece, plan
 from kfs.read.plan import WantedOffsets
 from kfs.read.selection import Selection
 from kfs.scan import Scan, scan
-from tests.export.exporting import exported, offsets_in
+from tests.cat.printing import offsets_in, printed
 from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment
 from tests.logs import batch, dense, log_name, record, write_partition, write_segment
 from tests.scan.scanning import opened
@@ -102,9 +102,9 @@ STEPS = pytest.mark.parametrize("step", [compact, merge, compact_all_away, retai
 # --- who reads
 
 
-def exporting(jobs: int) -> Reader:
+def printing(jobs: int) -> Reader:
     def read(root: Path, selection: Selection) -> tuple[list[int], list[str]]:
-        lines, problems = exported(root, "t", selection=selection, jobs=jobs)
+        lines, problems = printed(root, "t", selection=selection, jobs=jobs)
         return offsets_in(lines), reasons(problems)
 
     return read
@@ -121,7 +121,7 @@ def scanning(jobs: int) -> Reader:
 
 
 def first_of_each(root: Path, selection: Selection) -> tuple[list[int], list[str]]:
-    lines, problems = exported(root, "t", selection=selection, first=1000)
+    lines, problems = printed(root, "t", selection=selection, first=1000)
     return offsets_in(lines), reasons(problems)
 
 
@@ -139,8 +139,8 @@ def reasons(problems: object) -> list[str]:
 
 READERS = pytest.mark.parametrize(
     "read",
-    [exporting(1), exporting(3), scanning(1), scanning(3), first_of_each, reading],
-    ids=["export", "export by 3", "scan", "scan by 3", "first", "api"],
+    [printing(1), printing(3), scanning(1), scanning(3), first_of_each, reading],
+    ids=["cat", "cat by 3", "scan", "scan by 3", "first", "api"],
 )
 
 

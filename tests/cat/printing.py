@@ -1,4 +1,4 @@
-"""Running an export."""
+"""Running what ``kfs cat`` runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kfs.export.output import OutputFormat
-from kfs.export.records import Export
+from kfs.cat.output import OutputFormat
+from kfs.cat.records import CatRequest
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
@@ -19,7 +19,7 @@ EVERYTHING = Selection()
 LINES = OutputFormat()
 
 
-def exported(
+def printed(
     root: Path | Sequence[Path],
     topic: str,
     partition: int | None = None,
@@ -31,19 +31,19 @@ def exported(
     jobs: int = 1,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[bytes, list[Problem]]:
-    """Return the bytes of an export and its problems."""
+    """Return the bytes of a request and its problems."""
     roots = [root] if isinstance(root, Path) else root
     data_dir = DataDir(list(map(str, roots)), Storage())
     try:
-        return written(Export(data_dir, selection, output, first, last, jobs, isolation), topic, partition)
+        return written(CatRequest(data_dir, selection, output, first, last, jobs, isolation), topic, partition)
     finally:
         data_dir.close()
 
 
-def written(export: Export, topic: str, partition: int | None = None) -> tuple[bytes, list[Problem]]:
-    """Return the bytes that an export writes and its problems."""
+def written(request: CatRequest, topic: str, partition: int | None = None) -> tuple[bytes, list[Problem]]:
+    """Return the bytes that a request writes and its problems."""
     with tempfile.TemporaryFile() as out:
-        problems = list(export.write(out.fileno(), topic, partition))
+        problems = list(request.write(out.fileno(), topic, partition))
         out.seek(0)
         return out.read(), problems
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kfs.cat.job import CatJob, Renderer
+from kfs.cat.output import OutputFormat
 from kfs.errors import CorruptData, NotFound
-from kfs.export.job import ExportJob, Renderer
-from kfs.export.output import OutputFormat
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.problem import Problem
@@ -21,7 +21,7 @@ from kfs.read.workers.run import run
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class CatRequest:
     """Everything that was asked for: of each partition the ``first`` or ``last`` records that are wanted, or all."""
 
     data_dir: DataDir
@@ -57,7 +57,7 @@ class Export:
                 yield problem
 
     def _write_all(self, out: int, logs: Sequence[Log]) -> Iterator[Problem]:
-        job = ExportJob(self.selection, self.output, self.isolation)
+        job = CatJob(self.selection, self.output, self.isolation)
         here = LogsOfParent()
         for item in run(job, self._tasks(here, logs), self.jobs, here=job.open_on(here), output=out):
             if isinstance(item, NotedProblem):

@@ -1,1 +1,0 @@
-"""Many records at once: chosen, rendered, and put out in offset order, on all cores."""
