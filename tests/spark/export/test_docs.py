@@ -1,4 +1,4 @@
-"""docs/SPARK_EXPORT.md leaves out no option, neither of the command nor of the function."""
+"""docs/EXPORT.md leaves out no option, neither of the command nor of the function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kfs.spark.exporting.files import directory_of, file_name
 from kfs.spark.exporting.options import FILE_FORMATS
 from kfs.spark.exporting.with_spark import export_once
 
-PAGE = (Path(__file__).parents[3] / "docs" / "SPARK_EXPORT.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "EXPORT.md").read_text()
 
 
 def test_every_option_is_there_and_none_that_is_not() -> None:
