@@ -11,10 +11,10 @@ import kfs
 
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
-    *("__version__", "errors", "cores", "memory"),
+    *("__version__", "errors"),
     *("format", "storage", "log", "read"),
     *("broker_log", "verify", "recover"),
-    *("render", "internal", "broker_state", "diff"),
+    *("render", "internal", "diff"),
     *("dump", "cat", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
 )
 #: What spark-submit is given to run is the command.
@@ -62,4 +62,4 @@ def test_the_engine_knows_nothing_of_what_its_jobs_do() -> None:
         for name in imported(path)
         if name.startswith("kfs.") and not name.startswith("kfs.read.workers")
     }
-    assert engine == {"kfs.cores", "kfs.errors", "kfs.memory", "kfs.storage.descriptors"}
+    assert engine == {"kfs.errors", "kfs.storage.descriptors", "kfs.storage.memory"}

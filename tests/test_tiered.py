@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kfs
-from kfs.broker_state import BrokerState
 from kfs.errors import DataLoss, NotFound
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.spark.options import parse_batch_options

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kfs.api.partition_log import PartitionLog
 from kfs.api.record import Record
 from kfs.api.scannable import Damage, Isolation, Scannable
-from kfs.broker_state import BrokerState
 from kfs.errors import NotFound
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log

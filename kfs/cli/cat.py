@@ -21,15 +21,15 @@ from kfs.cli.messages import messages
 from kfs.cli.options import also_option
 from kfs.cli.progress import LogsProgress, progress_bar
 from kfs.cli.source import SourceOptions, source_options
-from kfs.cores import cores
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import OnDamage
-from kfs.memory import keep_freed_memory
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
+from kfs.read.workers.cores import cores
 from kfs.render.timestamps import parse_time
 from kfs.storage.atomic_file import replacing
+from kfs.storage.memory import keep_freed_memory
 from kfs.tree.names import ABOUT, topic_name
 
 if TYPE_CHECKING:

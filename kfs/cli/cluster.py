@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
+from kfs.internal.broker_state import BrokerState
 from kfs.internal.cluster.entity_rows import Row
 from kfs.internal.cluster.names import METADATA_VERSION
 from kfs.internal.cluster.rows import ClusterRows

@@ -10,11 +10,11 @@ from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
-from kfs.cores import cores
 from kfs.diff.copies import CopyReport, Offsets, PartitionReport, State
 from kfs.diff.partitions import CompareJob
 from kfs.errors import CorruptData
 from kfs.log.compare import Place
+from kfs.read.workers.cores import cores
 from kfs.read.workers.run import run
 
 _EXIT_DIFFERENT = 1

@@ -29,7 +29,7 @@ from kfs.dump.kinds import files_of
 from kfs.dump.text_form import TextForm, encoded
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from kfs.log.storage import Storage
-from kfs.memory import keep_freed_memory
+from kfs.storage.memory import keep_freed_memory
 
 _SOMETHING_WRONG: Final = 1
 _MAX_INT: Final = 2**31 - 1

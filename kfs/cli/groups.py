@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
 from kfs.errors import NotFound
+from kfs.internal.broker_state import BrokerState
 from kfs.internal.committed_offset import Standing
 from kfs.internal.group_json import group_json
 from kfs.internal.group_table import MEMBERS, OFFSETS, STATE

@@ -14,8 +14,8 @@ import click
 from kfs.cli.messages import messages
 from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
-from kfs.cores import cores
 from kfs.errors import CorruptData, Shortage, SourceLost
+from kfs.read.workers.cores import cores
 from kfs.read.workers.job import Job, OpenJob
 from kfs.read.workers.run import run
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment

@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import topic_option
 from kfs.cli.tables import print_table
 from kfs.errors import NotFound, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.identity import UNKNOWN, Identity

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import say_what_is_logged
 from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage

@@ -10,12 +10,12 @@ from typing import Final
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
 from kfs.cli.trouble import say_trouble
 from kfs.errors import CorruptData
+from kfs.internal.broker_state import BrokerState
 from kfs.internal.hanging import Judge, Standing
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_json import ended_json, open_json, transactional_id_json

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import click
 
-from kfs.broker_state import BrokerState
 from kfs.cli.messages import shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
-from kfs.cores import cores
+from kfs.internal.broker_state import BrokerState
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
+from kfs.read.workers.cores import cores
 from kfs.verify.finding import Finding, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import SegmentReport

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kfs.broker_state import BrokerState
 from kfs.diff.copies import PartitionReport, report_on
 from kfs.errors import CorruptData
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log

@@ -23,7 +23,6 @@ from typing import Final
 
 from kfs.errors import NotFound, Stale
 from kfs.format.layout import MAX_INT64
-from kfs.memory import share_one_heap
 from kfs.mount import fuse_protocol as fuse
 from kfs.mount import kernel_mount
 from kfs.mount.ahead import Ahead
@@ -38,6 +37,7 @@ from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
 from kfs.mount.recent import RecentNodes
 from kfs.mount.serving import Serving, Stopped, stopped_by_signals
 from kfs.mount.translate import Translator
+from kfs.storage.memory import share_one_heap
 from kfs.tree.node import FOREVER, Outdated, Part, Symlink, Tree, settled
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kfs.cat.records import lacks_some
-from kfs.cores import cores
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
@@ -16,6 +15,7 @@ from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
 from kfs.read.selection import Selection
+from kfs.read.workers.cores import cores
 from kfs.read.workers.run import run
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
 from kfs.render.arrow_gather import Gathered

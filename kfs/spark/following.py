@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator
 
-from kfs.broker_state import BrokerState
 from kfs.format.checkpoint import TopicPartition
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import UNKNOWN, Identity, identity_at, other_log, topic_id_of
 from kfs.log.log import Log

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kfs.cores import cores
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
 from kfs.read.log_source import LogSource
 from kfs.read.plan import WantedOffsets, Work, holds_some_of, pieces_of
+from kfs.read.workers.cores import cores
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 

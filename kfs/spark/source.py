@@ -96,7 +96,7 @@ class KfsReader(TaskReader, DataSourceReader):
             raise as_one_sentence(error) from None
 
     def _plan(self) -> list[Task]:
-        from kfs.broker_state import BrokerState
+        from kfs.internal.broker_state import BrokerState
         from kfs.log.data_dir import DataDir
         from kfs.log.storage import Storage
         from kfs.spark.paths import expand_paths

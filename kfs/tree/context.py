@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
-from kfs.broker_state import BrokerState
+from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kfs.cores import cores
 from kfs.errors import KfsError
+from kfs.read.workers.cores import cores
 
 #: Jobs ahead of what was asked for, for each thread.
 _AHEAD: Final = 2

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from kfs.cores import cores
 from kfs.read.workers.channel import Channel, OtherEndGone
+from kfs.read.workers.cores import cores
 from kfs.read.workers.kept_log import KeptLog
 from kfs.read.workers.messages import Rest
 from kfs.read.workers.shared import ParentMemory

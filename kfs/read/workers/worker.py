@@ -10,15 +10,15 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from kfs.cores import cores
-from kfs.memory import keep_freed_memory
 from kfs.read.workers.channel import Channel, OtherEndGone
+from kfs.read.workers.cores import cores
 from kfs.read.workers.job import OpenJob, Output, portions_of, write
 from kfs.read.workers.kept_log import KeptLog, Logged, log_from
 from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Rest, Taken, Turn
 from kfs.read.workers.portion import send_portion
 from kfs.read.workers.shared import WorkerMemory
 from kfs.storage.descriptors import BUDGET, raise_limit
+from kfs.storage.memory import keep_freed_memory
 
 #: After so many seconds without anything to do a process ends; whoever needs one again starts another.
 _IDLE_SECONDS: Final = 60.0

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from kfs.broker_state import BrokerState
 from kfs.errors import CorruptStore, NotFound, UnusableSource
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.uuid import parse_uuid
+from kfs.internal.broker_state import BrokerState
 from kfs.internal.groups import OFFSETS_TOPIC, GroupPartition
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import Identity

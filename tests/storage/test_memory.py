@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from kfs.memory import keep_freed_memory, share_one_heap
+from kfs.storage.memory import keep_freed_memory, share_one_heap
 
 GLIBC = pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
 
 FAULTS = """
 import resource, sys
-from kfs.memory import keep_freed_memory
+from kfs.storage.memory import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 for round in range(30):
@@ -28,7 +28,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 IN_HEAP = """
 import sys, threading
-from kfs.memory import share_one_heap
+from kfs.storage.memory import share_one_heap
 if sys.argv[1] == "shared":
     share_one_heap()
 def look():
