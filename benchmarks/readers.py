@@ -25,8 +25,9 @@ from kfs.log.bulk import BulkReader, Records
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.segment import Segment
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
-from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.walk import SegmentWalk
 from kfs.render.renderers import line_renderer
 
 Segments = Sequence[Path]

@@ -26,8 +26,9 @@ from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.problem import Problem
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
-from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.walk import SegmentWalk
 from kfs.storage.open_files import OpenFile
 from kfs.storage.side_file import read_side_file
 

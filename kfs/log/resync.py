@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader, is_intact, read_header
@@ -16,12 +16,10 @@ from kfs.format.layout import (
     MAGIC_V2,
     MAX_INT32,
 )
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import Window
 from kfs.storage.holes import next_data
 from kfs.storage.open_files import FileChanged, OpenFile
-
-if TYPE_CHECKING:
-    from kfs.log.walk import SegmentBounds
 
 _SCAN_CHUNK: Final = 256 * 1024
 #: Checksums computed per search, as a multiple of the bytes searched: hostile data may look like a

@@ -18,10 +18,11 @@ from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.incarnation import LogIncarnation
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, Problems
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
-from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.walk import SegmentWalk
 from kfs.log.window import Window
 from kfs.storage.open_files import FileChanged, FileGone, OpenFile
 from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kfs.errors import CorruptData, LimitExceeded
@@ -25,7 +24,6 @@ from kfs.format.layout import (
     LOG_OVERHEAD_STRUCT,
     MAGIC_V1,
     MAGIC_V2,
-    MAX_INT32,
     MAX_INT64,
 )
 from kfs.log.block import Block, Cause, Damage
@@ -33,6 +31,7 @@ from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.log.resync import find_batch, find_bytes, is_plausible, is_zero_to_end
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, OpenFile
 
@@ -42,25 +41,6 @@ RUN_BYTES: Final = 256 * 1024
 _MOST_TRIED: Final = 16
 #: Bytes searched for what a batch repeats, as a multiple of the file's: hostile data may repeat at every batch.
 _SEARCHES_OF_FILE: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentBounds:
-    """Which offsets can be a segment's: from its base, below the next one's, within int32 of its base."""
-
-    base_offset: int
-    next_base_offset: int | None
-
-    @property
-    def limit(self) -> int:
-        """The first offset that is too high to lie in the segment."""
-        most = min(self.base_offset + MAX_INT32 + 1, MAX_INT64)
-        return most if self.next_base_offset is None else min(most, self.next_base_offset)
-
-    @property
-    def is_last(self) -> bool:
-        """The last segment may end in the middle of a batch, or in zeros; no other may."""
-        return self.next_base_offset is None
 
 
 class SegmentWalk:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.storage.open_files import FileChanged, OpenFile
-
-if TYPE_CHECKING:
-    from kfs.log.walk import SegmentBounds
 
 _FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
 #: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.

@@ -19,8 +19,8 @@ from kfs.log.log import Log
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.resync import find_batch
 from kfs.log.segment import Segment
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
-from kfs.log.walk import SegmentBounds
 from kfs.log.window import Window
 from kfs.recover.report import Change
 from kfs.recover.runs import Run, batches_between

@@ -17,7 +17,7 @@ from kfs.log.bulk import Ordinary
 from kfs.log.producer_state import ProducerState
 from kfs.log.resync import find_batch, is_zero_to_end
 from kfs.log.segment import Segment
-from kfs.log.walk import SegmentBounds
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import Window
 
 #: Damage that is an intact batch in the wrong place.

@@ -23,18 +23,9 @@ def register(spark: SparkSession) -> None:
     Raises:
         UnusableSession: this PySpark, or Spark's Python workers on this machine, could not run it.
     """
-    from kfs.spark.session import check_workers
+    from kfs.spark.registration import register_format
 
-    check_workers(spark)
-    from pyspark.errors import AnalysisException
-
-    from kfs.spark.source import KfsDataSource
-
-    try:
-        spark.dataSource.register(KfsDataSource)
-    except AnalysisException as error:  # PySpark 4.0 refuses what it has found by itself
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+    register_format(spark)
 
 
 def export(spark: SparkSession, log_dirs: str | Sequence[str], dataset: str, **options: Any) -> Totals:

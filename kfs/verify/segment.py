@@ -14,8 +14,9 @@ from kfs.log.block import Block
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
-from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.walk import SegmentWalk
 from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import OpenFile
 from kfs.storage.status import is_there

@@ -19,8 +19,9 @@ from kfs.format.layout import MAX_INT32
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
 from kfs.log.problem import Problem
+from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
-from kfs.log.walk import SegmentBounds, SegmentWalk
+from kfs.log.walk import SegmentWalk
 from tests.corpus import corpus_names
 from tests.log.damages import Damage as Deed
 from tests.log.damages import damaged, disorder, joined_parts, local_damage

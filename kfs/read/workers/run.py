@@ -8,7 +8,8 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
-from kfs.read.workers.job import Job, OpenJob, Output, portions_of, size_of, write
+from kfs.read.workers.in_process import InThisProcess
+from kfs.read.workers.job import Job, OpenJob, size_of
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -76,32 +77,3 @@ def _has_idle() -> bool:
     """Whether there are processes that needn't be started."""
     pool = sys.modules.get("kfs.read.workers.pool")
     return pool is not None and pool.POOL.has_idle()
-
-
-class InThisProcess:
-    """Does tasks in this process."""
-
-    def __init__(self, job: Job[Any, Any], here: OpenJob[Any, Any] | None, output: int | None) -> None:
-        self.output = output
-        self._job = job
-        self._given = here
-        self._opened: OpenJob[Any, Any] | None = None
-
-    def do(self, task: Any) -> Generator[Any, None, None]:
-        """Yield what is made of a task, or write it."""
-        if self._given is None and self._opened is None:
-            self._opened = self._job.open()
-        doing = self._given or self._opened
-        assert doing is not None
-        items = doing.do(task)
-        if self.output is None:
-            yield from items
-        else:
-            for portion, _ in portions_of(items, self._job.portion_bytes):
-                write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
-                yield from (item for item in portion if not isinstance(item, Output))
-
-    def close(self) -> None:
-        """Close what was opened here."""
-        if self._opened is not None:
-            self._opened.close()

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple, NoReturn
 from kfs.errors import WorkerDied
 from kfs.read.workers import pool
 from kfs.read.workers.channel import OtherEndGone
+from kfs.read.workers.in_process import InThisProcess
 from kfs.read.workers.job import Job
 from kfs.read.workers.kept_log import Logged, log_again, log_level
 from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Taken, Turn
 from kfs.read.workers.pool import Helper
 from kfs.read.workers.portion import Portion, items_of
-from kfs.read.workers.run import InThisProcess
 
 _LOG: Final = logging.getLogger("kfs")
 

@@ -22,6 +22,7 @@ from kfs.spark.exporting.sinks import Written
 from kfs.spark.offsets.document import range_fields
 from kfs.spark.offsets.progress import ConsumedRange, StagedFile
 from kfs.spark.offsets.staged_output import Staging
+from kfs.spark.registration import register_format
 from kfs.spark.stream_offsets import Offsets, as_json
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ class _FrameSink:
     """What both kinds have in common: the DataFrame of a batch, and what is counted while it is written."""
 
     def __init__(self, spark: SparkSession, options: ExportOptions) -> None:
-        import kfs.spark
-
-        kfs.spark.register(spark)
+        register_format(spark)
         self._spark = spark
         self._options = options
 

@@ -1,0 +1,37 @@
+"""Tasks done by the process that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from kfs.read.workers.job import Job, OpenJob, Output, portions_of, write
+
+
+class InThisProcess:
+    """Does tasks in this process."""
+
+    def __init__(self, job: Job[Any, Any], here: OpenJob[Any, Any] | None, output: int | None) -> None:
+        self.output = output
+        self._job = job
+        self._given = here
+        self._opened: OpenJob[Any, Any] | None = None
+
+    def do(self, task: Any) -> Generator[Any, None, None]:
+        """Yield what is made of a task, or write it."""
+        if self._given is None and self._opened is None:
+            self._opened = self._job.open()
+        doing = self._given or self._opened
+        assert doing is not None
+        items = doing.do(task)
+        if self.output is None:
+            yield from items
+        else:
+            for portion, _ in portions_of(items, self._job.portion_bytes):
+                write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
+                yield from (item for item in portion if not isinstance(item, Output))
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if self._opened is not None:
+            self._opened.close()
