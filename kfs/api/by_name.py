@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from kfs.api.opened import Opened
 from kfs.internal.trouble import Trouble
 from kfs.log.problem import Problem
-
-if TYPE_CHECKING:
-    from kfs.api.data import Data
 
 
 class NamedState(Protocol):
@@ -32,8 +30,8 @@ State = TypeVar("State", bound=NamedState)
 class ByName(Mapping[str, Entry], Generic[Entry, State]):
     """A mapping of names to what is known of each, as it is whenever one is asked for."""
 
-    def __init__(self, data: Data, state: State) -> None:
-        self._data = data
+    def __init__(self, opened: Opened, state: State) -> None:
+        self._opened = opened
         self._kept = state
 
     def __repr__(self) -> str:
@@ -41,7 +39,7 @@ class ByName(Mapping[str, Entry], Generic[Entry, State]):
 
     @property
     def _state(self) -> State:
-        self._data.check_open()
+        self._opened.check_open()
         return self._kept
 
     @abstractmethod

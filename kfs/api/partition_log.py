@@ -6,8 +6,9 @@ import operator
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kfs.api.opened import Opened
 from kfs.api.record import Record, records_of
 from kfs.api.scannable import Damage, Isolation, Scannable
 from kfs.errors import NotFound
@@ -19,12 +20,9 @@ from kfs.log.problem import OnDamage, Problem
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
-from kfs.read.plan import WantedOffsets, wanted_offsets
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets, wanted_offsets
 from kfs.render.timestamps import Moment, milliseconds_of
-
-if TYPE_CHECKING:
-    from kfs.api.data import Data
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,11 @@ class PartitionLog(Scannable):
     It follows the files as they change. Threads may share it; an iterator over records is for one thread at a time.
     """
 
-    def __init__(self, data: Data, topic: str, partition: int) -> None:
-        super().__init__(data.isolation, data.on_damage)
+    def __init__(self, opened: Opened, topic: str, partition: int) -> None:
+        super().__init__(opened.isolation, opened.on_damage)
         self.topic: Final = topic
         self.partition: Final = partition
-        self._data = data
+        self._opened = opened
         self._lock = threading.Lock()
         self._committed: CommittedReader | None = None
 
@@ -73,7 +71,7 @@ class PartitionLog(Scannable):
 
     @property
     def _log(self) -> Log:
-        log = self._data.source.log(self.topic, self.partition)
+        log = self._opened.source.log(self.topic, self.partition)
         if log is None:
             raise NotFound(f"no partition {self.partition} of {self.topic!r}")
         return log
@@ -246,7 +244,7 @@ class PartitionLog(Scannable):
                 yield from records_of(self.topic, self.partition, columns, indexes)
             if is_failure:
                 raise chosen.problems[0].error()
-            self._data.check_open()
+            self._opened.check_open()
 
     def _reader(self) -> LogReader:
         log = self._log

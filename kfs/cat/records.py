@@ -14,8 +14,9 @@ from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
-from kfs.read.plan import WantedOffsets, Work, pieces_of, remote_problem, wanted_offsets
+from kfs.read.plan import Work, pieces_of
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.job import Output, write
 from kfs.read.workers.run import run
 

@@ -110,7 +110,7 @@ class _Completed:
     @cached_property
     def _log(self) -> Log:
         kept, healer = self._kept, Healer(self._kept.directory, lambda: [log.directory for log in self._others])
-        log = Log(kept.directory, kept.storage, healer=healer, problems=Problems(logging.DEBUG))
+        log = Log(kept.directory, kept.storage, copies=healer, problems=Problems(logging.DEBUG))
         log.complete([segment.files.log.path for segment in log.segments])
         return log
 

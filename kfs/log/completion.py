@@ -5,19 +5,40 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple, Protocol
 
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.problem import Problem
 from kfs.log.segment_files import SegmentFiles, SegmentKey
 from kfs.log.storage import Storage
-
-if TYPE_CHECKING:
-    from kfs.log.healing import Healed, Healer
-    from kfs.log.partition_directory import PartitionDirectory
-
+from kfs.storage.patched_file import Patch
 
 _LOG: Final = logging.getLogger("kfs")
 #: The same for every log, so that a command says it once.
 COMPLETED: Final = "what one copy has lost is read from another: meta/problems.jsonl says what, and from which"
+
+
+class Healed(NamedTuple):
+    """How a segment is to be read, and what is to be said of that."""
+
+    patch: Patch
+    problems: tuple[Problem, ...]
+
+
+class OtherCopies(Protocol):
+    """The other copies of a log, and what they have of what is lost in it."""
+
+    def others(self) -> Sequence[PartitionDirectory]:
+        """Return their directories."""
+        ...
+
+    def healed(self, storage: Storage) -> dict[SegmentKey, Healed]:
+        """Return how those segments are to be read of which others have what is lost.
+
+        Raises:
+            FileChanged: a copy changes while it is read.
+        """
+        ...
 
 
 class Completion:
@@ -26,8 +47,8 @@ class Completion:
     That it found something is logged at ``level``.
     """
 
-    def __init__(self, healer: Healer | None, storage: Storage, level: int = logging.WARNING) -> None:
-        self._healer = healer
+    def __init__(self, copies: OtherCopies | None, storage: Storage, level: int = logging.WARNING) -> None:
+        self._copies = copies
         self._storage = storage
         self._level = level
         self._asking = threading.Lock()
@@ -37,7 +58,7 @@ class Completion:
 
     def others(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the other copies."""
-        return () if self._healer is None else self._healer.others()
+        return () if self._copies is None else self._copies.others()
 
     def of(self, files: SegmentFiles) -> Healed | None:
         """Return how a segment is to be read, as far as the copies were asked; None: as it is."""
@@ -51,12 +72,12 @@ class Completion:
         Raises:
             FileChanged: a copy changes while it is read.
         """
-        if self._healer is None:
+        if self._copies is None:
             return {}
         with self._asking:
-            copies = tuple(other.path for other in self._healer.others())
+            copies = tuple(other.path for other in self._copies.others())
             if lossy not in self._asked[0] or copies != self._asked[1]:
-                self._healed = self._healer.healed(self._storage)
+                self._healed = self._copies.healed(self._storage)
                 if self._healed:
                     _LOG.log(self._level, "%s", COMPLETED)
                 self._asked = frozenset((*there, lossy)), copies

@@ -227,7 +227,7 @@ class DataDir:
                 self.storage,
                 until_high_watermark=self.until_high_watermark,
                 tier=self._tier_of,
-                healer=Healer(directory, partial(self.other_copies, directory)) if heals else None,
+                copies=Healer(directory, partial(self.other_copies, directory)) if heals else None,
             )
             log = self._logs.setdefault(key, made)
         return log

@@ -22,6 +22,7 @@ from kfs.format.checkpoint import EpochEntry
 from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_INT32, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
+from kfs.log.completion import Healed
 from kfs.log.log import Log, gap_behind
 from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
@@ -31,17 +32,10 @@ from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.log.segment import Segment
 from kfs.log.segment_files import SegmentKey
 from kfs.log.storage import Storage
-from kfs.storage.patched_file import Extent, Patch
+from kfs.storage.patched_file import Extent
 
 #: Batches that are looked at for one that both copies have, behind what is lost or before it.
 _MOST_TRIED: Final = 1000
-
-
-class Healed(NamedTuple):
-    """How a segment is to be read, and what is to be said of that."""
-
-    patch: Patch
-    problems: tuple[Problem, ...]
 
 
 class Found(NamedTuple):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
@@ -22,7 +22,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
-from kfs.log.completion import Completion
+from kfs.log.completion import Completion, OtherCopies
 from kfs.log.directory_incarnation import DirectoryIncarnation
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import (
@@ -45,9 +45,6 @@ from kfs.storage.open_files import FileChanged
 from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import Status, status_at
-
-if TYPE_CHECKING:
-    from kfs.log.healing import Healer
 
 #: How old, in seconds, what is known of a live directory may be.
 LOOK_AGAIN_SECONDS: Final = 0.25
@@ -78,7 +75,7 @@ class Log:
 
     Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
     watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
-    log should begin with aren't here, ``healer`` where records are lost. What is found wrong goes to
+    log should begin with aren't here, ``copies`` where records are lost. What is found wrong goes to
     ``problems``.
     """
 
@@ -89,7 +86,7 @@ class Log:
         *,
         until_high_watermark: bool = False,
         tier: Callable[[PartitionDirectory], Tier] = lambda _directory: Tier.UNKNOWN,
-        healer: Healer | None = None,
+        copies: OtherCopies | None = None,
         problems: Problems | None = None,
     ) -> None:
         self.directory = directory
@@ -114,7 +111,7 @@ class Log:
         #: By the first base offset and the checkpoint.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
-        self._completion = Completion(healer, storage, self.problems.level)
+        self._completion = Completion(copies, storage, self.problems.level)
         self._lost_segments = LostSegments(self)
 
     def other_copies(self) -> Sequence[PartitionDirectory]:

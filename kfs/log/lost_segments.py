@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from kfs.errors import CorruptData
@@ -24,9 +24,38 @@ from kfs.log.segment_files import PartitionFiles, SegmentFiles
 
 if TYPE_CHECKING:
     from kfs.log.bulk import BulkReader
-    from kfs.log.log import Log
+    from kfs.log.partition_directory import PartitionDirectory
     from kfs.log.problem import Problem
+    from kfs.log.remote_offsets import RemoteOffsets
     from kfs.log.segment import Segment
+
+
+class ListedLog(Protocol):
+    """A log whose segments are known, and what says from where on it should have records."""
+
+    directory: PartitionDirectory
+    topic: str
+    files: PartitionFiles
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Its segments, by base offset."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset that it begins at."""
+        ...
+
+    @property
+    def remote(self) -> RemoteOffsets | None:
+        """What tiered storage may have of it."""
+        ...
+
+    @property
+    def first_dirty_offset(self) -> int | None:
+        """How far the cleaner has come."""
+        ...
 
 
 class LostSegments:
@@ -35,7 +64,7 @@ class LostSegments:
     Nothing is read before there are offsets between segments. Threads share it.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ListedLog) -> None:
         self._log = log
         self._searches: WeakKeyDictionary[Segment, _Search] = WeakKeyDictionary()
         self._snapshots: tuple[PartitionFiles, Sequence[int]] = (PartitionFiles(), ())

@@ -12,16 +12,46 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import Ordinary
 from kfs.log.segment import Segment
+from kfs.read.wanted_offsets import WantedOffsets
 
-if TYPE_CHECKING:
-    from kfs.read.plan import PieceSizes, WantedOffsets
+
+class PieceSizes(Protocol):
+    """How large pieces are to be."""
+
+    @property
+    def target(self) -> int:
+        """Bytes of a piece, about."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """Bytes of the next piece, at most or so."""
+        ...
+
+    @property
+    def are_limits(self) -> bool:
+        """Whether headers are walked for cuts where indexes don't say where to cut; else such pieces are larger."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EvenPieces:
+    """Pieces of about the same size, cut where that costs next to nothing."""
+
+    target: int
+    are_limits: bool = False
+
+    @property
+    def room(self) -> int:
+        """See :class:`PieceSizes`."""
+        return self.target
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import Tier
 from kfs.log.storage import Storage
-from kfs.read.plan import WantedOffsets, Work
+from kfs.read.plan import Work
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Job, OpenJob
 
 if TYPE_CHECKING:
-    from kfs.log.healing import Healer
+    from kfs.log.completion import OtherCopies
 
 Item = TypeVar("Item")
 
@@ -51,9 +52,9 @@ class LogSource:
         """Open the log; nothing is read yet. What is found wrong goes to ``problems``, if they are given."""
         directory = _directory(self.path, self.name, self.log_dir, self.loose)
         storage = Storage(max_batch_bytes=self.max_batch_bytes)
-        return Log(directory, storage, tier=lambda _: self.tier, healer=self._healer(), problems=problems)
+        return Log(directory, storage, tier=lambda _: self.tier, copies=self._other_copies(), problems=problems)
 
-    def _healer(self) -> Healer | None:
+    def _other_copies(self) -> OtherCopies | None:
         if not self.copies:
             return None
         from kfs.log.healing import Healer  # only here: most logs have no copies, and each worker would wait for it

@@ -18,9 +18,10 @@ from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import IsolationLevel
-from kfs.read.plan import WantedOffsets, Work, pieces_of
+from kfs.read.plan import Work, pieces_of
 from kfs.read.selection import Selection
 from kfs.read.sight import Sight
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged, FileGone
 from kfs.storage.patched_file import Patched
 

@@ -7,20 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
-from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
-from kfs.log.block import Damage
 from kfs.log.file_version import FileVersion
-from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
-from kfs.read.cutting import UNCUT, Cut, cuts_of
-from kfs.read.isolation import IsolationLevel, visible_at
-from kfs.read.selection import Selection
-from kfs.storage.open_files import FileChanged
+from kfs.read.cutting import UNCUT, Cut, EvenPieces, PieceSizes, cuts_of
+from kfs.read.wanted_offsets import WantedOffsets, lost_at_end
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -52,102 +47,6 @@ class Work:
     def continues(self, other: Work) -> bool:
         """Whether this is work on the same segment."""
         return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class WantedOffsets(OffsetRange):
-    """Offsets of a log, and the end that was asked for: there are none between ``end`` and ``asked_end`` to be read.
-
-    What is damaged there may have held some: the log may end where it does because of that.
-    """
-
-    asked_end: int
-
-
-def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
-    """Return the offsets of a log that can be wanted; a lower bound of time begins as :func:`reaching` says.
-
-    Raises:
-        FileChanged: segments go each time that they are looked at.
-    """
-    for _ in range(MOST_LOOKS - 1):
-        with suppress(FileChanged):
-            return _wanted_now(log, selection, isolation)
-        log.look_again()
-    return _wanted_now(log, selection, isolation)
-
-
-def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
-    asked_end = selection.end
-    if log.until_high_watermark and log.high_watermark is not None:
-        asked_end = min(asked_end, log.high_watermark)
-    listed = log.visible()
-    visible = visible_at(log, isolation)
-    if visible.end < listed.end:  # a transaction is open
-        asked_end = min(asked_end, visible.end)
-    start, end = max(visible.start, selection.start), min(visible.end, selection.end)
-    if selection.since is not None and start < end:
-        start = reaching(log, selection.since, OffsetRange(start, end)).start
-    return WantedOffsets(start, max(start, end), asked_end)
-
-
-def reaching(log: Log, timestamp: int, offsets: OffsetRange) -> OffsetRange:
-    """Return those of some offsets from where the log first reaches a timestamp (milliseconds), and the one before.
-
-    Where that can't be read, it may be of that time as well.
-    """
-    reached = log.offset_for_time(timestamp, offsets)
-    return OffsetRange(max(offsets.start, (offsets.end if reached is None else reached) - 1), offsets.end)
-
-
-def lost_at_end(log: Log) -> Damage | None:
-    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
-    if not log.segments:
-        return None
-    try:
-        items = log.segments[-1].walk_from(log.log_end_offset)
-        damage = (item for item in items if isinstance(item, Damage))
-        return next((item for item in damage if item.lost is not None and item.lost.end == MAX_INT64), None)
-    except CorruptData:  # it vanished, or was cut just now
-        return None
-
-
-def remote_problem(log: Log, selection: Selection) -> Problem | None:
-    """Return the problem of a log of which offsets are wanted that tiered storage has moved away, None: of none."""
-    remote = log.remote
-    return None if remote is None or not remote.overlaps(selection.start, selection.end) else remote.problem()
-
-
-class PieceSizes(Protocol):
-    """How large pieces are to be."""
-
-    @property
-    def target(self) -> int:
-        """Bytes of a piece, about."""
-        ...
-
-    @property
-    def room(self) -> int:
-        """Bytes of the next piece, at most or so."""
-        ...
-
-    @property
-    def are_limits(self) -> bool:
-        """Whether headers are walked for cuts where indexes don't say where to cut; else such pieces are larger."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class EvenPieces:
-    """Pieces of about the same size, cut where that costs next to nothing."""
-
-    target: int
-    are_limits: bool = False
-
-    @property
-    def room(self) -> int:
-        """See :class:`PieceSizes`."""
-        return self.target
 
 
 @dataclass(frozen=True, slots=True)

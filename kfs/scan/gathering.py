@@ -14,7 +14,8 @@ from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.piece import Chosen, PieceReader
-from kfs.read.plan import WantedOffsets, Work
+from kfs.read.plan import Work
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Arena
 from kfs.render.arrow_columns import BatchFields, needs_batches
 from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather

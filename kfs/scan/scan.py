@@ -13,8 +13,9 @@ from kfs.log.log import Log
 from kfs.log.problem import OnDamage, Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
-from kfs.read.plan import WantedOffsets, pieces_of, remote_problem, wanted_offsets
+from kfs.read.plan import pieces_of
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.cores import cores
 from kfs.read.workers.run import run
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named

@@ -14,7 +14,7 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.log_reader import LogReader
-from kfs.read.plan import lost_at_end
+from kfs.read.wanted_offsets import lost_at_end
 from kfs.spark.offset_limits import names_of
 from kfs.spark.options import OnCorrupt, StreamOptions
 from kfs.spark.paths import expand_paths

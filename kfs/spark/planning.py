@@ -15,7 +15,8 @@ from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
 from kfs.read.log_source import LogSource
-from kfs.read.plan import WantedOffsets, Work, holds_some_of, pieces_of
+from kfs.read.plan import Work, holds_some_of, pieces_of
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.cores import cores
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange

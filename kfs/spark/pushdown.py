@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
-from kfs.read.plan import reaching
+from kfs.read.wanted_offsets import reaching
 from kfs.spark.ranges import LogRange
 
 if TYPE_CHECKING:

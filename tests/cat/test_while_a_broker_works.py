@@ -15,8 +15,8 @@ from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read import piece, plan
-from kfs.read.plan import WantedOffsets
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.scan import Scan, scan
 from tests.cat.printing import offsets_in, printed
 from tests.log.test_while_a_broker_works import SUFFIXES, rename_segment

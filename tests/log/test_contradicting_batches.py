@@ -18,8 +18,9 @@ from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
 from kfs.read.piece import PieceReader
-from kfs.read.plan import WantedOffsets, Work
+from kfs.read.plan import Work
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.scan import Scan
 from tests.logs import (
     Batch,

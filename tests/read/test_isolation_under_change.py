@@ -16,8 +16,8 @@ from kfs.log.log import Log
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import CommittedReader, IsolationLevel, last_stable_offset
 from kfs.read.piece import PieceReader, chosen_in
-from kfs.read.plan import WantedOffsets
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File

@@ -21,11 +21,13 @@ from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
+from kfs.read.cutting import EvenPieces
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_follower import LogFollower
 from kfs.read.piece import PieceReader
-from kfs.read.plan import EvenPieces, WantedOffsets, pieces_of
+from kfs.read.plan import pieces_of
 from kfs.read.selection import Selection
+from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.options import OnDamage, TreeOptions
 from kfs.tree.table_store import TableStore

@@ -89,7 +89,7 @@ class MetadataLog:
         """``others`` returns where other copies of the log are, for what is lost in this one."""
         self.directory = directory
         self.cluster_id = cluster_id
-        self.log = Log(directory, storage, healer=Healer(directory, others))
+        self.log = Log(directory, storage, copies=Healer(directory, others))
         self._storage = storage
         self._state: MetadataState | None = None
         self._seen: tuple[object, ...] = ()
