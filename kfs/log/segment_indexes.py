@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
@@ -30,8 +30,12 @@ from kfs.storage.open_files import FileChanged
 from kfs.storage.status import Version
 
 if TYPE_CHECKING:
-    from kfs.log.segment import Segment
+    from kfs.format.batch_header import BatchHeader
+    from kfs.log.problem import Problems
+    from kfs.log.segment_files import SegmentFiles
+    from kfs.log.storage import LoadedBlock, Storage
     from kfs.log.window import Window
+    from kfs.storage.open_files import OpenFile
 
 _MOST_VERIFIED: Final = 4096
 #: Entries tried, backwards, before an index that leads to no batch is given up.
@@ -57,10 +61,42 @@ class _State:
     usable: bool = False
 
 
+class IndexedSegment(Protocol):
+    """The segment of the indexes: what they must agree with."""
+
+    base_offset: int
+    files: SegmentFiles
+    storage: Storage
+    problems: Problems
+    slot: int
+    is_listed: bool
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it may still be written to."""
+        ...
+
+    def file(self) -> OpenFile:
+        """Return its ``.log``."""
+        ...
+
+    def block_at(self, position: int, window: Window | None = None) -> Block | None:
+        """Return the intact batch at a position, None where there is none."""
+        ...
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header at a position, None where there is none."""
+        ...
+
+    def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
+        """Decode a block."""
+        ...
+
+
 class SegmentIndexes:
     """Opens, checks and consults a segment's ``.index`` and ``.timeindex``."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: IndexedSegment) -> None:
         self._segment = segment
         self._offset = _State(".index", OFFSET_LAYOUT)
         self._time = _State(".timeindex", TIME_LAYOUT)
