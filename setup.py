@@ -1,4 +1,4 @@
-"""The compiled twins: everything else about the package is in pyproject.toml.
+"""The compiled code: everything else about the package is in pyproject.toml.
 
 They are optional. Where they can't be compiled the package is installed without them, and plain Python does their work.
 """

@@ -11,14 +11,12 @@ import kfs
 
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
-    *("__version__", "errors"),
+    *("__version__", "errors", "compiled"),
     *("format", "storage", "log", "read"),
     *("broker_log", "verify", "recover"),
     *("render", "internal", "diff"),
     *("dump", "cat", "imports", "tree", "scan", "api", "fsspec", "demo", "mount", "spark", "cli", "__main__"),
 )
-#: What spark-submit is given to run is the command.
-EXCEPT: Final = {("spark.submit.kfs_export", "cli")}
 ROOT: Final = Path(kfs.__file__).parent
 
 
@@ -50,9 +48,14 @@ def test_no_package_imports_what_is_above_it() -> None:
     assert ("read.plan", "log") in found
     assert not [
         f"{module} -> {package}"
-        for module, package in sorted(found - EXCEPT)
+        for module, package in sorted(found)
         if LAYERS.index(package) > LAYERS.index(module.split(".")[0])
     ]
+
+
+def test_the_mount_knows_nothing_of_kafka() -> None:
+    known = {package for module, package in arrows() if module.startswith("mount.")}
+    assert known == {"compiled", "errors", "mount", "storage", "tree"}
 
 
 def test_the_engine_knows_nothing_of_what_its_jobs_do() -> None:

@@ -115,7 +115,8 @@ def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool)
         from kfs.format.decoders import default_decoder
 
         try:
-            click.echo(f"kfs {__version__} (decoder: {default_decoder().name}, Python {platform.python_version()})")
+            implementation = default_decoder().name
+            click.echo(f"kfs {__version__} (implementation: {implementation}, Python {platform.python_version()})")
         except KfsError as error:
             raise click.ClickException(str(error)) from None
         ctx.exit()

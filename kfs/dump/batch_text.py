@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Protocol
 
+from kfs.compiled import compiled_or_python
 from kfs.dump.batches import Batch, batches_of
 from kfs.dump.control_text import control_text
 from kfs.dump.forms import Printing
 from kfs.format.batch_header import BatchHeader
 from kfs.format.java_text import java_text
 from kfs.format.layout import MAGIC_V2
-from kfs.format.twins import choose_twin
 from kfs.log.bulk import Records
 
 
@@ -30,13 +30,13 @@ class BatchLines(Protocol):
 
 
 def batch_lines(printing: Printing) -> BatchLines:
-    """Return what writes the lines of 4.3.1; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    """Return what writes the lines of 4.3.1; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
     return _lines_class()(printing)
 
 
 @cache
 def _lines_class() -> type[BatchLines]:
-    lines: type[BatchLines] = choose_twin(BatchText, _import_compiled)
+    lines: type[BatchLines] = compiled_or_python(BatchText, _import_compiled)
     return lines
 
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from kfs.format.twins import choose_twin
+from kfs.compiled import compiled_or_python
 
 _Crc: TypeAlias = "Callable[[bytes | bytearray | memoryview], int]"
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32C (Castagnoli) of ``data``; :func:`~kfs.format.twins.choose_twin` says which code does it."""
+    """Return the CRC-32C (Castagnoli) of ``data``; :func:`~kfs.compiled.compiled_or_python` says which code does it."""
     return _chosen()(data)
 
 
 @cache
 def _chosen() -> _Crc:
-    return choose_twin(_of_library, _import_compiled)
+    return compiled_or_python(_of_library, _import_compiled)
 
 
 def _import_compiled() -> _Crc:

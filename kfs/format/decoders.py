@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+from kfs.compiled import compiled_or_python
 from kfs.format.decode import BlockDecoder, PlainDecoder
-from kfs.format.twins import choose_twin
 
 
 @cache
 def default_decoder() -> BlockDecoder:
-    """Return the decoder to use; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
-    decoder: type[BlockDecoder] = choose_twin(PlainDecoder, _import_compiled)
+    """Return the decoder to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    decoder: type[BlockDecoder] = compiled_or_python(PlainDecoder, _import_compiled)
     return decoder()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from kfs.format.twins import choose_twin
+from kfs.compiled import compiled_or_python
 from kfs.mount.fuse_protocol import (
     FUSE_MIN_READ_BUFFER,
     IN_HEADER,
@@ -210,8 +210,8 @@ class AtHand:
 
 @cache
 def at_hand_class() -> type[AtHand]:
-    """Return the class to use; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
-    return choose_twin(AtHand, _import_compiled)
+    """Return the class to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    return compiled_or_python(AtHand, _import_compiled)
 
 
 def _import_compiled() -> type[AtHand]:

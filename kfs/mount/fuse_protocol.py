@@ -18,6 +18,8 @@ FUSE_KERNEL_VERSION: Final = 7
 #: The protocol that we speak: Linux 5.4 and later. Newer kernels are told so, and speak it too.
 FUSE_KERNEL_MINOR_VERSION: Final = 31
 FUSE_ROOT_ID: Final = 1
+#: The highest position in a file: Linux' ``loff_t`` is signed.
+MAX_OFFSET: Final = 2**63 - 1
 #: The protocol from which on a kernel knows the notification ``INC_EPOCH``: Linux 6.16.
 INC_EPOCH_MINOR_VERSION: Final = 44
 #: A read of the device must offer at least so much room, or fails; our requests are all smaller.

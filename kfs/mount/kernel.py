@@ -22,7 +22,6 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import NotFound, Stale
-from kfs.format.layout import MAX_INT64
 from kfs.mount import fuse_protocol as fuse
 from kfs.mount import kernel_mount
 from kfs.mount.ahead import Ahead
@@ -341,7 +340,7 @@ class Session:
 
     def _drop_pages(self, node_id: int, offset: int) -> None:
         """Have the kernel drop the pages of a file from the one on that ``offset`` is in."""
-        payload = fuse.NOTIFY_INVAL_INODE_OUT.pack(node_id, offset, MAX_INT64 - offset)
+        payload = fuse.NOTIFY_INVAL_INODE_OUT.pack(node_id, offset, fuse.MAX_OFFSET - offset)
         self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_INODE, 0) + payload)
 
 

@@ -12,11 +12,11 @@ from functools import cache
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from kfs.compiled import compiled_or_python
 from kfs.format.batch_header import later_sequence
 from kfs.format.columns import RecordColumns
 from kfs.format.java_text import java_text
 from kfs.format.layout import MAX_INT64
-from kfs.format.twins import choose_twin
 from kfs.render.arrow_columns import BatchFields, Column
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ArrowGather(Protocol):
 def arrow_gather(
     columns: Sequence[Column], topic: str, partition: int, segment: int, arena: Arena | None = None
 ) -> ArrowGather:
-    """Return what gathers; :func:`~kfs.format.twins.choose_twin` says which twin, and raises."""
+    """Return what gathers; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
     # A directory may have any bytes for a name; what Arrow calls a string has characters.
     name = topic.encode(errors="surrogateescape").decode(errors="replace").encode()
     return _gather_class()(columns, name, partition, segment, arena)
@@ -97,7 +97,7 @@ def open_arena() -> Arena | None:
 
 @cache
 def _gather_class() -> type[ArrowGather]:
-    gather: type[ArrowGather] = choose_twin(PlainArrowGather, _import_compiled)
+    gather: type[ArrowGather] = compiled_or_python(PlainArrowGather, _import_compiled)
     return gather
 
 

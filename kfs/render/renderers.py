@@ -6,9 +6,9 @@ from array import array
 from functools import cache
 from typing import Protocol
 
+from kfs.compiled import compiled_or_python
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.twins import choose_twin
 from kfs.render.record_json import RecordJson, RenderedLines, SequencedJson
 
 
@@ -54,13 +54,13 @@ class SequencedRenderer(Protocol):
 
 
 def line_renderer(topic: str, partition: int) -> LineRenderer:
-    """Return a renderer for a partition; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    """Return a renderer for a partition; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
     return _renderer_class()(topic, partition)
 
 
 @cache
 def _renderer_class() -> type[LineRenderer]:
-    renderer: type[LineRenderer] = choose_twin(RecordJson, _import_compiled)
+    renderer: type[LineRenderer] = compiled_or_python(RecordJson, _import_compiled)
     return renderer
 
 
@@ -71,13 +71,13 @@ def _import_compiled() -> type[LineRenderer]:
 
 
 def sequenced_renderer() -> SequencedRenderer:
-    """Return a renderer for batches; :func:`~kfs.format.twins.choose_twin` says which, and raises."""
+    """Return a renderer for batches; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
     return _sequenced_class()()
 
 
 @cache
 def _sequenced_class() -> type[SequencedRenderer]:
-    renderer: type[SequencedRenderer] = choose_twin(SequencedJson, _import_compiled_sequenced)
+    renderer: type[SequencedRenderer] = compiled_or_python(SequencedJson, _import_compiled_sequenced)
     return renderer
 
 

@@ -26,8 +26,8 @@ from kfs.render.record_line import parse_line
 from tests.corpus import corpus_names
 from tests.dump.dumping import Dumped, dump, json_by, text_by
 from tests.expected import expected_records
+from tests.implementations import BATCH_TEXTS, EVERY_BATCH_TEXT, SEQUENCED
 from tests.logs import batch, batches, joined, positions, record, records, write_log
-from tests.twins import BATCH_TEXTS, EVERY_BATCH_TEXT, SEQUENCED
 
 DEEP = Printing(True)
 CONTENTS_ONLY = Printing(True, DecodedFields(), has_metadata=False)

@@ -16,7 +16,7 @@ from kfs.dump.text_form_2x import TextForm20, TextForm28
 from tests.corpus import corpus_names
 from tests.dump.dumping import contents_of, dump, text_by
 from tests.dump.recorded import DEATH, Recorded, expected, recorded
-from tests.twins import EVERY_BATCH_TEXT
+from tests.implementations import EVERY_BATCH_TEXT
 
 MAX_BYTES = Path(__file__).with_name("max_bytes")
 DAMAGED = "g_damage"

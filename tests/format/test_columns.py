@@ -16,7 +16,7 @@ from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
 from tests.format.faults import with_fault
 from tests.format.some_records import batches
-from tests.twins import EVERY_DECODER
+from tests.implementations import EVERY_DECODER
 
 
 def columns_of(records: list[Record], decoder: BlockDecoder) -> RecordColumns:

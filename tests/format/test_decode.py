@@ -29,7 +29,7 @@ from tests.expected import expected_records
 from tests.format.integers import int64s
 from tests.format.recorded_batches import recorded_batches
 from tests.format.some_records import batches, stamped
-from tests.twins import DECODERS, EVERY_DECODER
+from tests.implementations import DECODERS, EVERY_DECODER
 
 LIMIT = 1 << 24
 EVERY_CODEC = pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)

@@ -14,7 +14,7 @@ from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from tests.fuzz.seeds import LIMIT
-from tests.twins import DECODERS, RENDERERS
+from tests.implementations import DECODERS, RENDERERS
 
 Outcome = RecordColumns | tuple[type, str, int]
 

@@ -16,7 +16,7 @@ from kfs.format.decode import PlainDecoder
 from tests.fuzz.cases import CaseMaker
 from tests.fuzz.plan import FuzzPlan
 from tests.fuzz.seeds import Seed, load_seeds
-from tests.twins import DECODERS
+from tests.implementations import DECODERS
 from tests.watch import Findings, run
 
 pytestmark = pytest.mark.skipif(len(DECODERS) < 2, reason="the compiled twins were not built")

@@ -23,11 +23,11 @@ from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from tests.corpus import corpus_names
+from tests.implementations import EVERY_DECODER
 from tests.log.damages import Damage as Deed
 from tests.log.damages import damaged, disorder, joined_parts, local_damage
 from tests.log.some_logs import some_batches
 from tests.logs import Batch, dense, joined, positions, write_log
-from tests.twins import EVERY_DECODER
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

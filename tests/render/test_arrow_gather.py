@@ -19,8 +19,8 @@ from kfs.format.record import TimestampType
 from kfs.render.arrow_columns import BatchFields, Column, columns_named
 from kfs.render.arrow_gather import FIRST_MILLISECOND, LAST_MILLISECOND, ArrowGather, Gathered
 from tests.format.integers import int32s, int64s
+from tests.implementations import EVERY_GATHER, GATHERS
 from tests.render.some_columns import Content, columns_of, headers, payloads, timestamps
-from tests.twins import EVERY_GATHER, GATHERS
 
 pa = pytest.importorskip("pyarrow")
 arrow_batches = pytest.importorskip("kfs.render.arrow_batches")

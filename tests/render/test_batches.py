@@ -21,7 +21,7 @@ from kfs.format.writer import encode_batch
 from kfs.render.record_json import record_line
 from kfs.render.renderers import LineRenderer
 from tests.format.some_records import batches, stamped
-from tests.twins import EVERY_RENDERER
+from tests.implementations import EVERY_RENDERER
 
 LIMIT = 1 << 24
 TIMESTAMP_TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]

@@ -24,8 +24,8 @@ from kfs.render.record_line import parse_line
 from kfs.render.renderers import LineRenderer
 from tests.format.faults import with_fault
 from tests.format.integers import int64s
+from tests.implementations import EVERY_RENDERER
 from tests.logs import batch, record
-from tests.twins import EVERY_RENDERER
 
 #: What must never reach a terminal raw: C0, DEL, C1, line and paragraph separator, bidirectional controls.
 FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

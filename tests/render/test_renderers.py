@@ -17,8 +17,8 @@ from kfs.format.columns import NO_FAULTS, RecordColumns
 from kfs.format.record import TimestampType
 from kfs.render.renderers import LineRenderer
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND, iso_time
+from tests.implementations import EVERY_RENDERER, RENDERERS
 from tests.render.some_columns import Content, columns_of, headers, payloads, pieces, timestamps
-from tests.twins import EVERY_RENDERER, RENDERERS
 
 #: From this size on, the compiled renderer measures text before it makes room for it.
 MEASURED = 64 * 1024

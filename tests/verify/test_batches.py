@@ -18,8 +18,8 @@ from kfs.log.storage import Storage
 from kfs.verify.finding import Finding, Kind, Severity
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
+from tests.implementations import EVERY_DECODER
 from tests.logs import START, batch, dense, joined, log_name, record, records, resealed, write_log, write_partition
-from tests.twins import EVERY_DECODER
 from tests.verify.checking import complaints, one, verified, verified_by
 
 

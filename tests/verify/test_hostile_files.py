@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.format.decode import BlockDecoder
-from tests.twins import EVERY_DECODER
+from tests.implementations import EVERY_DECODER
 from tests.verify.checking import verified_by
 
 CorpusPath = Callable[[str], Path]

@@ -10,8 +10,8 @@ import pytest
 
 from kfs.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kfs.verify.finding import Kind, Severity
+from tests.implementations import DECODERS
 from tests.logs import START, Batch, batch, batches, dense, log_name, positions, record, write_partition
-from tests.twins import DECODERS
 from tests.verify.checking import complaints, found_in, kinds, one, verified, verified_by
 
 OFFSETS, TIMES = log_name(0, ".index"), log_name(0, ".timeindex")

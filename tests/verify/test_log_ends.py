@@ -10,8 +10,8 @@ from kfs.format.codecs import Codec
 from kfs.format.decode import BlockDecoder
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from kfs.verify.finding import Kind
+from tests.implementations import EVERY_DECODER
 from tests.logs import Batch, dense, joined, log_name, write_checkpoint, write_log, write_partition
-from tests.twins import EVERY_DECODER
 from tests.verify.checking import complaints, found_in, kinds, one, verified, verified_by
 
 EMPTY_SNAPSHOT = bytes.fromhex("000148674bc700000000")

@@ -17,9 +17,9 @@ from kfs.format.codecs import Codec
 from kfs.format.decode import BlockDecoder, PlainDecoder
 from kfs.format.layout import LEGACY_CRC_OFFSET, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
 from kfs.verify.finding import Finding, Kind
+from tests.implementations import DECODERS, EVERY_DECODER
 from tests.log.some_logs import some_segments
 from tests.logs import Batch, joined, log_name, write_partition
-from tests.twins import DECODERS, EVERY_DECODER
 from tests.verify.broker import Broker, End, Produce, Reopen, Step, some_steps
 from tests.verify.checking import complaints, kinds, verified_by
 

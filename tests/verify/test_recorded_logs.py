@@ -12,7 +12,7 @@ import pytest
 from kfs.format.decode import BlockDecoder
 from kfs.verify.finding import Finding, Kind, Severity
 from tests.corpus import corpus_names, take_manifest
-from tests.twins import EVERY_DECODER
+from tests.implementations import EVERY_DECODER
 from tests.verify.checking import complaints, found_in, kinds, verified, verified_by
 
 CorpusPath = Callable[[str], Path]

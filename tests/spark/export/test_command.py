@@ -169,7 +169,7 @@ def test_a_missing_package_is_one_sentence(package: str, message: str, data: Pat
 @pytest.mark.long
 def test_it_runs_under_spark_submit(data: Path, tmp_path: Path) -> None:
     need_java()
-    script = subprocess.run([sys.executable, "-m", "kfs.spark.submit"], capture_output=True, text=True, check=True)
+    script = subprocess.run([sys.executable, "-m", "kfs.cli.spark_submit"], capture_output=True, text=True, check=True)
     submit = Path(sys.executable).parent / "spark-submit"
     command = [
         str(submit),

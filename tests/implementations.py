@@ -1,4 +1,4 @@
-"""The plain twins and, where they were built, the compiled ones: held to the same tests."""
+"""What there is in Python and, where it was built, compiled: held to the same tests."""
 
 from __future__ import annotations
 
