@@ -4,7 +4,7 @@
 
 The same files four ways: kfs on a log (its default front); a low-level server in C (``low_level.c``, compiled here;
 it has the finished lines in memory and nothing to decode); kfs with mfusepy's ordinary class
-(``--front mfusepy-plain``); and files on tmpfs. They take turns; what counts is the best of the repetitions, and every
+(``--front mfusepy``); and files on tmpfs. They take turns; what counts is the best of the repetitions, and every
 repetition has a mount of its own. *Pinned*, the daemon and the tool share one CPU: what is left is the work. Unpinned,
 on an idle machine, waking each other up on another CPU costs most. README.md says more, and has the last results.
 """
@@ -76,7 +76,7 @@ class Files:
         if variant == _C:
             times = (str(FIRST_TIMESTAMP // 1000), str(INTERVAL_MILLISECONDS))
             return served_by(self.mountpoint, [str(self.server), str(self.lines), *times, str(self.mountpoint)], {})
-        return served(self.log, self.mountpoint, "auto" if variant == _KFS else "mfusepy-plain")
+        return served(self.log, self.mountpoint, "auto" if variant == _KFS else "mfusepy")
 
     def directory(self, variant: str) -> Path:
         """Where the records of a variant are."""

@@ -1,9 +1,9 @@
-"""How fast the mount is: against the binding's plain defaults, and against ordinary files.
+"""How fast the mount is: against libfuse, and against ordinary files.
 
     python -m benchmarks.mount [--records N] [--reads N] [--listed N] [--repeat N] [--cpus LIST] [--json]
 
-The same tasks run on three copies of the same records: the mount with its default front, the mount with mfusepy
-as it comes (``--front mfusepy-plain``), and files that ``cp`` wrote to an ordinary filesystem. The three take turns;
+The same tasks run on three copies of the same records: the mount with its default front, the mount with libfuse
+(``--front mfusepy``), and files that ``cp`` wrote to an ordinary filesystem. The three take turns;
 what counts is the best of the repetitions. Every repetition has a mount of its own, so nothing is remembered from
 the one before; the files are in the page cache. README.md says more, and has the last results.
 """
@@ -30,10 +30,10 @@ from benchmarks.tasks import TASKS, Chosen, Task, choose, list_all
 from kfs.format.codecs import Codec
 
 _DEFAULT: Final = "default"
-_PLAIN: Final = "plain"
+_LIBFUSE: Final = "libfuse"
 _FILES: Final = "files"
 #: The names of what is compared, and the front of each that is a mount.
-_FRONTS: Final = {_DEFAULT: "auto", _PLAIN: "mfusepy-plain"}
+_FRONTS: Final = {_DEFAULT: "auto", _LIBFUSE: "mfusepy"}
 _CODECS: Final = (Codec.LZ4, Codec.NONE)
 _MIB: Final = 1024 * 1024
 
@@ -191,22 +191,22 @@ def report(measurements: Sequence[Measurement], options: argparse.Namespace) -> 
 
 
 _TASK_HEAD: Final = (
-    *("task", "default s", "plain s", "files s", "plain/default", "default/files"),
-    *("requests", "plain's", "daemon CPU s", "plain's", "peak RSS MiB", "plain's"),
+    *("task", "default s", "libfuse s", "files s", "libfuse/default", "default/files"),
+    *("requests", "libfuse's", "daemon CPU s", "libfuse's", "peak RSS MiB", "libfuse's"),
 )
 _LISTING_HEAD: Final = ("front", "first entry s", "seconds", "entries/s", "requests", "daemon CPU s", "peak RSS MiB")
 
 
 def _task_row(variants: dict[str, Measurement]) -> list[str]:
-    default, plain, files = (variants[name] for name in (_DEFAULT, _PLAIN, _FILES))
+    default, libfuse, files = (variants[name] for name in (_DEFAULT, _LIBFUSE, _FILES))
     return [
         default.task,
-        *(f"{each.seconds:.3f}" for each in (default, plain, files)),
-        f"{plain.seconds / default.seconds:.1f}",
+        *(f"{each.seconds:.3f}" for each in (default, libfuse, files)),
+        f"{libfuse.seconds / default.seconds:.1f}",
         f"{default.seconds / files.seconds:.1f}",
-        *(str(each.replies) for each in (default, plain)),
-        *(f"{each.cpu_seconds:.2f}" for each in (default, plain)),
-        *(_mebibytes(each) for each in (default, plain)),
+        *(str(each.replies) for each in (default, libfuse)),
+        *(f"{each.cpu_seconds:.2f}" for each in (default, libfuse)),
+        *(_mebibytes(each) for each in (default, libfuse)),
     ]
 
 

@@ -12,22 +12,21 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Final
 
 from kfs.errors import MountFailed
 from kfs.mount import kernel_mount
 from kfs.mount.front import Front
 from kfs.mount.kernel import KernelFront
-from kfs.mount.operations import Latin1Operations, Operations, ResumableOperations
-from kfs.mount.plain import PlainFront
+from kfs.mount.libfuse.front import LibfuseFront
+from kfs.mount.libfuse.operations import Latin1Operations, Operations
 
 #: The names that may be asked for: ``auto`` takes the first of the others that works, ``libfuse`` the first that
 #: uses libfuse.
-FRONTS: Final = ("auto", "kernel", "libfuse", "mfusepy", "mfusepy-fuse2", "mfusepy-plain", "fusepy")
+FRONTS: Final = ("auto", "kernel", "libfuse", "mfusepy", "mfusepy-fuse2", "fusepy")
 
 #: Both bindings take the library from here.
 _LIBRARY_VARIABLE: Final = "FUSE_LIBRARY_PATH"
@@ -87,13 +86,13 @@ _LIBFUSE_2: Final = _Library(2, ("libfuse.so.2",), "fusermount", "libfuse2")
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A binding with a library, and how the two make a front."""
+    """A binding with a library, and the callbacks that it is given."""
 
     name: str
     binding: str
     library: _Library
     install: str
-    build: Callable[[ModuleType], Front]
+    operations: type[Operations]
 
     def check(self) -> None:
         """Raise MountFailed, saying what is missing and what installs it. Imports nothing."""
@@ -113,32 +112,20 @@ class _Candidate:
         loaded = getattr(module, "fuse_version_major", self.library.major)
         if loaded != self.library.major:
             raise MountFailed(f"{self.binding} was imported earlier, with libfuse {loaded}")
-        return self.build(module)
+        return LibfuseFront(self.name, module, self.operations)
 
 
-def _tuned(_module: ModuleType) -> Front:
-    return importlib.import_module("kfs.mount.tuned").TunedFront()  # type: ignore[no-any-return]
-
-
-def _plain(name: str, operations: type[Operations]) -> Callable[[ModuleType], Front]:
-    return lambda module: PlainFront(name, module, operations)
-
-
-_TUNED: Final = _Candidate("mfusepy", "mfusepy", _LIBFUSE_3, "mfusepy", _tuned)
-_FUSE_2: Final = _Candidate(
-    "mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", _plain("mfusepy-fuse2", ResumableOperations)
-)
-_PLAIN: Final = _Candidate("mfusepy-plain", "mfusepy", _LIBFUSE_3, "mfusepy", _plain("mfusepy-plain", Operations))
-_FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", _plain("fusepy", Latin1Operations))
+_FUSE_3: Final = _Candidate("mfusepy", "mfusepy", _LIBFUSE_3, "mfusepy", Operations)
+_FUSE_2: Final = _Candidate("mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", Operations)
+_FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", Latin1Operations)
 
 #: What each name stands for, best first.
 _CHOICES: Final[dict[str, tuple[_OwnCandidate | _Candidate, ...]]] = {
-    "auto": (_OWN, _TUNED, _FUSE_2, _FUSEPY),
+    "auto": (_OWN, _FUSE_3, _FUSE_2, _FUSEPY),
     "kernel": (_OWN,),
-    "libfuse": (_TUNED, _FUSE_2, _FUSEPY),
-    "mfusepy": (_TUNED, _FUSE_2),
+    "libfuse": (_FUSE_3, _FUSE_2, _FUSEPY),
+    "mfusepy": (_FUSE_3, _FUSE_2),
     "mfusepy-fuse2": (_FUSE_2,),
-    "mfusepy-plain": (_PLAIN,),
     "fusepy": (_FUSEPY,),
 }
 
@@ -169,7 +156,7 @@ def check(name: str) -> None:
 def available_fronts() -> list[str]:
     """Return the names of the fronts that can work here, ``auto`` and ``libfuse`` left out, best first."""
     names = []
-    for candidate in (_OWN, _TUNED, _FUSE_2, _FUSEPY, _PLAIN):
+    for candidate in (_OWN, _FUSE_3, _FUSE_2, _FUSEPY):
         try:
             check_device()
             candidate.check()

@@ -32,8 +32,8 @@ def measured(options: argparse.Namespace) -> list[Measurement]:
 
 def test_every_task_is_measured_on_every_variant(measured: list[Measurement]) -> None:
     assert {(each.topic, each.task, each.variant) for each in measured} == {
-        *product(("events-lz4", "events-none"), (task.name for task in TASKS), ("default", "plain", "files")),
-        *product(("large",), ("ls -f",), ("default", "plain")),
+        *product(("events-lz4", "events-none"), (task.name for task in TASKS), ("default", "libfuse", "files")),
+        *product(("large",), ("ls -f",), ("default", "libfuse")),
     }
 
 

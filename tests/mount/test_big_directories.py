@@ -148,7 +148,7 @@ def test_a_listing_is_resumed_and_not_started_again(streaming: ToyMount) -> None
 
 
 def test_attributes_come_with_the_listing(mounted: ToyMount) -> None:
-    if mounted.front not in ("kernel", "mfusepy"):
+    if mounted.front != "kernel":
         pytest.skip("asks for the attributes of each entry")
     mounted.control[Slot.DELETED_BELOW] = 0
     mounted.control[Slot.LOOKUPS] = 0

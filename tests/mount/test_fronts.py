@@ -49,8 +49,6 @@ def test_libfuse_2_takes_over_where_3_is_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     assert available_fronts() == ["kernel", "mfusepy-fuse2", "fusepy"]
     fronts.check("mfusepy")
-    with pytest.raises(MountFailed, match="libfuse 3 is not installed: apt install fuse3"):
-        fronts.check("mfusepy-plain")
 
 
 @pytest.mark.usefixtures("_device")
@@ -67,7 +65,7 @@ def test_other_systems_need_libfuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "freebsd14")
     monkeypatch.setattr(ctypes, "CDLL", no_libraries("libfuse.so"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
-    assert available_fronts() == ["mfusepy", "mfusepy-plain"]
+    assert available_fronts() == ["mfusepy"]
     fronts.check("auto")
     with pytest.raises(MountFailed, match="speaks to Linux only"):
         fronts.check("kernel")

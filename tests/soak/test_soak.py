@@ -37,9 +37,7 @@ def test_a_minute(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.fuse
 @pytest.mark.timeout(600 + _AROUND)
-@pytest.mark.parametrize(
-    "fronts", [("kernel", "mfusepy"), ("mfusepy-fuse2", "mfusepy-plain", "fusepy")], ids="-and-".join
-)
+@pytest.mark.parametrize("fronts", [("kernel", "mfusepy"), ("mfusepy-fuse2", "fusepy")], ids="-and-".join)
 def test_ten_minutes(fronts: tuple[str, ...], tmp_path: Path) -> None:
     soak(tmp_path, 10, fronts, Plan())
 

@@ -22,12 +22,11 @@ MountedCorpus = Callable[..., KafkaMount]
 Shown = Callable[[str, str], dict[str, dict[int, bytes]]]
 Expect = Callable[[str], Expectation]
 
-#: Holes, every format and damage through each of the other fronts. Those that differ from libfuse's by path in their
-#: bindings alone share these every day.
+#: Holes, every format and damage through libfuse. Its other bindings share these every day.
 _THROUGH_OTHERS: Final = ("c_clean", "f_mixed", "g_damage")
 _EVERY_DAY: Final = {
     *(("mfusepy", name) for name in _THROUGH_OTHERS),
-    *(("fusepy", "c_clean"), ("mfusepy-plain", "f_mixed"), ("mfusepy-fuse2", "g_damage")),
+    *(("fusepy", "c_clean"), ("fusepy", "f_mixed"), ("mfusepy-fuse2", "g_damage")),
 }
 #: All of them through the front that everybody gets.
 by_corpus: Final = pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kfs.errors import NotADirectory, NotFound
+from kfs.mount.libfuse.paths import GENERATION_SIZE, Paths
 from kfs.mount.nodes import OPENED_SECONDS, found
-from kfs.mount.paths import GENERATION_SIZE, Paths
 from kfs.tree.node import LIVE
 from tests.mount.clock import Clock
 from tests.mount.toy_tree import Control, Slot, ToyTree

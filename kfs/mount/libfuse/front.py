@@ -1,8 +1,8 @@
-"""Fronts that leave the binding's class as it is: for libfuse 2, for fusepy, and to compare with.
+"""Serving through libfuse: version 3 or 2, and mfusepy or fusepy.
 
-libfuse 2, and the bindings' ordinary classes on libfuse 3, know one timeout for the whole mount:
-the one for what may change at any moment. Attributes aren't kept at all: the size that one reader is told of a path
-would be that by which another one, who has opened something else at that path, comes to its end.
+Its high-level interface, which is the one that the bindings offer, knows one timeout for the whole mount: the one for
+what may change at any moment. Attributes aren't kept at all: the size that one reader is told of a path would be that
+by which another one, who has opened something else at that path, comes to its end.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from types import ModuleType
 
 from kfs.errors import MountFailed
 from kfs.mount.front import MountOptions, kernel_options
-from kfs.mount.operations import Latin1Operations, Operations
+from kfs.mount.libfuse.operations import Latin1Operations, Operations
 from kfs.tree.node import LIVE, Tree
 
 
-class PlainFront:
-    """Serves a tree through the ordinary class of mfusepy or fusepy.
+class LibfuseFront:
+    """Serves a tree through the class of mfusepy or fusepy.
 
     ``binding`` is the module, already imported with the libfuse that is wanted.
     """

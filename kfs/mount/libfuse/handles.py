@@ -10,7 +10,7 @@ was told lately of a path is remembered. Of any other path it has what it was to
 something else was there a moment ago (:attr:`~kfs.tree.node.File.is_new_there`).
 
 What the kernel's pages of a path hold is of one node at a time: as long as that is open, another one of the same path
-is read past the pages, and attributes of the path aren't kept. Once the kernel was told the size of a newer node,
+is read past the pages. Once the kernel was told the size of a newer node,
 readers of the older one get ESTALE. What is exchanged as a matter of course is always read past the pages.
 """
 
@@ -143,20 +143,6 @@ class Handles:
         """Note that the kernel is told of what a path leads to."""
         place = self._place(path)
         place.told, place.is_looked_up = attributes.node_id, place.is_refused
-
-    def remembers(self, path: bytes) -> bool:
-        """Return whether anything is known of a path: else nothing is open there, and nothing is to be told."""
-        return path in self._places
-
-    def may_keep_at(self, path: bytes, attributes: Attributes) -> bool:
-        """Return whether the kernel may keep attributes of what a path leads to: nothing else is open there."""
-        place = self._places.get(path)
-        return place is None or not place.is_open_as_another(attributes.node_id)
-
-    def may_keep(self, handle: int) -> bool:
-        """Return whether the kernel may keep the attributes of what a handle stands for: nothing else is open there."""
-        opened = self._opened[handle]
-        return not self._places[opened.path].is_open_as_another(opened.node_id)
 
     def release(self, handle: int) -> None:
         """Forget a handle."""

@@ -9,10 +9,10 @@ from itertools import chain
 from types import TracebackType
 from typing import NoReturn, Protocol
 
-from kfs.mount.handles import Handles, Pages
+from kfs.mount.libfuse.handles import Handles, Pages
+from kfs.mount.libfuse.paths import Paths
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
-from kfs.mount.paths import Paths
 from kfs.mount.translate import Translator
 from kfs.tree.node import Attributes, Node, Symlink, Tree
 
@@ -41,6 +41,7 @@ class Operations:
         self._paths = Paths(tree)
         self._translator = Translator()
         self._handles = Handles()
+        self._listings = Listings()
 
     def getattr(self, path: str, opened: OpenedFile | None = None) -> dict[str, int]:
         with _Translated(self._translator, "getattr", path):
@@ -82,26 +83,8 @@ class Operations:
             for entry in directory.entries(with_attributes=False):
                 yield entry.name, {"st_ino": entry.node_id, "st_mode": entry.mode}, 0
 
-    def statfs(self, path: str) -> dict[str, int]:
-        with _Translated(self._translator, "statfs", path):
-            return totals_in_blocks(self._tree)
-
-    def _refuse(self, *_arguments: object) -> NoReturn:
-        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    mknod = mkdir = unlink = rmdir = symlink = rename = link = chmod = chown = truncate = _refuse
-    write = setxattr = removexattr = create = utimens = _refuse
-
-
-class ResumableOperations(Operations):
-    """With mfusepy's ``readdir_with_offset``: a listing of any length takes no memory."""
-
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
-        self._listings = Listings()
-
     def readdir_with_offset(self, path: str, offset: int, _fh: int) -> Iterator[ListedName]:
+        """What mfusepy asks for instead: a listing of any length takes no memory."""
         with _Translated(self._translator, "readdir", path):
             name = _bytes(path)
             directory = self._paths.find_directory(name)
@@ -120,6 +103,17 @@ class ResumableOperations(Operations):
                         self._listings.pause(name, cookie, False, entry, rest)
                     raise
                 cookie = entry.cookie
+
+    def statfs(self, path: str) -> dict[str, int]:
+        with _Translated(self._translator, "statfs", path):
+            return totals_in_blocks(self._tree)
+
+    def _refuse(self, *_arguments: object) -> NoReturn:
+        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    mknod = mkdir = unlink = rmdir = symlink = rename = link = chmod = chown = truncate = _refuse
+    write = setxattr = removexattr = create = utimens = _refuse
 
 
 class Latin1Operations(Operations):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from kfs.errors import NotFound, Stale
-from kfs.mount.handles import Handles, Pages
+from kfs.mount.libfuse.handles import Handles, Pages
 from kfs.tree.node import Attributes, File
 
 PATH = b"/t/0/records.jsonl"
@@ -81,24 +81,12 @@ def test_the_pages_of_what_is_open_are_not_filled_with_something_else() -> None:
 def test_who_holds_what_was_there_before_is_told_once_the_kernel_was() -> None:
     handles = Handles()
     old, _ = opened(handles, OLD)
-    assert handles.may_keep_at(PATH, OLD.attributes())
     handles.tell(PATH, OLD.attributes())
     assert handles.read(old, 0, 3) == b"old"
-    assert not handles.may_keep_at(PATH, NEW.attributes())
     handles.tell(PATH, NEW.attributes())  # the size that it goes by is no longer that of the older one
     for ask in (lambda: handles.read(old, 0, 3), lambda: handles.attributes(old)):
         with pytest.raises(Stale):
             ask()
-
-
-def test_the_kernel_keeps_no_attributes_of_a_path_that_is_open_as_two_things() -> None:
-    handles = Handles()
-    old, _ = opened(handles, OLD)
-    assert handles.may_keep(old)
-    new, _ = opened(handles, NEW)
-    assert not handles.may_keep(new)
-    handles.release(old)
-    assert handles.may_keep(new)
 
 
 def test_what_the_kernel_knows_another_size_of_is_looked_up_before_it_is_opened() -> None:
@@ -136,7 +124,6 @@ def test_of_a_path_that_led_elsewhere_the_kernel_may_have_a_size_that_nobody_rem
 
 def test_of_any_other_path_the_kernel_may_have_what_came_with_a_listing() -> None:
     handles = Handles()
-    assert not handles.remembers(PATH)
     assert handles.open(PATH, OLD, OLD.attributes())[1] is Pages.DROPPED
 
 
