@@ -54,7 +54,10 @@ setup(
             optional=True,
         ),
         Extension(
-            "kfs.mount.compiled_at_hand", ["kfs/mount/compiled_at_hand.pyx"], extra_compile_args=["-O3"], optional=True
+            "kfs.mount.kernel.compiled_reply_cache",
+            ["kfs/mount/kernel/compiled_reply_cache.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
         ),
     ]
 )

@@ -22,7 +22,7 @@ from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, si
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.table_store import TableStore
 
-#: How long, in seconds, until a companion looks again for segments that were closed meanwhile.
+#: How long, in seconds, until one in the background looks again for segments that were closed meanwhile.
 _LOOK_AGAIN_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
 _NICEST: Final = 19
@@ -34,9 +34,9 @@ _Sized = tuple[bool, CorruptData | None]
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
-@click.option("--companion", is_flag=True, hidden=True, help="Go on, out of the way, until the parent process is gone.")
+@click.option("--background", is_flag=True, hidden=True, help="Go on at low priority until the parent is gone.")
 @source_options
-def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: SourceOptions) -> None:
+def index(log_dirs: tuple[str, ...], jobs: int | None, background: bool, source: SourceOptions) -> None:
     """Read the closed segments of LOG_DIR... once, so that a mount knows the sizes of their lines.
 
     A file in segment/ has a size, and to know it each record has to be looked at. That happens when
@@ -48,7 +48,7 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, companion: bool, source: 
     """
     with source.opened(*log_dirs) as tree:
         _check_store(tree)
-        if companion:
+        if background:
             _accompany(tree)
         else:
             store = tree.context.options.table_store

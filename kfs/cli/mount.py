@@ -66,14 +66,14 @@ def mount(
         foreground=foreground,
         allow_other=allow_other,
         log_file=log_file,
-        companion=_index_command(log_dirs, source) if with_index else None,
+        indexer=_index_command(log_dirs, source) if with_index else None,
     )
 
 
 def _index_command(log_dirs: tuple[str, ...], source: SourceOptions) -> list[str]:
     """The command that sizes segments while they are mounted; it may run in another working directory."""
     absolute = [os.path.abspath(log_dir) for log_dir in log_dirs]
-    return [sys.executable, "-m", "kfs", "index", "--companion", *source.arguments(), "--", *absolute]
+    return [sys.executable, "-m", "kfs", "index", "--background", *source.arguments(), "--", *absolute]
 
 
 def _opened(source: SourceOptions, log_dirs: tuple[str, ...]) -> KafkaTree:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.errors import MountFailed
-from kfs.mount import kernel_mount
 from kfs.mount.front import Front
-from kfs.mount.kernel import KernelFront
+from kfs.mount.kernel import mounting
+from kfs.mount.kernel.front import KernelFront
 from kfs.mount.libfuse.front import LibfuseFront
 from kfs.mount.libfuse.operations import Latin1Operations, Operations
 
@@ -30,7 +30,7 @@ FRONTS: Final = ("auto", "kernel", "libfuse", "mfusepy", "mfusepy-fuse2", "fusep
 
 #: Both bindings take the library from here.
 _LIBRARY_VARIABLE: Final = "FUSE_LIBRARY_PATH"
-_DEVICE: Final = kernel_mount.DEVICE
+_DEVICE: Final = mounting.DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _OwnCandidate:
         """Raise MountFailed, saying what is missing and what installs it."""
         if sys.platform != "linux":
             raise MountFailed(f"the front {self.name} speaks to Linux only")
-        _check_helper(kernel_mount.HELPER)
+        _check_helper(mounting.HELPER)
 
     def load(self) -> Front:
         """Return the front; raise MountFailed."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from kfs.errors import KfsError, MountFailed
 from kfs.mount import daemon, fronts
-from kfs.mount.companion import accompanied
+from kfs.mount.background_indexer import indexing_in_background
 from kfs.mount.front import MountOptions
 from kfs.mount.mounts import canonical, mount_at
 from kfs.mount.readiness import Probe
@@ -45,7 +45,7 @@ class _Plan:
     mountpoint: str
     front: str
     options: MountOptions
-    companion: Sequence[str] | None
+    indexer: Sequence[str] | None
 
 
 def mount(
@@ -57,7 +57,7 @@ def mount(
     foreground: bool = False,
     allow_other: bool = False,
     log_file: str | os.PathLike[str] | None = None,
-    companion: Sequence[str] | None = None,
+    indexer: Sequence[str] | None = None,
     timeout: float = READY_TIMEOUT,
 ) -> None:
     """Mount the tree that ``tree_factory`` opens at the empty directory ``mountpoint``.
@@ -70,7 +70,7 @@ def mount(
     ``source`` is the name that the mount table shows behind ``kfs:``. What goes wrong later is logged to
     ``log_file``; without one, to standard error in the foreground, and nowhere in a daemon.
 
-    ``companion`` is a command that runs beside the serving process from a moment later on until the mount is gone.
+    ``indexer`` is a command that runs beside the serving process from a moment later on until the mount is gone.
 
     The daemon is forked: call this before starting threads.
 
@@ -82,7 +82,7 @@ def mount(
     if allow_other:
         _check_allow_other()
     log = os.path.abspath(log_file) if log_file is not None else None
-    plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), companion)
+    plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), indexer)
     if foreground:
         _log_to(log)
         _serve(plan, mounting=lambda: None, ready=lambda: _announce(point))
@@ -119,7 +119,7 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
                 mounting()
                 probe.when_ready(ready)
                 logger.info("%s: mounting with %s", plan.mountpoint, front.name)
-                with accompanied(plan.companion):
+                with indexing_in_background(plan.indexer):
                     front.serve(tree, plan.mountpoint, plan.options)
                 logger.info("%s: unmounted", plan.mountpoint)
             finally:

@@ -13,7 +13,7 @@ from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
-from kfs.tree.node import Attributes, Directory, Entry, File, Node, Outdated, Tree
+from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node, Tree
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.options import TreeOptions
 from kfs.tree.partition_dir import partition_directory
@@ -131,9 +131,9 @@ class KafkaTree(Tree):
         self.context.sizing.start()
         self.context.reading.start()
 
-    def outdated(self) -> frozenset[Outdated]:
-        """See :meth:`kfs.tree.node.Tree.outdated`."""
-        return self._watch.outdated()
+    def invalidations(self) -> frozenset[Invalidation]:
+        """See :meth:`kfs.tree.node.Tree.invalidations`."""
+        return self._watch.invalidations()
 
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""

@@ -22,8 +22,8 @@ from kfs.errors import KfsError, NotFound
 
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
-#: A lifetime, in seconds, for what holds until the tree tells its own name (:meth:`Tree.outdated`): a year. Whoever
-#: can't take back a name by itself, which it must not outlive, keeps it for :data:`LIVE` seconds.
+#: A lifetime, in seconds, for what holds until the tree invalidates its own name (:meth:`Tree.invalidations`): a year.
+#: Whoever can't take back a name by itself, which it must not outlive, keeps it for :data:`LIVE` seconds.
 UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
@@ -211,7 +211,7 @@ class Symlink(Node):
         """Return the link's text."""
 
 
-class Outdated(NamedTuple):
+class Invalidation(NamedTuple):
     """A name of which something was promised that no longer holds: of it, or of whatever lies below it.
 
     ``parent_id`` is the id of the directory that it is or was in.
@@ -265,7 +265,7 @@ class Tree(ABC):
         """
         return iter(())
 
-    def outdated(self) -> frozenset[Outdated]:
+    def invalidations(self) -> frozenset[Invalidation]:
         """Look for change, and return the directories below which a :data:`FOREVER` promise was broken.
 
         "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.tree.names import segment_names
-from kfs.tree.node import Outdated
+from kfs.tree.node import Invalidation
 
 if TYPE_CHECKING:
     from kfs.log.log import Log
@@ -31,7 +31,7 @@ class Watch:
         self._context = context
         self._round: Iterator[None] = iter(())
 
-    def outdated(self) -> frozenset[Outdated]:
+    def invalidations(self) -> frozenset[Invalidation]:
         """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
         for view in self._context.seen_views():  # what others have noticed costs no look
@@ -54,8 +54,8 @@ class Watch:
         for path in paths:
             self._context.to_tell[path] = _TIMES_TOLD
 
-    def _named(self, path: str) -> Outdated:
-        return Outdated(path, self._context.ids.of_path(path.rpartition("/")[0]))
+    def _named(self, path: str) -> Invalidation:
+        return Invalidation(path, self._context.ids.of_path(path.rpartition("/")[0]))
 
     def _look(self) -> Iterator[None]:
         """Go once through all partitions that were shown, and note what is outdated; yield to be interrupted."""

@@ -106,7 +106,7 @@ def test_what_there_was_no_room_for_is_said(
     )
 
 
-def test_a_companion_reads_a_segment_once_although_there_is_no_room(
+def test_one_in_the_background_reads_a_segment_once_although_there_is_no_room(
     large: ToyPartition, cache: Callable[[], list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sized: list[int] = []
@@ -115,7 +115,7 @@ def test_a_companion_reads_a_segment_once_although_there_is_no_room(
     monkeypatch.setattr(os, "nice", lambda _increment: 0)
     parents = iter([1] * 20)
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
-    assert CliRunner().invoke(main, ["index", "--companion", str(large.directory.parent)]).exit_code == 0
+    assert CliRunner().invoke(main, ["index", "--background", str(large.directory.parent)]).exit_code == 0
     assert sized == large.bases[:-1]
 
 
@@ -125,11 +125,11 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_to_do(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert "can't keep tables there" in refused("index", large.directory.parent)
-    assert "can't keep tables there" in refused("index", "--companion", large.directory.parent)
+    assert "can't keep tables there" in refused("index", "--background", large.directory.parent)
 
 
-def test_the_companion_goes_with_its_parent(large: ToyPartition, cache: Callable[[], list[Path]]) -> None:
-    command = f"'{KFS}' index --companion '{large.directory.parent}' >/dev/null 2>&1 & echo $!; read line"
+def test_one_in_the_background_goes_with_its_parent(large: ToyPartition, cache: Callable[[], list[Path]]) -> None:
+    command = f"'{KFS}' index --background '{large.directory.parent}' >/dev/null 2>&1 & echo $!; read line"
     with subprocess.Popen(["bash", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         pid = int(shell.stdout.readline())

@@ -75,7 +75,7 @@ def test_what_is_kept_of_segments_goes_with_them(isolation: IsolationLevel, tmp_
         for each in range(base, base + AT_ONCE):
             for suffix in SUFFIXES:
                 (directory / log_name(each, f"{suffix}.deleted")).unlink()
-        tree.outdated()
+        tree.invalidations()
         if base in (ROLLS // 5, ROLLS - AT_ONCE):
             after[base] = kept(tree)
     early, late = after.values()
@@ -91,7 +91,7 @@ def test_what_is_kept_of_a_topic_goes_when_it_is_made_anew(tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "t-0")
         assert names(tree.root) == ["other"]
         for _ in range(8):
-            tree.outdated()
+            tree.invalidations()
         write_segment(tmp_path / "t-0", 0, [batch([record(0)])])
         if turn in (10, 59):
             after[turn] = kept(tree)

@@ -14,7 +14,7 @@ import kfs.tree.raw_dir
 import kfs.tree.time_dirs
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
-from kfs.mount.ahead import Ahead
+from kfs.mount.kernel.prefetch import Prefetch
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.raw_dir import RawDirectory
 from tests.log.test_while_a_broker_works import interrupt, rename_segment
@@ -137,6 +137,6 @@ def test_a_topic_whose_last_deleted_segment_goes_is_left_out(root: Path, monkeyp
 
 def test_who_reads_a_file_that_is_forgotten_meanwhile_is_not_followed(root: Path) -> None:
     gone = directory_at(open_tree(root), "t/0/raw").attributes().node_id + 1000
-    ahead = Ahead(open_tree(root), -1, lambda: None)
+    ahead = Prefetch(open_tree(root), -1, lambda: None)
     ahead._follow(gone)
     assert not ahead.follows(gone)

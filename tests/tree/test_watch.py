@@ -55,7 +55,7 @@ def watched(root: Path) -> KafkaTree:
 
 def told(tree: KafkaTree) -> set[str]:
     """Ask until a whole round was made, and all of it told; return the partitions."""
-    outdated = {each for _ in range(8) for each in tree.outdated()}
+    outdated = {each for _ in range(8) for each in tree.invalidations()}
     paths = {each.path for each in outdated}
     assert {each.parent_id for each in outdated} == {tree.context.ids.of_path(os.path.dirname(path)) for path in paths}
     partitions = {path.rpartition("/")[0] for path in paths}
@@ -155,7 +155,7 @@ def test_what_was_found_never_gives_the_bytes_of_another_incarnation(root: Path,
 
 
 def files_told(tree: KafkaTree) -> set[str]:
-    return {each.path for _ in range(8) for each in tree.outdated() if each.path.endswith(".jsonl")}
+    return {each.path for _ in range(8) for each in tree.invalidations() if each.path.endswith(".jsonl")}
 
 
 def lines_at(tree: KafkaTree, base: int, partition: str = "a/0") -> tuple[int, float, bytes]:
@@ -304,7 +304,7 @@ def test_names_are_in_doubt_from_a_change_until_it_is_told(root: Path) -> None:
     write_partition(root / "a-0", {0: dense(0, 9), 10: dense(10, 19)})
     assert is_in_doubt("a")
     assert not is_in_doubt("b")
-    tree.outdated()
+    tree.invalidations()
     assert is_in_doubt("a")
     told(tree)
     assert not is_in_doubt("a")

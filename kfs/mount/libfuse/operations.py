@@ -9,11 +9,11 @@ from itertools import chain
 from types import TracebackType
 from typing import NoReturn, Protocol
 
+from kfs.mount.errnos import Translator
 from kfs.mount.libfuse.handles import Handles, Pages
 from kfs.mount.libfuse.paths import Paths
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
-from kfs.mount.translate import Translator
 from kfs.tree.node import Attributes, Node, Symlink, Tree
 
 #: What a binding's readdir wants: name, attributes, resume point.

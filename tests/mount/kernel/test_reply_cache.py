@@ -15,19 +15,19 @@ from weakref import ref
 
 import pytest
 
-from kfs.mount import at_hand
-from kfs.mount.at_hand import MOST_GROUPS, AtHand
-from kfs.mount.fuse_protocol import Opcode, entry_reply
+from kfs.mount.kernel import reply_cache
+from kfs.mount.kernel.protocol import Opcode, entry_reply
+from kfs.mount.kernel.reply_cache import MOST_GROUPS, ReplyCache
 from kfs.tree.node import NumberedFiles, Stamp
 from tests.mount.toy_tree import FILE_MODE, MTIME_NS
 
-TWINS: list[type[AtHand]] = [AtHand]
+TWINS: list[type[ReplyCache]] = [ReplyCache]
 try:
-    from kfs.mount.compiled_at_hand import CompiledAtHand
+    from kfs.mount.kernel.compiled_reply_cache import CompiledReplyCache
 except ImportError:
     pass
 else:
-    TWINS.append(CompiledAtHand)
+    TWINS.append(CompiledReplyCache)
 
 UNIQUE: Final = 4712
 DIRECTORY: Final = 77
@@ -58,11 +58,11 @@ def files_of(lines: Lines, state: object = 1, id_of_zero: int = ID_OF_ZERO) -> N
 class Kernel:
     """Asks as the kernel does."""
 
-    def __init__(self, twin: type[AtHand]) -> None:
+    def __init__(self, twin: type[ReplyCache]) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self.followed: set[int] = set()
-        self.at_hand = twin(self._theirs.fileno(), lambda node_id: node_id in self.followed)
+        self.reply_cache = twin(self._theirs.fileno(), lambda node_id: node_id in self.followed)
 
     def close(self) -> None:
         self._ours.close()
@@ -74,9 +74,9 @@ class Kernel:
         other = self._request(OTHER, 1, b"")
         self._ours.send(request)
         self._ours.send(other)
-        handed_on = self.at_hand.next_request()
+        handed_on = self.reply_cache.next_request()
         if handed_on == request:
-            assert self.at_hand.next_request() == other
+            assert self.reply_cache.next_request() == other
             return None
         assert handed_on == other
         return self._ours.recv(1 << 20)
@@ -98,7 +98,7 @@ class Kernel:
 
 @pytest.fixture(params=TWINS, ids=[twin.__name__ for twin in TWINS])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    monkeypatch.setattr(at_hand, "HELD_SECONDS", 3600.0)  # no test depends on how busy the machine is
+    monkeypatch.setattr(reply_cache, "HELD_SECONDS", 3600.0)  # no test depends on how busy the machine is
     made = Kernel(request.param)
     yield made
     made.close()
@@ -109,7 +109,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_a_name_is_answered_as_the_front_would(kernel: Kernel) -> None:
     lines = lines_of(*range(5), 8, 9, 200)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     for at, (number, line) in enumerate(lines.lines.items()):
         attributes = files_of(lines).stamp.attributes(number, len(line), lines.timestamps[at])
         assert kernel.look_up(f"{number}.json") == entry_reply(UNIQUE, attributes)
@@ -118,14 +118,14 @@ def test_a_name_is_answered_as_the_front_would(kernel: Kernel) -> None:
 @pytest.mark.parametrize("timestamp", [-1, -2, 0, 999, -999, -1000, -1001, 2**63 - 1, -(2**63), 2**63 // 1_000_000])
 def test_times_are_those_of_the_tree(kernel: Kernel, timestamp: int) -> None:
     lines = Lines({3: b"three\n"}, [timestamp])
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     attributes = files_of(lines).stamp.attributes(3, 6, timestamp)
     assert kernel.look_up("3.json") == entry_reply(UNIQUE, attributes)
 
 
 def test_any_range_is_read(kernel: Kernel) -> None:
     lines = Lines({3: b"abc\n", 4: bytes(range(256)) * 80, 7: b""})
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     source = random.Random(4)
     for number, line in lines.lines.items():
         for _ in range(50):
@@ -135,7 +135,7 @@ def test_any_range_is_read(kernel: Kernel) -> None:
 
 def test_offsets_far_behind_the_end_are_the_end(kernel: Kernel) -> None:
     lines = lines_of(3)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     for offset in (2**31, 2**63 - 1):
         assert kernel.read(ID_OF_ZERO + 3, offset) == b""
 
@@ -143,7 +143,7 @@ def test_offsets_far_behind_the_end_are_the_end(kernel: Kernel) -> None:
 def test_large_numbers_whose_ids_count_from_below_zero(kernel: Kernel) -> None:
     number = 10**17 + 5
     lines = lines_of(number, number + 1)
-    kernel.at_hand.put(DIRECTORY, files_of(lines, id_of_zero=1000 - number))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines, id_of_zero=1000 - number))
     assert kernel.look_up(f"{number}.json") is not None
     assert kernel.read(1000) == lines.lines[number]
     assert kernel.read(1001) == lines.lines[number + 1]
@@ -156,7 +156,7 @@ def test_many_groups_in_several_directories(kernel: Kernel) -> None:
         groups = [lines_of(*range(first, first + 10)) for first in range(0, 1000, 10)]
         random.Random(directory).shuffle(groups)
         for lines in groups:
-            kernel.at_hand.put(directory, files_of(lines, id_of_zero=directory << 32))
+            kernel.reply_cache.put(directory, files_of(lines, id_of_zero=directory << 32))
         made.append((directory, groups))
     for directory, groups in made:
         for lines in groups:
@@ -167,11 +167,11 @@ def test_many_groups_in_several_directories(kernel: Kernel) -> None:
 
 def test_what_is_put_again_takes_the_place_of_what_is_gone(kernel: Kernel) -> None:
     first = lines_of(*range(10))
-    kernel.at_hand.put(DIRECTORY, files_of(first))
+    kernel.reply_cache.put(DIRECTORY, files_of(first))
     del first
     assert kernel.look_up("4.json") is None
     again = lines_of(*range(10))
-    kernel.at_hand.put(DIRECTORY, files_of(again))
+    kernel.reply_cache.put(DIRECTORY, files_of(again))
     assert kernel.read(ID_OF_ZERO + 4) == again.lines[4]
 
 
@@ -184,14 +184,14 @@ OTHER_STEMS: Final = ("007", "00", "-3", "+3", "3 ", "", "x", "٣", "3.json", "1
 @pytest.mark.parametrize("name", [*(f"{stem}.json" for stem in OTHER_STEMS), "", "3", "3.jsonl", "3.JSON"])
 def test_other_names_are_handed_on(kernel: Kernel, name: str) -> None:
     lines = lines_of(0, 3, 7, 10)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     assert kernel.look_up("3.json") is not None
     assert kernel.look_up(name) is None
 
 
 def test_holes_and_what_lies_outside_are_handed_on(kernel: Kernel) -> None:
     lines = lines_of(10, 11, 14)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     for number in (0, 9, 12, 13, 15, 1000):
         assert kernel.look_up(f"{number}.json") is None
         assert kernel.read(ID_OF_ZERO + number) is None
@@ -202,25 +202,25 @@ def test_holes_and_what_lies_outside_are_handed_on(kernel: Kernel) -> None:
 def test_nothing_at_hand(kernel: Kernel) -> None:
     assert kernel.look_up("1.json") is None
     assert kernel.read(1) is None
-    kernel.at_hand.hand_on_next(DIRECTORY)
+    kernel.reply_cache.hand_on_next(DIRECTORY)
 
 
 def test_contents_that_are_not_kept_are_handed_on(kernel: Kernel) -> None:
     lines, others = lines_of(1, 2), lines_of(3, 4)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
-    kernel.at_hand.put(DIRECTORY, files_of(others))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(others))
     files = files_of(lines)
     del lines
     assert kernel.look_up("1.json") is None
     assert kernel.read(ID_OF_ZERO + 1) is None
-    kernel.at_hand.put(DIRECTORY, files)
+    kernel.reply_cache.put(DIRECTORY, files)
     assert kernel.look_up("1.json") is None
     assert kernel.look_up("3.json") is not None
 
 
 def test_the_beginning_of_a_file_that_is_followed_is_handed_on(kernel: Kernel) -> None:
     lines = lines_of(49)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     kernel.followed.add(ID_OF_ZERO + 49)
     assert kernel.read(ID_OF_ZERO + 49) is None
     assert kernel.read(ID_OF_ZERO + 49, 3) == lines.lines[49][3:]
@@ -228,8 +228,8 @@ def test_the_beginning_of_a_file_that_is_followed_is_handed_on(kernel: Kernel) -
 
 def test_a_directory_that_changed_has_only_the_new_at_hand(kernel: Kernel) -> None:
     old, new = lines_of(1, 2), lines_of(3, 4)
-    kernel.at_hand.put(DIRECTORY, files_of(old, state="old"))
-    kernel.at_hand.put(DIRECTORY, files_of(new, state="new"))
+    kernel.reply_cache.put(DIRECTORY, files_of(old, state="old"))
+    kernel.reply_cache.put(DIRECTORY, files_of(new, state="new"))
     assert kernel.look_up("1.json") is None
     assert kernel.read(ID_OF_ZERO + 1) is None
     assert kernel.read(ID_OF_ZERO + 3) == new.lines[3]
@@ -237,36 +237,36 @@ def test_a_directory_that_changed_has_only_the_new_at_hand(kernel: Kernel) -> No
 
 def test_a_directory_is_asked_again_after_a_while(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, more = lines_of(1, 2), lines_of(3)
-    monkeypatch.setattr(at_hand, "HELD_SECONDS", -0.1)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    monkeypatch.setattr(reply_cache, "HELD_SECONDS", -0.1)
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     assert kernel.look_up("1.json") is None
     assert kernel.read(ID_OF_ZERO + 1) is None
-    monkeypatch.setattr(at_hand, "HELD_SECONDS", 3600.0)
-    kernel.at_hand.put(DIRECTORY, files_of(more))  # it says the same: so all of it holds
+    monkeypatch.setattr(reply_cache, "HELD_SECONDS", 3600.0)
+    kernel.reply_cache.put(DIRECTORY, files_of(more))  # it says the same: so all of it holds
     assert kernel.look_up("1.json") is not None
     assert kernel.read(ID_OF_ZERO + 1) == lines.lines[1]
 
 
 def test_the_next_name_is_handed_on_where_that_is_wanted(kernel: Kernel) -> None:
     lines = lines_of(1, 2)
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
-    kernel.at_hand.hand_on_next(DIRECTORY)
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.hand_on_next(DIRECTORY)
     assert kernel.look_up("1.json") is None
-    kernel.at_hand.put(DIRECTORY, files_of(lines))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
     assert kernel.look_up("1.json") is not None
 
 
 def test_no_more_groups_are_known_than_there_is_room_for(kernel: Kernel) -> None:
     kept = [Lines({number: b"x"}, [0]) for number in range(MOST_GROUPS + 1)]
     for lines in kept:
-        kernel.at_hand.put(DIRECTORY, files_of(lines))
+        kernel.reply_cache.put(DIRECTORY, files_of(lines))
     assert kernel.look_up("0.json") is None
     assert kernel.read(ID_OF_ZERO) is None
     assert kernel.read(ID_OF_ZERO + MOST_GROUPS) == b"x"
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_a_device_that_fails_is_an_error(twin: type[AtHand]) -> None:
+def test_a_device_that_fails_is_an_error(twin: type[ReplyCache]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

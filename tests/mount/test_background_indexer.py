@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kfs.mount import companion
-from kfs.mount.companion import accompanied
+from kfs.mount import background_indexer
+from kfs.mount.background_indexer import indexing_in_background
 
 
 def marks(path: Path) -> list[str]:
@@ -27,8 +27,8 @@ def pid_in(path: Path) -> int:
 
 
 def test_it_runs_until_the_other_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(companion, "_DELAY_SECONDS", 0.0)
-    with accompanied(marks(tmp_path / "pid")):
+    monkeypatch.setattr(background_indexer, "_DELAY_SECONDS", 0.0)
+    with indexing_in_background(marks(tmp_path / "pid")):
         pid = pid_in(tmp_path / "pid")
         assert os.getpriority(os.PRIO_PROCESS, pid) == 19
     assert not Path(f"/proc/{pid}").exists()
@@ -36,7 +36,7 @@ def test_it_runs_until_the_other_ends(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_over_at_once_has_none(tmp_path: Path) -> None:
     before = time.monotonic()
-    with accompanied(marks(tmp_path / "pid")):
+    with indexing_in_background(marks(tmp_path / "pid")):
         pass
     assert time.monotonic() - before < 2
     time.sleep(0.2)
@@ -44,6 +44,6 @@ def test_what_is_over_at_once_has_none(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_started_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(companion, "_DELAY_SECONDS", 0.0)
-    with accompanied([str(tmp_path / "missing")]):
+    monkeypatch.setattr(background_indexer, "_DELAY_SECONDS", 0.0)
+    with indexing_in_background([str(tmp_path / "missing")]):
         time.sleep(0.1)

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kfs.errors import CorruptData, IsADirectory, KfsError, LimitExceeded, NotADirectory, NotFound, ReadOnly
-from kfs.mount.translate import Translator
+from kfs.mount.errnos import Translator
 
 
 @pytest.mark.parametrize(

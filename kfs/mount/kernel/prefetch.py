@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kfs.errors import KfsError
-from kfs.mount.fuse_protocol import NOTIFY_STORE, Notify
+from kfs.mount.kernel.protocol import NOTIFY_STORE, Notify
 from kfs.mount.nodes import BLOCK_SIZE
 from kfs.tree.node import Tree
 
@@ -55,7 +55,7 @@ class _Reader:
         self.target = FIRST_WINDOW  # the place up to which to store
 
 
-class Ahead:
+class Prefetch:
     """Follows those who read the files of a listed directory in order, and stays ahead of them.
 
     The kernel accepts contents (NOTIFY_STORE) only for inodes that it has, which it has from a listing with

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kfs.mount.ahead import CREDIT, LAST_WINDOW, MOST_READERS, MOST_WAITING, Ahead
-from kfs.mount.fuse_protocol import NOTIFY_STORE, Notify
+from kfs.mount.kernel.prefetch import CREDIT, LAST_WINDOW, MOST_READERS, MOST_WAITING, Prefetch
+from kfs.mount.kernel.protocol import NOTIFY_STORE, Notify
 from tests.mount.toy_tree import Control, ToyTree, record_json
 
 STORE_HEADER = 40
@@ -43,7 +43,7 @@ class Following:
         self.tree = tree
         self.kernel, device = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.descriptor = device.detach()
-        self.ahead = Ahead(tree, self.descriptor, lambda: None)
+        self.ahead = Prefetch(tree, self.descriptor, lambda: None)
 
     def id_of(self, number: int) -> int:
         return self.tree.resolve(f"walked/{number}.json").attributes().node_id

@@ -6,25 +6,25 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kfs.tree.node import LIVE, Outdated, Tree
+from kfs.tree.node import LIVE, Invalidation, Tree
 
 logger = logging.getLogger("kfs.mount")
 
 
-class Announcer:
-    """Asks the tree now and then what is outdated and has the kernel forget it.
+class Invalidator:
+    """Asks the tree now and then for its invalidations, and has the kernel forget it.
 
     It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
     serving thread has answered somebody else. ``forget`` gets names: what was promised of them, and of
     anything below them, no longer holds.
     """
 
-    def __init__(self, tree: Tree, forget: Callable[[frozenset[Outdated]], None]) -> None:
+    def __init__(self, tree: Tree, forget: Callable[[frozenset[Invalidation]], None]) -> None:
         self._tree = tree
         self._forget = forget
         self._stopped = threading.Event()
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kfs-announcer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kfs-invalidator", daemon=True)
 
     def start(self) -> None:
         """Begin; the tree is asked from another thread from now on."""
@@ -53,9 +53,9 @@ class Announcer:
 
     def _look(self) -> None:
         try:
-            outdated = self._tree.outdated()
-            if outdated:
-                logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in outdated))
-                self._forget(outdated)
+            invalidations = self._tree.invalidations()
+            if invalidations:
+                logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
+                self._forget(invalidations)
         except Exception:
             logger.exception("looking for changes")

@@ -1,4 +1,4 @@
-"""Our own front: speaks the kernel's FUSE protocol on ``/dev/fuse``, without libfuse.
+"""One mount on ``/dev/fuse``: what the kernel asks in its FUSE protocol, and what it is answered.
 
 Per-record files are as fast as the round trips that are avoided, and the protocol itself avoids more
 than libfuse lets Python say: a lifetime for each inode, attributes with the listing, contents put
@@ -22,25 +22,23 @@ from struct import Struct
 from typing import Final
 
 from kfs.errors import NotFound, Stale
-from kfs.mount import fuse_protocol as fuse
-from kfs.mount import kernel_mount
-from kfs.mount.ahead import Ahead
-from kfs.mount.announcer import Announcer
-from kfs.mount.at_hand import NOT_WAITED_FOR, at_hand_class
-from kfs.mount.eagerness import Eagerness
-from kfs.mount.front import MountOptions
-from kfs.mount.fuse_protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
-from kfs.mount.growing import GrowingFiles
+from kfs.mount.errnos import Translator
+from kfs.mount.kernel import mounting
+from kfs.mount.kernel import protocol as fuse
+from kfs.mount.kernel.growing_files import GrowingFiles
+from kfs.mount.kernel.invalidation import Invalidator
+from kfs.mount.kernel.prefetch import Prefetch
+from kfs.mount.kernel.protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
+from kfs.mount.kernel.readdirplus import ReaddirplusPolicy
+from kfs.mount.kernel.recent_nodes import RecentNodes
+from kfs.mount.kernel.reply_cache import NOT_WAITED_FOR, reply_cache_class
+from kfs.mount.kernel.request_loop import RequestLoop
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
-from kfs.mount.recent import RecentNodes
-from kfs.mount.serving import Serving, Stopped, stopped_by_signals
-from kfs.mount.translate import Translator
-from kfs.storage.memory import share_one_heap
-from kfs.tree.node import FOREVER, Outdated, Part, Symlink, Tree, settled
+from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
-#: not among them: whether a listing has attributes is decided here, by :class:`~kfs.mount.eagerness.Eagerness`.
+#: not among them: whether a listing has attributes is decided here, by :class:`ReaddirplusPolicy`.
 #: Nor is CACHE_SYMLINKS: a link that comes to lead elsewhere, without another size or time, would go unnoticed.
 _WANTED: Final = (
     InitFlag.ASYNC_READ
@@ -54,7 +52,7 @@ _WANTED: Final = (
 #: disk count, and its default of 12 would let them hold up the others.
 _MAX_BACKGROUND: Final = 512
 #: Pages a request may have: as many as the kernel reads ahead, which is also the most it allows by default.
-_MAX_PAGES: Final = kernel_mount.READ_AHEAD_BYTES // BLOCK_SIZE
+_MAX_PAGES: Final = mounting.READ_AHEAD_BYTES // BLOCK_SIZE
 #: Larger data is not copied once more to be one buffer with its header.
 _GATHERED_BYTES: Final = 16 * 1024
 #: What one system call writes (``IOV_MAX``).
@@ -71,26 +69,6 @@ _REFUSED: Final = (
 PackName = Callable[[bytes, int, int, int], bytes]
 
 
-class KernelFront:
-    """Serves a tree on ``/dev/fuse``."""
-
-    name = "kernel"
-
-    def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
-        """Mount, and answer the kernel until unmounted or told to stop by a signal."""
-        share_one_heap()
-        device = kernel_mount.mount_device(mountpoint, options)
-        kernel_mount.read_further_ahead(mountpoint)
-        session = Session(tree, device)
-        try:
-            with stopped_by_signals():
-                session.run()
-        except Stopped:
-            kernel_mount.take_away(mountpoint)
-        finally:
-            session.end()
-
-
 class Session:
     """One mount, from INIT to the end."""
 
@@ -99,13 +77,13 @@ class Session:
         self._device = device
         self._nodes = RecentNodes(tree)
         self._listings = Listings()
-        self._eagerness = Eagerness()
+        self._listing_policy = ReaddirplusPolicy()
         self._translator = Translator()
-        self._ahead = Ahead(tree, device, self._eagerness.renew)
-        self._announcer = Announcer(tree, self._forget)
+        self._prefetch = Prefetch(tree, device, self._listing_policy.renew)
+        self._invalidator = Invalidator(tree, self._forget)
         self._growing = GrowingFiles(self._drop_pages)
-        self._at_hand = at_hand_class()(device, self._ahead.follows)
-        self._serving = Serving(self._at_hand.next_request, self.answer, self._ahead.release_overdue)
+        self._reply_cache = reply_cache_class()(device, self._prefetch.follows)
+        self._loop = RequestLoop(self._reply_cache.next_request, self.answer, self._prefetch.release_overdue)
         self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,
@@ -126,18 +104,18 @@ class Session:
         }
 
     def run(self) -> None:
-        """Serve until the mount is gone; raise :class:`~kfs.mount.serving.Stopped` at a signal."""
-        self._ahead.start()
-        self._announcer.start()
+        """Serve until the mount is gone; raise :class:`~kfs.mount.kernel.request_loop.Stopped` at a signal."""
+        self._prefetch.start()
+        self._invalidator.start()
         self._growing.start()
-        self._serving.run()
+        self._loop.run()
 
     def end(self) -> None:
         """Stop all threads, as far as they can be stopped."""
-        hung_up = self._serving.wait_for_the_end()
-        self._announcer.stop()
+        hung_up = self._loop.wait_for_the_end()
+        self._invalidator.stop()
         self._growing.stop()
-        self._ahead.stop()
+        self._prefetch.stop()
         if hung_up:  # else a thread still reads from it, and the number must not become another file's
             os.close(self._device)
 
@@ -165,14 +143,14 @@ class Session:
 
     def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
         if isinstance(error, NotFound) and opcode != Opcode.LOOKUP:
-            self._announcer.look_now()
+            self._invalidator.look_now()
             return errno.ESTALE  # makes the kernel look the path up again, where there is a path
         path = ""
         with contextlib.suppress(Exception):
             path = self._tree.path(node_id)
         number = self._translator.errno_of(error, Opcode(opcode).name.lower(), f"/{path}")
         if number == errno.ESTALE:
-            self._announcer.look_now()
+            self._invalidator.look_now()
         return number
 
     def _init(self, unique: int, _node_id: int, request: bytes) -> bytes:
@@ -185,7 +163,7 @@ class Session:
             fuse.INIT_OUT,
             fuse.FUSE_KERNEL_VERSION,
             fuse.FUSE_KERNEL_MINOR_VERSION,
-            kernel_mount.READ_AHEAD_BYTES,
+            mounting.READ_AHEAD_BYTES,
             offered & _WANTED,
             _MAX_BACKGROUND,
             _MAX_BACKGROUND * 3 // 4,
@@ -197,7 +175,7 @@ class Session:
     def _interrupt(self, _unique: int, _node_id: int, request: bytes) -> bytes | None:
         """Give up on a slow request whose caller has got a signal. The reply is to that request; this has none."""
         (unique,) = fuse.INTERRUPT_IN.unpack_from(request, IN_HEADER_SIZE)
-        return _error(unique, errno.EINTR) if self._serving.is_late(unique) else None
+        return _error(unique, errno.EINTR) if self._loop.is_late(unique) else None
 
     def _nothing(self, _unique: int, _node_id: int, _request: bytes) -> None:
         """FORGET has no reply."""
@@ -212,14 +190,14 @@ class Session:
     # -- nodes
 
     def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
-        self._eagerness.looked_up_in(node_id)
+        self._listing_policy.looked_up_in(node_id)
         name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
         directory = self._nodes.directory(node_id)
         node, attributes = settled(lambda: directory.find(name))
         self._nodes.remember(attributes.node_id, node)
         files = directory.found_with(name)
         if files is not None:
-            self._at_hand.put(node_id, files)
+            self._reply_cache.put(node_id, files)
         return fuse.entry_reply(unique, self._growing.told(node, attributes))
 
     def _getattr(self, unique: int, node_id: int, _request: bytes) -> bytes:
@@ -253,7 +231,7 @@ class Session:
         header = OUT_HEADER.pack(length, 0, unique)
         if length < _GATHERED_BYTES:
             reply = b"".join([header, *found])
-            return None if not offset and self._ahead.takes(node_id, reply) else reply
+            return None if not offset and self._prefetch.takes(node_id, reply) else reply
         self._send(header, *_few(found))
         return None
 
@@ -276,7 +254,7 @@ class Session:
     def _readdirplus(self, unique: int, node_id: int, request: bytes) -> bytes:
         _, offset, _ = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
         at_start = offset == 0 or offset >= DOT_COOKIE
-        pays = self._eagerness.pays(node_id, at_start=at_start)
+        pays = self._listing_policy.pays(node_id, at_start=at_start)
         return self._list(unique, node_id, request, fuse.direntplus_without_entry, with_attributes=pays)
 
     def _list(self, unique: int, node_id: int, request: bytes, pack: PackName, *, with_attributes: bool) -> bytes:
@@ -288,7 +266,7 @@ class Session:
         parts = self._dots(node_id, offset, pack) if cookie == 0 else []
         room = size - sum(map(len, parts))
         # One entry is left to be looked up where it is in doubt whether any will be.
-        is_probe = with_attributes and self._eagerness.doubts(node_id)
+        is_probe = with_attributes and self._listing_policy.doubts(node_id)
         head, rest = self._listings.after(node_id, directory, cookie, with_attributes)
         for entry in chain(head, rest):
             name = entry.name.encode("utf-8", "surrogateescape")
@@ -305,9 +283,9 @@ class Session:
             parts.append(packed)
             cookie = entry.cookie
         if with_attributes:
-            self._eagerness.spend(node_id, len(parts), time.thread_time() - started)
-            self._at_hand.hand_on_next(node_id)  # whether names are looked up says whether attributes are of use
-            self._ahead.was_listed()
+            self._listing_policy.spend(node_id, len(parts), time.thread_time() - started)
+            self._reply_cache.hand_on_next(node_id)  # whether names are looked up says whether attributes are of use
+            self._prefetch.was_listed()
         return _with_header(unique, b"".join(parts))
 
     def _dots(self, node_id: int, offset: int, pack: PackName) -> list[bytes]:
@@ -322,7 +300,7 @@ class Session:
 
     # -- notifications
 
-    def _forget(self, outdated: frozenset[Outdated]) -> None:
+    def _forget(self, invalidations: frozenset[Invalidation]) -> None:
         """Have the kernel look these names up when they are next used, and drop all that it keeps below them.
 
         It drops what nobody uses at the moment. Who has a directory open, or sits in it, stays in it: at the next
@@ -330,7 +308,7 @@ class Session:
         of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
         used; what they lead to is kept if it's still the same.
         """
-        for path, parent_id in outdated:
+        for path, parent_id in invalidations:
             name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"
             # If the kernel doesn't have that name, which it also says with ENOENT, all the better.

@@ -1,4 +1,4 @@
-"""A process that works beside the one that serves, for as long as it serves."""
+"""The background indexer: a process that indexes segments while another serves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NICEST: Final = 19
 
 
 @contextmanager
-def accompanied(command: Sequence[str] | None) -> Iterator[None]:
+def indexing_in_background(command: Sequence[str] | None) -> Iterator[None]:
     """Run ``command``, if there is one, from a moment after this begins until it ends.
 
     A process of its own and not a thread, and the nicest there is, so that it takes no turn from what is served, nor
@@ -27,18 +27,18 @@ def accompanied(command: Sequence[str] | None) -> Iterator[None]:
     if command is None:
         yield
         return
-    companion = _Companion(command)
-    timer = threading.Timer(_DELAY_SECONDS, companion.start)
+    indexer = _Indexer(command)
+    timer = threading.Timer(_DELAY_SECONDS, indexer.start)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        companion.stop()
+        indexer.stop()
 
 
-class _Companion:
+class _Indexer:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None

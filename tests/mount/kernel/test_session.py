@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kfs.mount.ahead import FIRST_WINDOW, HEAD_START
-from kfs.mount.serving import MOST_LATE
+from kfs.mount.kernel.prefetch import FIRST_WINDOW, HEAD_START
+from kfs.mount.kernel.request_loop import MOST_LATE
 from tests.mount.conftest import need
 from tests.mount.toy_mount import ToyMount, eventually, is_running
 from tests.mount.toy_tree import Slot, record_json

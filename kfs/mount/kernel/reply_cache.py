@@ -1,4 +1,4 @@
-"""Answers that are at hand: to LOOKUP and READ of numbered files that were found together.
+"""The reply cache: answers to LOOKUP and READ of numbered files that were found together.
 
 Who reads files at random costs two requests for each, and what takes longest about them is Python. So what a
 directory said of the neighbours of a file that was looked up (:class:`~kfs.tree.node.NumberedFiles`) is kept for a
@@ -19,7 +19,7 @@ from functools import cache
 from typing import Final
 
 from kfs.compiled import compiled_or_python
-from kfs.mount.fuse_protocol import (
+from kfs.mount.kernel.protocol import (
     FUSE_MIN_READ_BUFFER,
     IN_HEADER,
     IN_HEADER_SIZE,
@@ -64,7 +64,7 @@ class _Group:
         return (contents, at) if at < len(contents.offsets) and contents.offsets[at] == number else None
 
 
-class _Shelf:
+class _SortedGroups:
     """Groups in the order of the lowest key in each."""
 
     __slots__ = ("groups", "keys")
@@ -95,14 +95,14 @@ class _Directory:
         self.state = files.state
         self.suffix = files.suffix.encode()
         self.until = 0.0
-        self.by_number = _Shelf()
+        self.by_number = _SortedGroups()
 
 
 class Table:
     """All that is at hand. Who puts something into it holds a lock; others may look meanwhile."""
 
     def __init__(self) -> None:
-        self.by_id = _Shelf()
+        self.by_id = _SortedGroups()
         self.directories: dict[int, _Directory] = {}
 
     def put(self, directory_id: int, files: NumberedFiles, until: float) -> bool:
@@ -128,7 +128,7 @@ class Table:
             directory.until = 0.0
 
 
-class AtHand:
+class ReplyCache:
     """Reads requests from ``device`` and answers those whose answer is at hand.
 
     Reads of files for which ``is_followed`` says so, given an id, are handed on. One thread reads, several may put.
@@ -209,12 +209,12 @@ class AtHand:
 
 
 @cache
-def at_hand_class() -> type[AtHand]:
+def reply_cache_class() -> type[ReplyCache]:
     """Return the class to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
-    return compiled_or_python(AtHand, _import_compiled)
+    return compiled_or_python(ReplyCache, _import_compiled)
 
 
-def _import_compiled() -> type[AtHand]:
-    from kfs.mount.compiled_at_hand import CompiledAtHand
+def _import_compiled() -> type[ReplyCache]:
+    from kfs.mount.kernel.compiled_reply_cache import CompiledReplyCache
 
-    return CompiledAtHand
+    return CompiledReplyCache

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
-from kfs.mount.fuse_protocol import IN_HEADER
+from kfs.mount.kernel.protocol import IN_HEADER
 
 logger = logging.getLogger("kfs.mount")
 
@@ -48,7 +48,7 @@ class _Server:
         self.unique = 0
 
 
-class Serving:
+class RequestLoop:
     """Has ``answer`` answer what ``next_request`` returns, until the kernel hangs up.
 
     ``look`` is called every :data:`PATIENCE` seconds for at least a second after each request.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Answers that are at hand, compiled: the twin of :mod:`kfs.mount.at_hand`.
+"""Answers that are at hand, compiled: the twin of :mod:`kfs.mount.kernel.reply_cache`.
 
 What is kept, and for how long, is the twin's business; here is the loop that reads a request, finds its answer and
 writes it, which has the GIL only while it looks.
@@ -15,9 +15,9 @@ from posix.unistd cimport read
 
 import os
 
-from kfs.mount import at_hand
-from kfs.mount.at_hand import AtHand
-from kfs.mount.fuse_protocol import entry_reply
+from kfs.mount.kernel import reply_cache
+from kfs.mount.kernel.reply_cache import ReplyCache
+from kfs.mount.kernel.protocol import entry_reply
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -39,7 +39,7 @@ cdef enum:
     NO_TIMESTAMP = -1
     COPIED_BYTES = 4096
 
-cdef Py_ssize_t MOST_GROUPS = at_hand.MOST_GROUPS
+cdef Py_ssize_t MOST_GROUPS = reply_cache.MOST_GROUPS
 cdef int64 NANOSECONDS = 1_000_000_000
 cdef int64 NANOSECONDS_IN_MILLISECOND = 1_000_000
 
@@ -106,7 +106,7 @@ cdef class Group:
         self.id_of_zero = files.stamp.id_of_zero
 
 
-cdef class Shelf:
+cdef class SortedGroups:
     """Groups in the order of the lowest key in each."""
 
     cdef array keys
@@ -136,7 +136,7 @@ cdef class Directory:
     cdef object state
     cdef bytes suffix
     cdef double until
-    cdef Shelf by_number
+    cdef SortedGroups by_number
     cdef object stamp  # of the group that was put last: mostly that of the next one, too
     cdef EntryReply entry
 
@@ -144,7 +144,7 @@ cdef class Directory:
         self.state = files.state
         self.suffix = files.suffix.encode()
         self.until = 0.0
-        self.by_number = Shelf()
+        self.by_number = SortedGroups()
         self.stamp = None
 
     cdef int take_stamp(self, stamp) except -1:
@@ -159,17 +159,17 @@ cdef class Directory:
 
 
 cdef class CompiledTable:
-    """See :class:`kfs.mount.at_hand.Table`."""
+    """See :class:`kfs.mount.kernel.reply_cache.Table`."""
 
-    cdef Shelf by_id
+    cdef SortedGroups by_id
     cdef dict directories
 
     def __cinit__(self):
-        self.by_id = Shelf()
+        self.by_id = SortedGroups()
         self.directories = {}
 
     def put(self, directory_id, files, double until):
-        """See :meth:`kfs.mount.at_hand.Table.put`."""
+        """See :meth:`kfs.mount.kernel.reply_cache.Table.put`."""
         cdef Directory directory = self.directories.get(directory_id)
         cdef Group group
         contents = files.contents()
@@ -186,19 +186,19 @@ cdef class CompiledTable:
         return True
 
     def expire(self, directory_id):
-        """See :meth:`kfs.mount.at_hand.Table.expire`."""
+        """See :meth:`kfs.mount.kernel.reply_cache.Table.expire`."""
         cdef Directory directory = self.directories.get(directory_id)
         if directory is not None:
             directory.until = 0.0
 
 
-class CompiledAtHand(AtHand):
-    """See :class:`kfs.mount.at_hand.AtHand`."""
+class CompiledReplyCache(ReplyCache):
+    """See :class:`kfs.mount.kernel.reply_cache.ReplyCache`."""
 
     table_class = CompiledTable
 
     def next_request(self):
-        """See :meth:`kfs.mount.at_hand.AtHand.next_request`."""
+        """See :meth:`kfs.mount.kernel.reply_cache.ReplyCache.next_request`."""
         cdef int device = self.device
         cdef Request request
         cdef Reply reply

@@ -16,7 +16,7 @@ LOOKUP_SECONDS: Final = 50e-6
 _MAX_DIRECTORIES: Final = 1024
 
 
-class Eagerness:
+class ReaddirplusPolicy:
     """Gives attributes away with a listing as long as that pays.
 
     Given away, they save a request for each entry that is then looked at; but they cost time, and

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from kfs.mount.fuse_protocol import (
+from kfs.mount.kernel.protocol import (
     FOREVER_SECONDS,
     FUSE_KERNEL_MINOR_VERSION,
     FUSE_KERNEL_VERSION,
@@ -23,7 +23,7 @@ from kfs.mount.fuse_protocol import (
     Opcode,
     OpenFlag,
 )
-from kfs.mount.kernel import Session
+from kfs.mount.kernel.session import Session
 from kfs.tree.node import LIVE
 from tests.mount.toy_tree import FILE_MODE, MTIME_NS, Control, Slot, ToyTree, record_json
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kfs.mount.growing import HELD_SECONDS, GrowingFiles
+from kfs.mount.kernel.growing_files import HELD_SECONDS, GrowingFiles
 from kfs.tree.node import FOREVER, LIVE, Attributes
 from tests.mount.clock import Clock
 from tests.mount.toy_tree import FILE_MODE, ToyFile

@@ -1,3 +1,0 @@
-from kfs.mount.at_hand import AtHand
-
-class CompiledAtHand(AtHand): ...

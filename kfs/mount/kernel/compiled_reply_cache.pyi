@@ -1,0 +1,3 @@
+from kfs.mount.kernel.reply_cache import ReplyCache
+
+class CompiledReplyCache(ReplyCache): ...
