@@ -30,7 +30,7 @@ from kfs.spark.offsets import (
 GROUP = "word-count"
 LINES = "lines"
 COUNTS = "word-counts"
-LINES_A_BATCH = 300
+LINES_A_BATCH = 600
 
 
 class WordCount:

@@ -16,11 +16,12 @@ from tests.corpus import CorpusStore, compare, take_manifest
 from tests.logs import look_every_time
 from tests.requirements import need_fuse
 from tests.system.shop import Shop
+from tests.thoroughness import examples
 
 pytest_plugins = ("tests.servers.stores",)
 
 # How long an example takes says more about the machine than about kfs.
-settings.register_profile("kfs", deadline=None)
+settings.register_profile("kfs", deadline=None, max_examples=examples(50, 200))
 settings.load_profile("kfs")
 
 

@@ -41,6 +41,7 @@ from tests.logs import (
 )
 from tests.recorded_damage import DAMAGED, UNREADABLE, damages
 from tests.system.expectation import Expectation, fields_of
+from tests.thoroughness import examples
 
 CorpusPath = Callable[[str], Path]
 
@@ -230,7 +231,7 @@ def test_records_appended_later_are_there_at_the_next_read(root: Path, eager: No
         assert log.log_end_offset == 45
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30, 200))
 @given(segments=some_segments(), data=st.data())
 @pytest.mark.usefixtures("quiet")
 def test_any_range_of_any_log_is_its_records(segments: dict[int, list[Batch]], data: st.DataObject) -> None:

@@ -45,6 +45,7 @@ from tests.read.some_transactions import (
     stable_end,
     write_transactions,
 )
+from tests.thoroughness import examples
 
 CorpusPath = Callable[[str], Path]
 CORPORA = pytest.mark.parametrize("name", ["b_txn", "b39_txn"])
@@ -151,7 +152,7 @@ def read_committed(root: Path, **options: Any) -> list[int]:
     return offsets_in(lines)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50, 400))
 @given(
     events=some_transactions(),
     segment_bytes=st.integers(400, 1500),

@@ -39,6 +39,7 @@ from tests.cat.printing import printed
 from tests.corpus import corpus_names
 from tests.imports.some_lines import some_lines
 from tests.logs import START, open_log, records_in
+from tests.thoroughness import examples
 
 CorpusPath = Callable[[str], Path]
 DAMAGED = "g_damage"
@@ -154,7 +155,7 @@ def some_records(draw: st.DrawFn, magic: int | None) -> list[Record]:
     return result
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 400))
 @given(data=st.data(), magic=st.sampled_from([None, 0, 1, 2]))
 @pytest.mark.usefixtures("quiet")
 def test_any_records_come_back(data: st.DataObject, magic: int | None) -> None:

@@ -32,6 +32,7 @@ from kfs.scan import Scan
 from tests.corpus import corpus_names
 from tests.imports.test_import import DAMAGED, CorpusPath, all_lines, holds, imported, some_records, topics_of
 from tests.logs import open_log, records_in
+from tests.thoroughness import examples
 
 KINDS = list(TableInput)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -107,7 +108,7 @@ def test_every_recorded_topic_comes_back_by_a_table(
     assert all_lines(tmp_path / "made", topics) == lines
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 200))
 @given(data=st.data(), kind=st.sampled_from(KINDS), batch_size=st.integers(1, 5))
 @pytest.mark.usefixtures("quiet")
 def test_any_records_come_back(data: st.DataObject, kind: TableInput, batch_size: int) -> None:

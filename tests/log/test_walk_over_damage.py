@@ -47,6 +47,7 @@ from tests.logs import (
     write_log,
     write_segment,
 )
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -79,7 +80,7 @@ damages = st.lists(local_damage, min_size=1, max_size=3)
 contents = some_batches(BASE)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40, 200))
 @given(content=contents, done=damages, closed=st.booleans())
 def test_what_damage_does_not_touch_is_found_and_nothing_else(
     content: list[Batch], done: list[Damage], closed: bool
@@ -94,7 +95,7 @@ def test_what_damage_does_not_touch_is_found_and_nothing_else(
         assert found.items() <= written(content).items()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(content=contents, done=st.lists(local_damage | disorder, min_size=1, max_size=4), closed=st.booleans())
 def test_nothing_is_invented_and_no_offset_comes_twice(content: list[Batch], done: list[Damage], closed: bool) -> None:
     parts = damaged(content, done)
@@ -108,7 +109,7 @@ def test_nothing_is_invented_and_no_offset_comes_twice(content: list[Batch], don
             assert one == originals.get(one.offset) or one.value in moved
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(content=contents, source=st.integers(0, 40), to=st.integers(0, 40), closed=st.booleans())
 def test_batches_that_stand_twice_hide_nothing(content: list[Batch], source: int, to: int, closed: bool) -> None:
     index, at = source % len(content), to % (len(content) + 1)
@@ -117,7 +118,7 @@ def test_batches_that_stand_twice_hide_nothing(content: list[Batch], source: int
         assert found_in(log, content) == list(written(content).values())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(
     content=contents,
     done=damages,
@@ -145,7 +146,7 @@ def test_looking_up_an_offset_finds_what_walking_finds(
                     assert found is None or found is CorruptData
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(
     content=contents,
     done=damages,
@@ -167,7 +168,7 @@ def test_walking_from_any_offset_finds_the_rest(
             assert records_in(log, start) == [one for one in whole if one.offset >= start]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(content=contents, done=st.lists(local_damage | disorder, min_size=1, max_size=3), closed=st.booleans())
 def test_blocks_and_damage_cover_the_file_without_gap_or_overlap(
     content: list[Batch], done: list[Damage], closed: bool
@@ -185,7 +186,7 @@ def test_blocks_and_damage_cover_the_file_without_gap_or_overlap(
         assert closed <= (end == segment.file().size())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(content=contents, done=damages, closed=st.booleans())
 def test_everything_that_is_lost_is_a_problem(content: list[Batch], done: list[Damage], closed: bool) -> None:
     parts = damaged(content, done)
@@ -204,7 +205,7 @@ def test_everything_that_is_lost_is_a_problem(content: list[Batch], done: list[D
 @pytest.mark.parametrize(
     ("kind", "with_indexes"), [(local_damage, True), (local_damage | disorder, False)], ids=["indexed", "not indexed"]
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 100))
 @given(data=st.data(), content=contents, closed=st.booleans(), order=st.integers(0, 9).map(Random))
 def test_an_answer_does_not_depend_on_what_was_asked_before(
     kind: st.SearchStrategy[Damage],

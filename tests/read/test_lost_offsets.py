@@ -38,6 +38,7 @@ from tests.logs import (
     write_log,
     write_partition,
 )
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -71,7 +72,7 @@ def lost_ranges(log: Log) -> list[OffsetRange]:
     return [item.lost for _, item in walked if not isinstance(item, Block) and item.lost is not None]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(70, 400))
 @given(content=contents, done=damages, closed=st.booleans())
 def test_lost_ranges_hold_all_that_was_broken_and_nothing_that_is_served(
     content: list[Batch], done: list[Damage], closed: bool
@@ -97,7 +98,7 @@ def find_raises(log: Log, offset: int) -> bool:
     return False
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40, 200))
 @given(content=contents, done=damages, closed=st.booleans(), chosen=st.integers(0, 1000))
 def test_no_view_is_silent_about_a_lost_offset(
     content: list[Batch], done: list[Damage], closed: bool, chosen: int

@@ -24,6 +24,7 @@ from tests.read.oracle.one_log import WrittenLog
 from tests.recover.exchanging import exchange
 from tests.recover.recordings import CONFIG
 from tests.recover.salvaging import check_cover, partition, salvage
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
 Values = dict[int, bytes | None]
@@ -86,7 +87,7 @@ def draw_copies(random: Random) -> Copies:
     return Copies.of(logs, [draw_damages(random, each.segments) for each in logs])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), copies=st.randoms(use_true_random=False).map(draw_copies))
 def test_what_any_copy_has_is_recovered_and_nothing_else(data: st.DataObject, copies: Copies) -> None:
     segments, parts = copies.logs[0].segments, copies.parts_of_each
@@ -105,7 +106,7 @@ def test_what_any_copy_has_is_recovered_and_nothing_else(data: st.DataObject, co
         assert left_of_broken(parts[0]) - told <= {each for other in parts[1:] for each in gone(segments, other)}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15, 100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     log=st.randoms(use_true_random=False).map(draw_copied_log),
     done=st.lists(local_damage, max_size=2),
@@ -135,7 +136,7 @@ def test_what_a_damaged_compaction_has_lost_is_in_what_it_replaces(
         assert left_of_broken(swap) - told <= gone({bases[-1]: segments[bases[-1]]}, old)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15, 100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     segments=some_segments(), done=st.lists(disorder, min_size=1, max_size=3), also=st.lists(local_damage, max_size=1)
 )

@@ -32,6 +32,7 @@ from tests.log.some_logs import some_batches
 from tests.logs import START, Batch, dense, joined, log_name, records, set_log_start, write_log, write_partition
 from tests.recover.comparing import content_of, partitions
 from tests.recover.recordings import CLEAN_MARKER, RECORDINGS, UNCLEAN, Recording
+from tests.thoroughness import examples
 
 CorpusPath = Callable[[str], Path]
 EVERY_RECORDING = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
@@ -228,7 +229,7 @@ def recover(source: Path, tmp_path: Path) -> tuple[RecoveryReport, Path]:
 
 
 @given(some_batches(most=6), st.lists(local_damage | disorder, max_size=3), st.binary(max_size=40))
-@settings(max_examples=60)
+@settings(max_examples=examples(30, 200))
 def test_whatever_is_in_a_log_it_is_cut_off_or_refused_and_reported(
     tmp_path_factory: pytest.TempPathFactory, content: list[Batch], damages: list[Damage], index: bytes
 ) -> None:

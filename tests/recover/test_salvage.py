@@ -47,6 +47,7 @@ from tests.recorded_damage import DAMAGED, CorpusPath, intact_records, messages_
 from tests.recover.recordings import CONFIG
 from tests.recover.salvaging import check_cover, partition, salvage
 from tests.system.kafka_mount import kfs
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ID = "0123456789abcdef0123456789abcdef"
@@ -265,7 +266,7 @@ def test_a_deleted_topic_does_not_take_the_place_of_one_that_is_there(tmp_path: 
 # --- any damage -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, 150))
 @given(content=some_batches(1000), done=st.lists(local_damage | disorder, min_size=1, max_size=4), closed=st.booleans())
 def test_whatever_was_done_to_a_segment_a_broker_starts_on_what_is_left(
     content: Sequence[Batch], done: Sequence[Damage], closed: bool

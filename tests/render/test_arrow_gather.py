@@ -21,6 +21,7 @@ from kfs.render.arrow_gather import FIRST_MILLISECOND, LAST_MILLISECOND, ArrowGa
 from tests.format.integers import int32s, int64s
 from tests.implementations import EVERY_GATHER, GATHERS
 from tests.render.some_columns import Content, columns_of, headers, payloads, timestamps
+from tests.thoroughness import examples
 
 pa = pytest.importorskip("pyarrow")
 arrow_batches = pytest.importorskip("kfs.render.arrow_batches")
@@ -86,7 +87,7 @@ def expected_row(columns: RecordColumns, index: int, fields: BatchFields) -> Row
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, 600))
 @given(
     wanted=some_columns,
     blocks=st.lists(

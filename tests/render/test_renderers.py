@@ -19,6 +19,7 @@ from kfs.render.renderers import LineRenderer
 from kfs.render.timestamps import FIRST_MILLISECOND, LAST_MILLISECOND, iso_time
 from tests.implementations import EVERY_RENDERER, RENDERERS
 from tests.render.some_columns import Content, columns_of, headers, payloads, pieces, timestamps
+from tests.thoroughness import examples
 
 #: From this size on, the compiled renderer measures text before it makes room for it.
 MEASURED = 64 * 1024
@@ -55,7 +56,7 @@ def check(columns: RecordColumns) -> None:
             assert lines_of(renderer, columns) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, 600))
 @given(
     contents=st.lists(st.tuples(payloads, payloads, headers), max_size=6),
     kind=st.sampled_from(TimestampType),

@@ -37,6 +37,7 @@ from tests.logs import (
 from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import expected_rows
 from tests.spark.reads import offsets_of, options_for, planned, read, rows_of
+from tests.thoroughness import examples
 
 EVERY_CORPUS = pytest.mark.parametrize("name", corpus_names())
 ALL_SPLITS: list[dict[str, int]] = [
@@ -115,7 +116,7 @@ def break_some(data: st.DataObject, directory: Path, content: dict[int, list[Bat
 
 
 @pytest.mark.usefixtures("quiet")
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12, 100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), content=some_segments())
 def test_no_damage_and_no_index_makes_a_difference_between_one_split_and_another(
     data: st.DataObject, content: dict[int, list[Batch]]

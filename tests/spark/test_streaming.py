@@ -39,6 +39,7 @@ from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import Row, expected_rows
 from tests.spark.reads import rows_of
 from tests.spark.streams import Query, offsets_in
+from tests.thoroughness import examples
 
 EARLIEST = {"startingOffsets": "earliest"}
 EVERY_CORPUS = pytest.mark.parametrize("name", corpus_names())
@@ -428,7 +429,7 @@ def test_damage_where_a_log_ends_is_skipped_once_and_written_down_when_more_foll
 
 
 @pytest.mark.usefixtures("quiet")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), content=some_segments(), most=st.sampled_from([None, 1, 3, 50]))
 def test_a_log_that_grows_in_any_way_is_read_once(
     data: st.DataObject, content: dict[int, list[Batch]], most: int | None

@@ -56,6 +56,7 @@ from tests.read.some_transactions import (
     stable_end,
     write_transactions,
 )
+from tests.thoroughness import examples
 
 CorpusPath = Callable[[str], Path]
 #: Recorded brokers of which it is known what consumers got.
@@ -201,7 +202,7 @@ class LiveLog:
         return placed(self.events)[-1].offsets[-1] + 1 if self.events else 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 200))
 @given(
     events=some_transactions(most=18),
     segment_bytes=st.integers(300, 1500),

@@ -11,11 +11,12 @@ import pytest
 
 from kfs.format.decode import BlockDecoder
 from tests.implementations import EVERY_DECODER
+from tests.thoroughness import examples
 from tests.verify.checking import verified_by
 
 CorpusPath = Callable[[str], Path]
 CORPORA = ("b_txn", "c_clean", "e_meta", "f_0.10.2.2", "f_mixed", "g_kill9")
-CASES = 40
+CASES = examples(15, 100)
 
 
 def spoiled(data: bytes, others: Sequence[bytes], how: random.Random) -> bytes:

@@ -20,6 +20,7 @@ from kfs.verify.finding import Finding, Kind
 from tests.implementations import DECODERS, EVERY_DECODER
 from tests.log.some_logs import some_segments
 from tests.logs import Batch, joined, log_name, write_partition
+from tests.thoroughness import examples
 from tests.verify.broker import Broker, End, Produce, Reopen, Step, some_steps
 from tests.verify.checking import complaints, kinds, verified_by
 
@@ -101,7 +102,7 @@ def is_in_order(data: bytes, base_offset: int, limit: int) -> bool:
 
 
 @EVERY_DECODER
-@settings(max_examples=150)
+@settings(max_examples=examples(60, 400))
 @given(data=st.data(), segments=some_segments(most=2), mask=st.integers(1, 255))
 def test_a_changed_byte_is_found(decoder: BlockDecoder, data: st.DataObject, segments: Segments, mask: int) -> None:
     base = data.draw(st.sampled_from(sorted(segments)))

@@ -22,6 +22,7 @@ from kfs.read.workers.shared import ParentMemory, WorkerMemory
 from kfs.render.arrow_columns import Column
 from kfs.render.arrow_gather import ArrowGather, Gathered, arrow_gather, open_arena
 from tests.render.some_columns import Content, columns_of, headers, payloads
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="processes share memory by memfd_create")
 COLUMNS = (Column.KEY, Column.VALUE, Column.TOPIC, Column.OFFSET, Column.HEADERS, Column.IS_TRANSACTIONAL)
@@ -84,7 +85,7 @@ def gathered(gather: ArrowGather, contents: list[Content]) -> Gathered:
     return gather.take()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, 300), deadline=None)
 @given(
     portions=st.lists(st.lists(blocks | st.just("damage"), min_size=1, max_size=4), min_size=1, max_size=6),
     least=st.sampled_from((64, 700, 3000, 1 << 16)),
