@@ -30,9 +30,9 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.read.isolation import IsolationLevel
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.lines.index_store import LineIndexStore, default_directory
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled
 from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
-from kfs.tree.table_store import TableStore, default_directory
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -92,8 +92,8 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             raise ValueError(f"on_damage is {on_damage!r}, expected {' or '.join(map(repr, _ON_DAMAGE))}")
         self.log_dirs: Final = paths
         rendered = cache_bytes * 3 // 5
-        table_store = TableStore(default_directory())
-        options = TreeOptions(views, _ON_DAMAGE[on_damage], rendered, table_store, IsolationLevel(isolation))
+        index_store = LineIndexStore(default_directory())
+        options = TreeOptions(views, _ON_DAMAGE[on_damage], rendered, index_store, IsolationLevel(isolation))
         with _translated(", ".join(paths)):
             data_dir = DataDir(
                 paths,

@@ -53,7 +53,7 @@ MAY_ASK: Final = {
     # memory, the kernel, what kfs keeps for itself
     "mount.": "mount points, devices and processes",
     "read.workers.shared": "memory that processes share",
-    "tree.table_store": "tables that are kept for the next mount",
+    "tree.lines.index_store": "indexes that are kept for the next mount",
 }
 
 

@@ -20,7 +20,7 @@ from kfs.read.workers.job import Job, OpenJob
 from kfs.read.workers.run import run
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.table_store import TableStore
+from kfs.tree.lines.index_store import LineIndexStore
 
 #: How long, in seconds, until one in the background looks again for segments that were closed meanwhile.
 _LOOK_AGAIN_SECONDS: Final = 30.0
@@ -51,13 +51,13 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, background: bool, source:
         if background:
             _accompany(tree)
         else:
-            store = tree.context.options.table_store
+            store = tree.context.options.index_store
             assert store is not None
             _index(SizeJob(log_dirs, source, store), tree, jobs or cores())
 
 
 def _check_store(tree: KafkaTree) -> None:
-    store = tree.context.options.table_store
+    store = tree.context.options.index_store
     assert store is not None
     try:
         store.check()
@@ -93,7 +93,7 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
     """Say so where there was no room for all that was found: a mount will have to find it again."""
     dropped = sum(not is_kept(tree.context, closed) for closed in sized)
     if dropped:
-        store = tree.context.options.table_store
+        store = tree.context.options.index_store
         assert store is not None
         messages.say(
             f"{store.directory} keeps {store.capacity:,} bytes at most: there was no room for what was found of "
@@ -107,7 +107,7 @@ class SizeJob(Job[ClosedSegment, _Sized]):
 
     log_dirs: tuple[str, ...]
     source: SourceOptions
-    store: TableStore
+    store: LineIndexStore
 
     def open(self) -> _OpenSizes:
         """See :meth:`Job.open`."""

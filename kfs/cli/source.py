@@ -21,7 +21,7 @@ from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
 
 if TYPE_CHECKING:
     from kfs.tree.kafka_tree import KafkaTree
-    from kfs.tree.table_store import TableStore
+    from kfs.tree.lines.index_store import LineIndexStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,23 +38,23 @@ class SourceOptions:
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
 
-    def open(self, paths: Sequence[str], table_store: TableStore | None = None) -> KafkaTree:
+    def open(self, paths: Sequence[str], index_store: LineIndexStore | None = None) -> KafkaTree:
         """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do.
 
-        Without another ``table_store`` it is the user's.
+        Without another ``index_store`` it is the user's.
         """
-        return self.tree(self.data_dir(paths), table_store)
+        return self.tree(self.data_dir(paths), index_store)
 
-    def tree(self, data_dir: DataDir, table_store: TableStore | None = None) -> KafkaTree:
+    def tree(self, data_dir: DataDir, index_store: LineIndexStore | None = None) -> KafkaTree:
         """Return the tree over a data directory that was opened with these options."""
         from kfs.tree.kafka_tree import KafkaTree  # only here: who wants records needs no tree
-        from kfs.tree.table_store import TableStore, default_directory
+        from kfs.tree.lines.index_store import LineIndexStore, default_directory
 
         options = TreeOptions(
             self.views,
             OnDamage(self.on_damage),
             self._rendered_bytes,
-            table_store or TableStore(default_directory()),
+            index_store or LineIndexStore(default_directory()),
             IsolationLevel(self.isolation),
         )
         return KafkaTree(data_dir, options)

@@ -1,4 +1,4 @@
-"""Making the tables of closed segments before anybody asks for them."""
+"""Making the indexes of closed segments before anybody asks for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
+from kfs.tree.lines.text import WORTH_KEEPING, SegmentText
 from kfs.tree.names import tree_name
 from kfs.tree.partition_view import PartitionView
-from kfs.tree.text import WORTH_KEEPING, SegmentText
 
 if TYPE_CHECKING:
     from kfs.log.log import Log
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A closed segment whose table is worth keeping, by name, and the size of its ``.log`` in bytes."""
+    """A closed segment whose index is worth keeping, by name, and the size of its ``.log`` in bytes."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
 
 
 def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
-    """See to it that the table of a segment is kept; return whether it had to be made.
+    """See to it that the index of a segment is kept; return whether it had to be made.
 
     Raises:
         CorruptData: the segment was cut meanwhile.
@@ -48,12 +48,12 @@ def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
     text = _text(context, closed)
     if text is None or text.is_known:
         return False
-    text.table()
+    text.index()
     return True
 
 
 def is_kept(context: TreeContext, closed: ClosedSegment) -> bool:
-    """Return whether there is a table of a segment for later mounts, or nothing that it could be of."""
+    """Return whether there is an index of a segment for later mounts, or nothing that it could be of."""
     text = _text(context, closed)
     return text is None or text.is_kept
 

@@ -17,11 +17,11 @@ from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.storage.status import Status, status_at
+from kfs.tree.lines.cache import LineCache, TextKey
+from kfs.tree.lines.record_lines import ReaderPool
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.options import TreeOptions
-from kfs.tree.segment_lines import ReaderPool
-from kfs.tree.text import TextCache, TextKey
 from kfs.tree.work_ahead import WorkAhead
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class TreeContext:
         self.sizing = WorkAhead()
         #: Renders what follows in a file that somebody reads.
         self.reading = WorkAhead()
-        self.text = TextCache(_TEXT_BYTES, options.table_store, self.reading)
+        self.text = LineCache(_TEXT_BYTES, options.index_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
         self.views: dict[str, PartitionView] = {}

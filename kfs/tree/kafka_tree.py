@@ -12,6 +12,7 @@ from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
+from kfs.tree.line_files import SegmentFile
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node, Tree
 from kfs.tree.node_ids import ROOT_ID, View
@@ -19,7 +20,6 @@ from kfs.tree.options import TreeOptions
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_view import view_of
 from kfs.tree.record_files import FieldFile, RecordFile, contents_from
-from kfs.tree.segment_files import SegmentFile
 from kfs.tree.time_dirs import hour_of, record_link
 from kfs.tree.watch import Watch
 

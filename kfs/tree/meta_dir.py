@@ -17,9 +17,11 @@ from kfs.log.segment import Segment
 from kfs.log.span import Span, consecutive_spans
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
+from kfs.tree.line_files import LogFile
+from kfs.tree.lines.batch_lines import batch_lines
+from kfs.tree.lines.source import BlockLines
+from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.partition_view import PartitionView
-from kfs.tree.segment_files import LogFile, batch_lines
-from kfs.tree.text import BlockText, LogText, SegmentText
 
 if TYPE_CHECKING:
     from kfs.verify.finding import Finding
@@ -163,7 +165,7 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
     def text_of(span: Span, _start: int | None) -> SegmentText:
-        return partition.text_of(span.segment, "batches", BlockText(batch_lines))
+        return partition.text_of(span.segment, "batches", BlockLines(batch_lines))
 
     return LogFile.of(partition, path, LogText(lambda: consecutive_spans(partition.log.segments), text_of))
 

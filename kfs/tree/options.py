@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kfs.read.isolation import IsolationLevel
 
 if TYPE_CHECKING:
-    from kfs.tree.table_store import TableStore
+    from kfs.tree.lines.index_store import LineIndexStore
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
@@ -26,12 +26,12 @@ class OnDamage(StrEnum):
 class TreeOptions:
     """How the tree is shown: ``views`` lists what otherwise only resolves by name.
 
-    ``table_store`` keeps the tables of closed segments from one mount to the next. What is shown at ``isolation`` is
+    ``index_store`` keeps the indexes of closed segments from one mount to the next. What is shown at ``isolation`` is
     all that there is: the whole tree has one level.
     """
 
     views: bool = False
     on_damage: OnDamage = OnDamage.ERROR
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
-    table_store: TableStore | None = None
+    index_store: LineIndexStore | None = None
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED

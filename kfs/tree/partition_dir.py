@@ -7,12 +7,12 @@ from functools import partial
 from kfs.errors import NotFound
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
+from kfs.tree.line_files import LogFile, SegmentDirectory
 from kfs.tree.meta_dir import meta_directory
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.raw_dir import RawDirectory
 from kfs.tree.record_files import FieldDirectory, RecordDirectory
-from kfs.tree.segment_files import LogFile, SegmentDirectory
 from kfs.tree.time_dirs import AtDirectory, TimeDirectory
 
 

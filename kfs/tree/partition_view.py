@@ -25,11 +25,12 @@ from kfs.render.record_json import RenderedLines
 from kfs.render.renderers import line_renderer
 from kfs.storage.open_files import FileChanged
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
+from kfs.tree.lines.record_lines import SegmentLines
+from kfs.tree.lines.source import LineSource
+from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
-from kfs.tree.segment_lines import SegmentLines
 from kfs.tree.slot_table import SlotTable
-from kfs.tree.text import LogText, SegmentText, TextSource
 from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
 
@@ -244,7 +245,7 @@ class PartitionView:
         context = self.context
         end = segment.next_base_offset if end is None else end
         shown, stable_end = self._shown_of(segment, start, end), None
-        if self._is_undecided(segment, end):  # the table is that of a text without an end, as far as it goes by now
+        if self._is_undecided(segment, end):  # the index is that of a text without an end, as far as it goes by now
             shown, stable_end = OffsetRange(shown.start, MAX_INT64), shown.end
         how = (context.options.on_damage, context.readers, self.committed)
         lines = SegmentLines(self.json, shown, *how, MAX_INT64 if stable_end is None else stable_end)
@@ -291,20 +292,20 @@ class PartitionView:
             end = offsets.end
         return OffsetRange(self.first_shown(segment) if start is None else start, end)
 
-    def text_of(self, segment: Segment, kind: str, source: TextSource) -> SegmentText:
+    def text_of(self, segment: Segment, kind: str, source: LineSource) -> SegmentText:
         """Return what ``source`` makes of all of a segment; ``kind`` names it."""
         end = MAX_INT64 if segment.next_base_offset is None else segment.next_base_offset
         return self._text(segment, kind, source, OffsetRange(segment.base_offset, end))
 
     def _text(
-        self, segment: Segment, kind: str, source: TextSource, shown: OffsetRange, stable_end: int | None = None
+        self, segment: Segment, kind: str, source: LineSource, shown: OffsetRange, stable_end: int | None = None
     ) -> SegmentText:
         key = (self.path, kind, self.cache_slot(segment), shown.start, shown.end)
         lasting_key = partial(self._lasting_key, segment, kind, shown)
         return SegmentText(segment, key, source, self.context.text, lasting_key, stable_end)
 
     def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:
-        """Everything that the table of a segment's text depends on, its version aside."""
+        """Everything that the index of a segment's text depends on, its version aside."""
         try:
             status = segment.file().status()
         except CorruptData:
@@ -350,7 +351,7 @@ class PartitionView:
         texts = [self.segment_text(each) for each in following if not self.grows(each)]
         texts = [text for text in texts if not text.is_measured]
         if texts:
-            sizing.ask(Job(text.key, text.table) for text in texts)
+            sizing.ask(Job(text.key, text.index) for text in texts)
 
 
 def view_of(

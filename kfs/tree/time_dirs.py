@@ -11,11 +11,11 @@ from kfs.errors import NotFound
 from kfs.log.segment import Segment
 from kfs.render.timestamps import HOUR, has_time, iso_time, parse_time
 from kfs.tree.files import FixedDirectory, Link, Maker, list_nodes
+from kfs.tree.lines.index import LineIndex
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node, clock_ns, settled
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
-from kfs.tree.text_table import TextTable
 
 NO_TIME: Final = "none"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -90,14 +90,14 @@ def _hours_now(partition: PartitionView) -> frozenset[int | None]:
 def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int | None]:
     context = partition.context
     text = partition.segment_text(segment)
-    table = text.table()
-    key = (text.key, table.log_end)
+    index = text.index()
+    key = (text.key, index.log_end)
     with context.lock:
         hours = context.hours.get(key)
     if hours is None:
         found: set[int | None] = set()
-        for index in range(len(table)):
-            found |= _chunk_hours(partition, segment, table, index)
+        for chunk in range(len(index)):
+            found |= _chunk_hours(partition, segment, index, chunk)
         hours = frozenset(found)
         with context.lock:
             if context.hours.getsizeof(hours) <= context.hours.maxsize:
@@ -105,16 +105,16 @@ def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int 
     return hours
 
 
-def _chunk_hours(partition: PartitionView, segment: Segment, table: TextTable, index: int) -> set[int | None]:
+def _chunk_hours(partition: PartitionView, segment: Segment, index: LineIndex, chunk: int) -> set[int | None]:
     """Return the hours of one chunk of a segment's text; its records are looked at only if there may be several."""
-    earliest, latest = table.earliest[index], table.latest[index]
+    earliest, latest = index.earliest[chunk], index.latest[chunk]
     if earliest > latest:
         return set()
     if hour_of(earliest) == hour_of(latest) is not None:
         return {hour_of(earliest)}
-    end = table.positions[index + 1] if index + 1 < len(table) else table.log_end
+    end = index.positions[chunk + 1] if chunk + 1 < len(index) else index.log_end
     found: set[int | None] = set()
-    for _, loaded, indexes in partition.reader.records_between(segment, table.positions[index], end, table.seen[index]):
+    for _, loaded, indexes in partition.reader.records_between(segment, index.positions[chunk], end, index.seen[chunk]):
         timestamps = loaded.columns.timestamps
         found.update(hour_of(timestamps[at]) for at in indexes)
     return found

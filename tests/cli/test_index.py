@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kfs.cli import index
 from kfs.cli.main import main
 from kfs.format.codecs import Codec
-from kfs.tree.table_store import TableStore
+from kfs.tree.lines.index_store import LineIndexStore
 from tests.cli.running import printed, refused
 from tests.system.kafka_mount import KFS, KafkaMount, kfs
 from tests.system.toy_broker import ToyPartition, message
@@ -95,7 +95,9 @@ def test_what_there_was_no_room_for_is_said(
     capacity = sum(path.stat().st_size for path in cache()) - 1
     for path in cache():
         path.unlink()
-    monkeypatch.setattr("kfs.tree.table_store.TableStore", lambda directory: TableStore(directory, capacity))
+    monkeypatch.setattr(
+        "kfs.tree.lines.index_store.LineIndexStore", lambda directory: LineIndexStore(directory, capacity)
+    )
     done = CliRunner().invoke(main, ["index", "-j", "1", root])
     assert done.exit_code == 0
     assert done.stdout.endswith(": 3 read, 0 known before\n")

@@ -17,8 +17,8 @@ from kfs.log.data_dir import DataDir
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
+from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.options import OnDamage, TreeOptions
-from kfs.tree.table_store import TableStore
 from tests.logs import (
     batch,
     dense,
@@ -270,11 +270,11 @@ def test_a_copy_that_grows_is_followed(two: list[Path]) -> None:
 def test_what_was_measured_of_a_damaged_segment_is_not_taken_for_the_completed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kfs.tree.text.WORTH_KEEPING", 0)
+    monkeypatch.setattr("kfs.tree.lines.text.WORTH_KEEPING", 0)
     for name in ("one", "two"):
         write_partition(tmp_path / name / "t-0", {0: CONTENT[:3], 30: CONTENT[3:]})
     broken(tmp_path / "one", positions(CONTENT)[1] + 70)
-    options = TreeOptions(on_damage=OnDamage.SKIP, table_store=TableStore(str(tmp_path / "tables")))
+    options = TreeOptions(on_damage=OnDamage.SKIP, index_store=LineIndexStore(str(tmp_path / "tables")))
     path = f"t/0/segment/{log_name(0, '.jsonl')}"
     alone = read_file(open_tree(tmp_path / "one", options=options), path)
     both = read_file(open_tree(tmp_path / "one", tmp_path / "two", options=options), path)

@@ -29,8 +29,8 @@ from kfs.read.plan import pieces_of
 from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
+from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.options import OnDamage, TreeOptions
-from kfs.tree.table_store import TableStore
 from kfs.verify.finding import Kind, Severity
 from tests.cat.printing import printed
 from tests.corpus import corpus_names
@@ -499,13 +499,13 @@ def test_lines_that_are_read_stay_what_they_are_or_are_another_file(
 
 
 def test_a_kept_table_doesn_t_outlive_a_change_of_the_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kfs.tree.text.WORTH_KEEPING", 0)
+    monkeypatch.setattr("kfs.tree.lines.text.WORTH_KEEPING", 0)
     root = written(tmp_path / "data")
     remove(root, 20)
-    store = TableStore(str(tmp_path / "tables"))
+    store = LineIndexStore(str(tmp_path / "tables"))
 
     def size() -> int:
-        tree = open_tree(root, options=TreeOptions(table_store=store))
+        tree = open_tree(root, options=TreeOptions(index_store=store))
         for entry in sorted((root / "t-0").glob("*.log")):
             file_at(tree, f"t/0/segment/{int(entry.stem)}.jsonl").attributes()
         return file_at(tree, "t/0/segment/0.jsonl").attributes().size

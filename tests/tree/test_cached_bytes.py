@@ -21,7 +21,7 @@ COUNT = 100
 def caches(context: TreeContext) -> dict[str, tuple[float, Iterable[object]]]:
     """Return what each cache counts, and its keys and values."""
     blocks, rendered = context.data_dir.storage.cache, context.rendered
-    tables, generated = context.text._tables, context._generated
+    tables, generated = context.text._indexes, context._generated
     return {
         "tables": (tables.currsize, tables.items()),
         "hours": (context.hours.currsize, context.hours.items()),

@@ -49,7 +49,7 @@ def kept(tree: KafkaTree) -> dict[str, int]:
     counts["cache slots"] = sum(len(view._cache_slots) for view in views)
     text = tree.context.text
     counts["tables of lines"] = len(
-        text._tables.keys() - set(text._gone)
+        text._indexes.keys() - set(text._gone)
     )  # which are dropped with the next that is kept
     counts["objects"] = sum(isinstance(one, PartitionView) for one in gc.get_objects())
     return counts

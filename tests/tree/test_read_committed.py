@@ -24,12 +24,12 @@ from kfs.read import aborted_transactions, log_reader
 from kfs.read.isolation import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
-from kfs.tree import text
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.lines import text
+from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.node import Directory
 from kfs.tree.options import TreeOptions
-from kfs.tree.table_store import TableStore
 from tests.cat.test_read_committed import INDEXES, copied, split
 from tests.corpus import corpus_names
 from tests.expected import expected_by_partition
@@ -370,7 +370,7 @@ def worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stored(root: Path, store: Path, level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> KafkaTree:
-    return open_tree(root, options=TreeOptions(table_store=TableStore(str(store)), isolation=level))
+    return open_tree(root, options=TreeOptions(index_store=LineIndexStore(str(store)), isolation=level))
 
 
 @pytest.mark.usefixtures("worth_keeping", "eager")

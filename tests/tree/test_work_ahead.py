@@ -14,8 +14,8 @@ import pytest
 from kfs.errors import CorruptData
 from kfs.log.segment import Segment
 from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.segment_lines import SegmentLines
-from kfs.tree.text import Piece
+from kfs.tree.lines.record_lines import SegmentLines
+from kfs.tree.lines.source import Chunk
 from tests.logs import batch, content_of, dense, file_at, open_tree, record, write_partition
 
 BASES = tuple(range(0, 80, 10))
@@ -106,7 +106,7 @@ def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     positions: list[int] = []
     pieces = SegmentLines.pieces
 
-    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
+    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
         for end, piece in zip(ends, pieces(self, segment, position, seen, ends), strict=False):
             positions.append(end)
             yield piece
@@ -201,7 +201,7 @@ def test_what_fails_for_one_is_tried_again_by_who_waits_for_it(tmp_path: Path, m
     begun, go_on = threading.Event(), threading.Event()
     pieces = SegmentLines.pieces
 
-    def failing(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
+    def failing(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
         if len(ends) == 8:
             begun.set()
             go_on.wait(10)

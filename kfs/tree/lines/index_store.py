@@ -13,7 +13,7 @@ from typing import Final
 
 from platformdirs import user_cache_dir
 
-from kfs.tree.text_table import FORMAT_VERSION, TextTable
+from kfs.tree.lines.index import FORMAT_VERSION, LineIndex
 
 _LOG = logging.getLogger("kfs")
 DEFAULT_STORE_BYTES: Final = 256 * 1024 * 1024
@@ -21,17 +21,17 @@ _SUFFIX: Final = ".table"
 
 
 def default_directory() -> str:
-    """Return where tables are kept, such as ``~/.cache/kfs/tables``."""
+    """Return where indexes are kept, such as ``~/.cache/kfs/tables``."""
     return os.path.join(user_cache_dir("kfs", appauthor=False), "tables")
 
 
-class TableStore:
-    """A directory of tables, each in a file named by the digest of what it depends on.
+class LineIndexStore:
+    """A directory of indexes, each in a file named by the digest of what it depends on.
 
-    The whole key stands in the file again, and a checksum, and both must match: a table that is
+    The whole key stands in the file again, and a checksum, and both must match: an index that is
     of something else, or damaged, is none. Files are written beside and renamed into place. When they take
     more than ``capacity`` bytes together, those used longest ago go. A directory that can't be
-    written is no error: tables are then made anew each time.
+    written is no error: indexes are then made anew each time.
     """
 
     def __init__(self, directory: str, capacity: int = DEFAULT_STORE_BYTES) -> None:
@@ -40,7 +40,7 @@ class TableStore:
         self._size: int | None = None
 
     def check(self) -> None:
-        """Raise OSError if tables can't be kept."""
+        """Raise OSError if indexes can't be kept."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.directory):
             pass
@@ -49,8 +49,8 @@ class TableStore:
         """Return whether there is something under ``key``: cheaper than to load it."""
         return os.path.exists(self._path(key))
 
-    def load(self, key: str) -> TextTable | None:
-        """Return the table kept under ``key``, None where there is none."""
+    def load(self, key: str) -> LineIndex | None:
+        """Return the index kept under ``key``, None where there is none."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
@@ -65,13 +65,13 @@ class TableStore:
         ):
             return None
         try:
-            return TextTable.decode(body)
+            return LineIndex.decode(body)
         except ValueError:
             return None
 
-    def save(self, key: str, table: TextTable) -> None:
-        """Keep a table under ``key``."""
-        body = table.encode()
+    def save(self, key: str, index: LineIndex) -> None:
+        """Keep an index under ``key``."""
+        body = index.encode()
         content = _header(key) + zlib.crc32(body).to_bytes(4, "big") + body
         if len(content) > self.capacity // 4:
             return
@@ -88,7 +88,7 @@ class TableStore:
                     os.unlink(beside)
                 raise
         except OSError as error:
-            _LOG.info("%s: can't keep a table: %s", self.directory, error.strerror)
+            _LOG.info("%s: can't keep an index: %s", self.directory, error.strerror)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.directory, hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest() + _SUFFIX)
@@ -107,7 +107,7 @@ class TableStore:
         self._size += size
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """Yield the time of last use, the size and the path of each table, and of what a crash left behind."""
+        """Yield the time of last use, the size and the path of each index, and of what a crash left behind."""
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):

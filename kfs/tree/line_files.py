@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kfs.errors import NotFound
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
-from kfs.format.layout import MAGIC_V2
-from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, entry_of
+from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.names import segment_name, segment_names
 from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Node, Part
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset, partition_directory_attributes
-from kfs.tree.text import LogText, Piece, SegmentText
 
 
 class TextFile(CostlyFile):
@@ -151,47 +146,3 @@ def _parse_base(name: str) -> int | None:
     if base_offset is None or name not in segment_names(base_offset):
         return None
     return base_offset
-
-
-def batch_lines(segment: Segment, block: Block) -> Piece:
-    """Return a line for each batch of a block: what Kafka's dump tool says of it."""
-    return Piece(b"".join(_batch_line(segment, header) for header in _headers(block)))
-
-
-def _headers(block: Block) -> Iterator[BatchHeader]:
-    """The headers of the messages in a run, or the one of the batch."""
-    if block.header.magic == MAGIC_V2 or block.header.record_count == UNKNOWN_COUNT:
-        yield block.header
-        return
-    at = 0
-    while at < len(block.data):
-        header = read_header(block.data, at, block.position + at)
-        yield header
-        at += header.size
-
-
-def _batch_line(segment: Segment, header: BatchHeader) -> bytes:
-    fields: dict[str, Any] = {
-        "segment": segment.base_offset,
-        "position": header.position,
-        "size": header.size,
-        "magic": header.magic,
-        "baseOffset": header.base_offset if header.record_count != UNKNOWN_COUNT else None,
-        "lastOffset": header.last_offset,
-        "count": header.record_count if header.record_count != UNKNOWN_COUNT else None,
-        "compression": header.codec_label,
-        "timestampType": header.timestamp_type.label,
-        "maxTimestamp": header.max_timestamp,
-        "crc": header.crc,
-    }
-    if header.magic == MAGIC_V2:
-        fields |= {
-            "partitionLeaderEpoch": header.leader_epoch,
-            "producerId": header.producer_id,
-            "producerEpoch": header.producer_epoch,
-            "baseSequence": header.base_sequence,
-            "isTransactional": header.is_transactional,
-            "isControl": header.is_control,
-            "deleteHorizonMs": header.delete_horizon,
-        }
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

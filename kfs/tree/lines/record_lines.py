@@ -17,9 +17,9 @@ from kfs.log.block import Cause, Damage
 from kfs.log.bulk import BulkReader, Ordinary, Records
 from kfs.read.deciding_markers import DecidingMarkers, Marker
 from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
+from kfs.tree.lines.index import NO_EARLIEST, NO_LATEST
+from kfs.tree.lines.source import CHUNK_BYTES, Chunk, Extent
 from kfs.tree.options import OnDamage
-from kfs.tree.text import CHUNK_BYTES, Extent, Piece
-from kfs.tree.text_table import NO_EARLIEST, NO_LATEST
 
 if TYPE_CHECKING:
     from kfs.log.offset_range import OffsetRange
@@ -79,7 +79,7 @@ class SegmentLines:
         self._deciding = DecidingMarkers()
 
     def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
-        """See :class:`~kfs.tree.text.TextSource`."""
+        """See :class:`~kfs.tree.lines.source.LineSource`."""
         for item in self._measurable(segment, position, seen, end):
             if isinstance(item, Hidden):
                 yield Extent(0, item.end, item.last_offset)
@@ -88,8 +88,8 @@ class SegmentLines:
             else:
                 yield self._extent_of(item)
 
-    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Piece]:
-        """See :class:`~kfs.tree.text.TextSource`."""
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
+        """See :class:`~kfs.tree.lines.source.LineSource`."""
         with self._readers.reader(segment) as reader:
             items: Iterator[Item]
             if self._committed is None:
@@ -99,14 +99,14 @@ class SegmentLines:
                 committed = without_aborted(decoded, segment, self._committed.is_aborted, MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))
             for chunk in _cut(items, ends):
-                yield Piece.join([self._piece_of(item, reader) for item in chunk])
+                yield Chunk.join([self._piece_of(item, reader) for item in chunk])
 
     def grounds(self) -> list[Marker] | None:
-        """See :class:`~kfs.tree.text.TextSource`."""
+        """See :class:`~kfs.tree.lines.source.LineSource`."""
         return self._deciding.noted()
 
     def holds(self, grounds: Sequence[Marker]) -> bool:
-        """See :class:`~kfs.tree.text.TextSource`."""
+        """See :class:`~kfs.tree.lines.source.LineSource`."""
         return not grounds or (self._committed is not None and all(map(self._committed.has_marker, grounds)))
 
     def _measurable(
@@ -146,47 +146,47 @@ class SegmentLines:
         is_missing = isinstance(item, Damage) and item.cause is Cause.MISSING
         return Extent(size, item.end, item.last_seen, is_missing=is_missing)
 
-    def _piece_of(self, item: Item, reader: BulkReader) -> Piece:
+    def _piece_of(self, item: Item, reader: BulkReader) -> Chunk:
         if not isinstance(item, Ordinary):
             return self._piece_of_decoded(item)
         if item.base_offset < self._offsets.start or item.last_offset >= self._offsets.end:
-            return Piece.join([self._piece_of_decoded(decoded) for decoded in reader.decoded(item)])
+            return Chunk.join([self._piece_of_decoded(decoded) for decoded in reader.decoded(item)])
         limit = reader.storage.max_batch_bytes
         text, row = self._renderer.batches(item.table, item.first, item.stop, limit)
-        pieces = [Piece(text)]
+        pieces = [Chunk(text)]
         while row < item.stop:  # at one that is no plain matter
             pieces.extend(map(self._piece_of_decoded, reader.decoded(item.of_rows(row, row + 1))))
             text, row = self._renderer.batches(item.table, row + 1, item.stop, limit)
-            pieces.append(Piece(text))
-        return Piece.join(pieces)
+            pieces.append(Chunk(text))
+        return Chunk.join(pieces)
 
-    def _piece_of_decoded(self, item: Records | Unreadable) -> Piece:
+    def _piece_of_decoded(self, item: Records | Unreadable) -> Chunk:
         if isinstance(item, Records):
             return self._lines(item)
-        return self._damage(item.problem.error()) if self._sight.is_asked_for(item) else Piece(b"")
+        return self._damage(item.problem.error()) if self._sight.is_asked_for(item) else Chunk(b"")
 
-    def _lines(self, item: Records) -> Piece:
+    def _lines(self, item: Records) -> Chunk:
         first, stop = self._sight.shown(item)
         if first >= stop:
-            return Piece(b"")
+            return Chunk(b"")
         if not item.columns.faults and stop - first == len(item.columns.offsets):
-            return Piece(self._renderer.text(item.columns))
+            return Chunk(self._renderer.text(item.columns))
         lines = self._renderer.lines(item.columns, (item.base_offset, item.last_offset))
         faults = [(index, error) for index, error in sorted(lines.faults.items()) if first <= index < stop]
         if faults and self._on_damage is OnDamage.SKIP:
             broken = dict(faults)
-            return Piece(b"".join(lines.line(index) for index in range(first, stop) if index not in broken))
+            return Chunk(b"".join(lines.line(index) for index in range(first, stop) if index not in broken))
         start = lines.starts[first]
-        piece = Piece(lines.buffer[start : lines.starts[stop]])
+        piece = Chunk(lines.buffer[start : lines.starts[stop]])
         for index, error in faults:
             at = lines.starts[index] - start
             piece.faults.append((at, at + 1, error.located(item.file, item.position)))
         return piece
 
-    def _damage(self, error: CorruptData) -> Piece:
+    def _damage(self, error: CorruptData) -> Chunk:
         if self._on_damage is OnDamage.SKIP:
-            return Piece(b"")
-        return Piece(b"\n", [(0, 1, error)])
+            return Chunk(b"")
+        return Chunk(b"\n", [(0, 1, error)])
 
 
 def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:

@@ -13,10 +13,10 @@ import pytest
 from kfs.errors import CorruptData
 from kfs.log.segment import Segment
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.tree.lines.index_store import LineIndexStore
+from kfs.tree.lines.record_lines import SegmentLines
+from kfs.tree.lines.source import Extent
 from kfs.tree.options import TreeOptions
-from kfs.tree.segment_lines import SegmentLines
-from kfs.tree.table_store import TableStore
-from kfs.tree.text import Extent
 from tests.logs import batch, content_of, file_at, open_tree, record, write_partition
 
 LINES = "t/0/segment/0.jsonl"
@@ -56,7 +56,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
 
 def mounted_again(log: Path) -> KafkaTree:
     data = log.parent.parent
-    return open_tree(data, options=TreeOptions(table_store=TableStore(str(data.with_name("store")))))
+    return open_tree(data, options=TreeOptions(index_store=LineIndexStore(str(data.with_name("store")))))
 
 
 def append(log: Path, offset: int, written: float) -> None:

@@ -1,4 +1,4 @@
-"""The table that a pass over a segment leaves: where chunks of its text begin, in the text and in the log."""
+"""The index that a pass over a segment leaves: where chunks of its text begin, in the text and in the log."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NO_EARLIEST: Final = 2**63 - 1
 NO_LATEST: Final = -(2**63)
 
 
-class TextTable:
+class LineIndex:
     """Where chunks begin: in the text, in the log, and the highest offset before them.
 
     ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
     ``problems`` are those that the pass met, and ``grounds`` what the text depends on that isn't in the segment.
-    ``stable_end`` is the offset before which a table ends whose text has such an end for now. ``is_missing`` says
+    ``stable_end`` is the offset before which an index ends whose text has such an end for now. ``is_missing`` says
     whether the offsets behind the last ones seen are known to be lost with a segment, None where there are none.
     """
 
@@ -51,11 +51,11 @@ class TextTable:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes; most tables have one chunk, and are hardly more than what objects cost."""
+        """Memory held, in bytes; most indexes have one chunk, and are hardly more than what objects cost."""
         return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.grounds)) + 1200
 
     def begin_chunk(self) -> None:
-        """Begin a chunk where the table ends."""
+        """Begin a chunk where the index ends."""
         self.text_starts.append(self.size)
         self.positions.append(self.log_end)
         self.seen.append(self.last_seen)
@@ -68,7 +68,7 @@ class TextTable:
         self.latest[-1] = max(self.latest[-1], latest)
 
     def encode(self) -> bytes:
-        """Return the table as bytes; :meth:`decode` reads them back."""
+        """Return the index as bytes; :meth:`decode` reads them back."""
         others = json.dumps([[asdict(problem) for problem in self.problems], self.grounds]).encode()
         missing = _MISSING.index(self.is_missing)
         totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, missing, len(others))
@@ -76,11 +76,11 @@ class TextTable:
         return b"".join([totals, others, *(_little_endian(column).tobytes() for column in columns)])
 
     @classmethod
-    def decode(cls, data: bytes) -> TextTable:
-        """Return the table that :meth:`encode` wrote.
+    def decode(cls, data: bytes) -> LineIndex:
+        """Return the index that :meth:`encode` wrote.
 
         Raises:
-            ValueError: the bytes are no such table.
+            ValueError: the bytes are no such index.
         """
         try:
             chunks, size, log_end, last_seen, missing, length = _TOTALS.unpack_from(data)
@@ -92,18 +92,18 @@ class TextTable:
                 or len(data) != at + chunks * 8 * len(_COLUMNS)
             ):
                 raise ValueError("lengths that don't add up")
-            table = cls(0)
+            index = cls(0)
             problems, grounds = json.loads(data[_TOTALS.size : at])
-            table.problems = [Problem(**fields) for fields in problems]
-            table.grounds = [Marker(*fields) for fields in grounds]
+            index.problems = [Problem(**fields) for fields in problems]
+            index.grounds = [Marker(*fields) for fields in grounds]
         except (struct.error, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"not a table: {error}") from None
+            raise ValueError(f"not an index: {error}") from None
         for name in _COLUMNS:
             column = array("q", data[at : at + chunks * 8])
-            setattr(table, name, _little_endian(column))
+            setattr(index, name, _little_endian(column))
             at += chunks * 8
-        table.size, table.log_end, table.last_seen, table.is_missing = size, log_end, last_seen, _MISSING[missing]
-        return table
+        index.size, index.log_end, index.last_seen, index.is_missing = size, log_end, last_seen, _MISSING[missing]
+        return index
 
 
 def _little_endian(column: array[int]) -> array[int]:

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfs.log.problem import Problem
-from kfs.tree.table_store import TableStore
-from kfs.tree.text_table import TextTable
+from kfs.tree.lines.index import LineIndex
+from kfs.tree.lines.index_store import LineIndexStore
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def a_table(chunks: int = 3) -> TextTable:
-    table = TextTable(100)
+def a_table(chunks: int = 3) -> LineIndex:
+    table = LineIndex(100)
     for number in range(chunks - 1):
         table.size += 70_000
         table.log_end += 10_000
@@ -28,7 +28,7 @@ def a_table(chunks: int = 3) -> TextTable:
     return table
 
 
-def content(table: TextTable) -> object:
+def content(table: LineIndex) -> object:
     columns = [list(getattr(table, name)) for name in ("text_starts", "positions", "seen", "earliest", "latest")]
     return columns, table.size, table.log_end, table.last_seen, table.problems
 
@@ -37,34 +37,34 @@ def content(table: TextTable) -> object:
 def test_a_table_is_restored_from_its_bytes(
     rows: list[tuple[int, int, int, int, int]], size: int, log_end: int, last_seen: int
 ) -> None:
-    table = TextTable(0)
+    table = LineIndex(0)
     for row in rows:
         table.begin_chunk()
         table.text_starts[-1], table.positions[-1], table.seen[-1], table.earliest[-1], table.latest[-1] = row
     table.size, table.log_end, table.last_seen = size, log_end, last_seen
-    assert content(TextTable.decode(table.encode())) == content(table)
+    assert content(LineIndex.decode(table.encode())) == content(table)
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_table(data: bytes) -> None:
     try:
-        TextTable.decode(data)
+        LineIndex.decode(data)
     except ValueError:
         return
     pytest.fail("arbitrary bytes were taken for a table")
 
 
 def test_a_kept_table_is_found_under_its_key_and_no_other(tmp_path: Path) -> None:
-    store = TableStore(str(tmp_path / "tables"))
+    store = LineIndexStore(str(tmp_path / "tables"))
     store.save("key", a_table())
-    found = TableStore(str(tmp_path / "tables")).load("key")
+    found = LineIndexStore(str(tmp_path / "tables")).load("key")
     assert found is not None
     assert content(found) == content(a_table())
     assert store.load("another key") is None
 
 
 def test_a_table_under_the_name_of_another_key_is_not_believed(tmp_path: Path) -> None:
-    store = TableStore(str(tmp_path))
+    store = LineIndexStore(str(tmp_path))
     store.save("one", a_table())
     (kept,) = tmp_path.iterdir()
     store.save("two", a_table(5))
@@ -74,7 +74,7 @@ def test_a_table_under_the_name_of_another_key_is_not_believed(tmp_path: Path) -
 
 
 def test_a_damaged_table_is_none(tmp_path: Path) -> None:
-    store = TableStore(str(tmp_path))
+    store = LineIndexStore(str(tmp_path))
     store.save("key", a_table())
     (kept,) = tmp_path.iterdir()
     intact = kept.read_bytes()
@@ -87,7 +87,7 @@ def test_a_damaged_table_is_none(tmp_path: Path) -> None:
 
 def test_the_tables_used_longest_ago_make_room(tmp_path: Path) -> None:
     size = len(a_table(1000).encode())
-    store = TableStore(str(tmp_path), capacity=size * 10)
+    store = LineIndexStore(str(tmp_path), capacity=size * 10)
     for number in range(40):
         store.save(f"key {number}", a_table(1000))
         for age, path in enumerate(sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)):
@@ -99,6 +99,6 @@ def test_the_tables_used_longest_ago_make_room(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    store = TableStore(str(tmp_path / "file" / "tables"))
+    store = LineIndexStore(str(tmp_path / "file" / "tables"))
     store.save("key", a_table())
     assert store.load("key") is None

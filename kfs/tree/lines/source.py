@@ -1,0 +1,121 @@
+"""What makes the text of a segment: how long it is, part by part, and the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kfs.errors import CorruptData
+from kfs.log.block import Block, Cause
+from kfs.read.deciding_markers import Marker
+from kfs.tree.lines.index import NO_EARLIEST, NO_LATEST
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+
+#: A chunk of text is at least that long, the last one aside, and ends with a block.
+CHUNK_BYTES: Final = 64 * 1024
+
+
+@dataclass(slots=True)
+class Chunk:
+    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown."""
+
+    text: bytes
+    faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
+
+    @classmethod
+    def join(cls, pieces: Sequence[Chunk]) -> Chunk:
+        """Put pieces one after another."""
+        if len(pieces) == 1:
+            return pieces[0]
+        parts: list[bytes] = []
+        faults: list[tuple[int, int, CorruptData]] = []
+        size = 0
+        for piece in pieces:
+            faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
+            parts.append(piece.text)
+            size += len(piece.text)
+        return cls(b"".join(parts), faults)
+
+
+class Extent(NamedTuple):
+    """How long the text is of what ends in the log at ``log_end``, and what else an index says of it.
+
+    ``last_offset`` is the last that blocks there have, -1 for damage. What stands for offsets that are missing behind
+    the segment is of no bytes of it: it ends where what is before it does. The timestamps of its records, in
+    milliseconds, lie between ``earliest`` and ``latest``.
+    """
+
+    size: int
+    log_end: int
+    last_offset: int
+    earliest: int = NO_EARLIEST
+    latest: int = NO_LATEST
+    is_missing: bool = False
+
+
+class LineSource(Protocol):
+    """What makes a text of a segment: from a batch boundary on, before which ``seen`` is the highest offset."""
+
+    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+        """Measure the text, part by part, up to the batch boundary ``end``, or to the end of the segment."""
+        ...
+
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
+        """Make the text, a piece up to each of ``ends``, boundaries all, and at least one.
+
+        It ends with a piece that goes on beyond its end: messages that follow one another are measured as they come,
+        and read as one block.
+        """
+        ...
+
+    def grounds(self) -> Sequence[Marker] | None:
+        """Return what decided elsewhere what the measured text is; None where that can't be named."""
+        ...
+
+    def holds(self, grounds: Sequence[Marker]) -> bool:
+        """Whether that is still so."""
+        ...
+
+
+class BlockLines:
+    """Text that ``render`` makes of each block that is in a segment, whoever sees it."""
+
+    def __init__(self, render: Callable[[Segment, Block], Chunk]) -> None:
+        self._render = render
+
+    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+        """See :class:`LineSource`."""
+        for item in segment.walk(position, seen):
+            if end is not None and item.position >= end:
+                return
+            if isinstance(item, Block):
+                yield Extent(len(self._render(segment, item).text), item.end, item.header.last_offset)
+            else:
+                yield Extent(0, item.end, -1, is_missing=item.cause is Cause.MISSING)
+
+    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
+        """See :class:`LineSource`."""
+        items = segment.walk(position, seen)
+        held = next(items, None)
+        for end in ends:
+            pieces = []
+            reached = position
+            while held is not None and held.position < end:
+                if isinstance(held, Block):
+                    pieces.append(self._render(segment, held))
+                reached = held.end
+                held = next(items, None)
+            yield Chunk.join(pieces)
+            if reached > end:
+                return
+
+    def grounds(self) -> Sequence[Marker]:
+        """See :class:`LineSource`."""
+        return ()
+
+    def holds(self, grounds: Sequence[Marker]) -> bool:
+        """See :class:`LineSource`."""
+        return not grounds

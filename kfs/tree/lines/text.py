@@ -1,0 +1,334 @@
+"""Text made of a segment's blocks, one after another: exact size, random access, memory bounded.
+
+A pass over the segment leaves an index with an entry every 64 KiB of text or so: where in the text a
+block's lines begin, and where in the log that block lies. A read finds the entry, renders from
+there on, and keeps what it rendered.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kfs.errors import CorruptData
+from kfs.format.layout import MAX_INT64
+from kfs.storage.open_files import FileChanged
+from kfs.tree.lines.cache import LineCache, TextKey
+from kfs.tree.lines.index import LineIndex
+from kfs.tree.lines.source import CHUNK_BYTES, Chunk, Extent, LineSource
+from kfs.tree.node import Part
+from kfs.tree.node_ids import Parts
+
+if TYPE_CHECKING:
+    from kfs.log.segment import Segment
+    from kfs.log.span import Span
+
+#: The pass over a smaller segment, in bytes, costs less than a file.
+WORTH_KEEPING: Final = 64 * 1024
+#: What an active segment has at least whose index is kept: it's of no more use as soon as anything is appended.
+_WORTH_KEEPING_FOR_NOW: Final = 1024 * 1024
+#: What was written longer ago than this has another modification time when it's written again, whatever the clock.
+_AT_REST_NS: Final = 2_000_000_000
+
+
+class SegmentText:
+    """What ``source`` makes of a segment; texts of the same ``key`` are the same.
+
+    One with a ``stable_end`` ends before that offset, and that offset moves on.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        key: TextKey,
+        source: LineSource,
+        cache: LineCache,
+        lasting_key: Callable[[], str],
+        stable_end: int | None = None,
+    ) -> None:
+        """``lasting_key`` returns what the index depends on, at the moment."""
+        self.segment = segment
+        self.key = key
+        self._source = source
+        self._cache = cache
+        self._lasting_key = lasting_key
+        self._stable_end = stable_end
+
+    @property
+    def slot(self) -> int:
+        """The number of what is shown of the segment, which is another when that isn't the same any more."""
+        return self.key[2]
+
+    @property
+    def start(self) -> int:
+        """The offset from which on the segment is shown."""
+        return self.key[3]
+
+    @property
+    def _has_no_end(self) -> bool:
+        """Whether it ends where the log does in its segment, which may be closed by now."""
+        return self.key[4] == MAX_INT64
+
+    @property
+    def _grows(self) -> bool:
+        return self._stable_end is not None or self.segment.is_last
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the index is at hand, in memory or in the store, without a pass over the segment."""
+        return self._found() is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the store has the index for later mounts."""
+        return self._cache.store is not None and self._cache.store.holds(self._lasting_key())
+
+    @property
+    def size(self) -> int:
+        """The exact length in bytes; the first time this is a pass over the segment."""
+        return self.index().size
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the index is in memory."""
+        return self._cache.index(self.key) is not None
+
+    def index(self) -> LineIndex:
+        """Return the index, up to date: from memory, from the store, or by a pass over the segment."""
+        with self._cache.lock_of(self.key):
+            found = self._found()
+            index = found or LineIndex(self.segment.base_offset)
+            if self._stable_end is not None:
+                if index.stable_end < self._stable_end:
+                    self._extend(index, None)
+                    index.stable_end = self._stable_end
+                    self._cache.keep_index(self.key, self.segment, index)
+                return index
+            log_end = self.segment.tail()[0] if self._has_no_end else None
+            if found is not None if log_end is None else index.log_end >= log_end:
+                return index
+            begun, lasting_key = index.log_end, self._lasting_key()
+            last = self._extend(index, log_end)
+            if log_end is None:
+                index.is_missing = self._is_missing(index, last)
+            else:
+                index.log_end = max(index.log_end, log_end)
+            self._cache.keep_index(self.key, self.segment, index)
+            if self._is_worth_keeping(begun, index.log_end) and lasting_key == self._lasting_key():
+                self._store(index, lasting_key)
+            return index
+
+    def _found(self) -> LineIndex | None:
+        """Return the index from memory or, to be kept there from now on, from the store."""
+        index = self._cache.index(self.key)
+        if index is not None or self._cache.store is None or self._stable_end is not None:
+            return index
+        index = self._cache.store.load(self._lasting_key())
+        if index is not None and not (self._source.holds(index.grounds) and self._still_ends_so(index)):
+            return None
+        if index is not None:
+            self._cache.keep_index(self.key, self.segment, index)
+            for problem in index.problems:
+                self.segment.problems.add(problem)
+        return index
+
+    def _is_worth_keeping(self, begun: int, end: int) -> bool:
+        """Whether a pass over these bytes of the log should be the last for as long as the file is what it is."""
+        if not self.segment.is_last:
+            return end >= WORTH_KEEPING
+        if end - begun < _WORTH_KEEPING_FOR_NOW:
+            return False
+        return time.time_ns() - self.segment.file().status().mtime_ns > _AT_REST_NS
+
+    def _store(self, index: LineIndex, lasting_key: str) -> None:
+        grounds = self._source.grounds()
+        if self._cache.store is None or grounds is None:
+            return
+        index.grounds = list(grounds)
+        path = self.segment.files.log.path
+        index.problems = [problem for problem in self.segment.problems if problem.file == path]
+        self._cache.store.save(lasting_key, index)
+
+    def _is_missing(self, index: LineIndex, last: Extent | None) -> bool | None:
+        """Return what an index that ends with ``last`` says of offsets that are missing behind the segment."""
+        if last is not None and last.is_missing:
+            return True
+        following = self.segment.next_base_offset
+        is_asked = following is not None and index.last_seen + 1 < following and (last is None or last.last_offset >= 0)
+        return False if is_asked else None
+
+    def _still_ends_so(self, index: LineIndex) -> bool:
+        """Whether what an index says of offsets behind the segment is what is known of them now."""
+        if index.is_missing is None:
+            return True
+        try:
+            return (self.segment.missing_from(index.last_seen + 1) is not None) == index.is_missing
+        except CorruptData:  # who reads it hears of that
+            return False
+
+    def _extend(self, index: LineIndex, end: int | None) -> Extent | None:
+        """Go on from where the index ends to where the log does, in bytes, or to the end of the segment.
+
+        Returns what is at that end, None where nothing was added.
+        """
+        last: Extent | None = None
+        for extent in self._source.extents(self.segment, index.log_end, index.last_seen, end):
+            last = extent
+            # Chunks are told apart by their positions in the log: what has no bytes there can't begin one.
+            if index.size - index.text_starts[-1] >= CHUNK_BYTES and not extent.is_missing:
+                index.begin_chunk()
+                self.segment.mark(index.last_seen + 1, index.log_end)
+            index.size += extent.size
+            index.note_times(extent.earliest, extent.latest)
+            index.log_end = extent.log_end
+            index.last_seen = max(index.last_seen, extent.last_offset)
+        return last
+
+    def parts(self, offset: int, size: int) -> list[Part]:
+        """Return ``size`` bytes from ``offset``, fewer at the end, as parts that follow one another.
+
+        Raises:
+            CorruptData: the range touches what stands for damage.
+        """
+        grows = self._grows
+        with self._cache.lock_of(self.key):  # an index that grows does so under it
+            index = self.index()
+            chunks, log_end, text_end = len(index), index.log_end, index.size
+        end = min(offset + size, text_end)
+        if offset >= end:
+            return []
+        starts = index.text_starts
+        first = bisect_right(starts, offset, 0, chunks) - 1
+        wanted = range(first, bisect_left(starts, end, first, chunks))
+        make = partial(self._rendered, index, log_end)
+        closed = range(first, min(wanted.stop, chunks - grows))
+        # The chunk where he stops is the one where he goes on.
+        stop = starts[wanted.stop] if wanted.stop < chunks else text_end
+        following = wanted.stop if stop == end else wanted.stop - 1
+        self._cache.read_on(self.key, wanted, chunks - grows, make)
+        pieces = self._cache.chunks(self.key, closed, (following,), make)
+        if closed.stop < wanted.stop:  # still growing: what is rendered now is not the whole of it later
+            pieces += self._rendered(index, log_end, range(closed.stop, wanted.stop))
+        parts: list[Part] = []
+        for number, piece in zip(wanted, pieces, strict=True):
+            begin, stop = max(offset - starts[number], 0), end - starts[number]
+            if number + 1 < chunks:
+                stop = min(stop, starts[number + 1] - starts[number])
+            for fault_start, fault_end, error in piece.faults:
+                if fault_start < stop and fault_end > begin:
+                    raise error
+            is_whole = begin == 0 and stop == len(piece.text)
+            parts.append(piece.text if is_whole else memoryview(piece.text)[begin:stop])
+            if len(parts[-1]) < stop - begin:
+                break
+        self._cache.was_answered(self.key, following)
+        return parts
+
+    def _rendered(self, index: LineIndex, log_end: int, run: range) -> list[Chunk]:
+        """Render chunks that follow one another, the last of which may be the index's, up to ``log_end``."""
+        ends = list(index.positions[run.start + 1 : run.stop + 1])
+        if len(ends) < len(run):
+            ends.append(log_end)
+        pieces: list[Chunk] = []
+        while len(pieces) < len(run):
+            at = run.start + len(pieces)
+            pieces += self._source.pieces(self.segment, index.positions[at], index.seen[at], ends[len(pieces) :])
+        return pieces
+
+
+@dataclass(slots=True)
+class _Part:
+    """The text of one span, and how long it is once nothing more comes."""
+
+    span: Span
+    text: SegmentText
+    fixed_size: int | None = None
+
+    @property
+    def size(self) -> int:
+        if self.fixed_size is None:
+            self.fixed_size = self.text.size
+        return self.fixed_size
+
+
+class LogText:
+    """The texts of the spans of a log, one after another; it goes on at its end as the log does.
+
+    What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
+    gets what it had or :class:`~kfs.storage.open_files.FileChanged`. So does who waits at its end, once the log doesn't
+    go on there any more.
+    """
+
+    def __init__(self, spans: Callable[[], Sequence[Span]], text_of: Callable[[Span, int | None], SegmentText]) -> None:
+        """``text_of`` makes the text of a span from an offset on, by default from the first that is shown."""
+        self._spans = spans
+        self._text_of = text_of
+        shown = spans()
+        self._parts = [_Part(span, text_of(span, None)) for span in shown[:1]]
+        self._parts += [_Part(span, text_of(span, span.start)) for span in shown[1:]]
+
+    @property
+    def incarnation(self) -> Parts:
+        """What tells it from other texts at the same place: where it begins, and of which segments it is."""
+        texts = [part.text for part in self._parts]
+        return Parts(texts[0].start if texts else -1, tuple(text.slot for text in texts))
+
+    def _followed(self) -> tuple[list[_Part], bool]:
+        """Return the parts, with those that have come at the end, and whether more may come there."""
+        parts = self._parts
+        spans = self._spans()
+        if not parts:  # what has come is another text: this one has no beginning
+            return parts, not spans
+        (segment, start, _), last = parts[-1].span, parts[-1].text
+        at = len(spans) - 1
+        while at >= 0 and (spans[at].segment is not segment or spans[at].start != start):
+            at -= 1
+        if at < 0:
+            return parts, False
+        text = self._text_of(spans[at], last.start)
+        if text.slot != last.slot:
+            return parts, False
+        if text.key == last.key and at == len(spans) - 1:
+            return parts, True
+        following = [_Part(span, self._text_of(span, span.start)) for span in spans[at + 1 :]]
+        self._parts = parts = [*parts[:-1], _Part(spans[at], text), *following]
+        return parts, True
+
+    def _ended(self) -> FileChanged:
+        path = self._parts[-1].text.segment.files.log.path if self._parts else "<nothing>"
+        return FileChanged("the log doesn't go on behind what there was of it", 0, path)
+
+    @property
+    def size(self) -> int:
+        """The exact length in bytes.
+
+        Raises:
+            FileChanged: it has an end, and the log doesn't: who waits for more would wait for ever.
+        """
+        parts, goes_on = self._followed()
+        if not goes_on:
+            raise self._ended()
+        return sum(part.size for part in parts[:-1]) + sum(part.text.size for part in parts[-1:])
+
+    def parts(self, offset: int, size: int) -> list[Part]:
+        """Return ``size`` bytes from ``offset``; as :meth:`SegmentText.parts`, at the end as :attr:`size`."""
+        found: list[Part] = []
+        parts, goes_on = self._followed()
+        for part in parts:
+            if size <= 0:
+                break
+            length = part.text.size if part is parts[-1] else part.size
+            if offset < length:
+                more = part.text.parts(offset, size)
+                found += more
+                size -= sum(map(len, more))
+                offset = 0
+            else:
+                offset -= length
+        if not found and size > 0 and not goes_on:
+            raise self._ended()
+        return found
