@@ -51,9 +51,9 @@ class OffsetCache(Generic[Value]):
             return value
 
     def put(self, slot: int, value: Value) -> None:
-        """Keep ``value`` unless it alone is larger than the cache."""
+        """Keep ``value`` unless it answers for nothing, or alone is larger than the cache."""
         size = value.nbytes
-        if size > self._capacity:
+        if size > self._capacity or value.first_offset > value.last_offset:
             return
         key = slot, value.first_offset
         with self._lock:

@@ -31,7 +31,7 @@ SLOT_BITS: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class LoadedBlock:
-    """A block decoded: its header and its records as columns.
+    """A block decoded: its header and its records as columns, all of which have offsets above ``after``.
 
     ``last_offset`` is the highest that it answers for; every lookup in the cache asks for it.
     """
@@ -39,6 +39,7 @@ class LoadedBlock:
     header: BatchHeader
     columns: RecordColumns
     file: str
+    after: int = -1
     last_offset: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,8 +48,8 @@ class LoadedBlock:
 
     @property
     def first_offset(self) -> int:
-        """The lowest offset it answers for."""
-        return self.columns.offsets[0] if len(self.columns) else self.header.base_offset
+        """The lowest offset it answers for; above ``last_offset`` where all that it has was seen before."""
+        return self.columns.offsets[0] if len(self.columns) else max(self.header.base_offset, self.after + 1)
 
     @property
     def nbytes(self) -> int:
@@ -118,7 +119,7 @@ class Storage:
             report(faulty_records(columns, block.file, block.position, block.header.size))
             for fault in columns.faults.values():
                 fault.reported = True
-        return LoadedBlock(block.header, columns, block.file)
+        return LoadedBlock(block.header, columns, block.file, block.after)
 
     def close(self) -> None:
         """Give back descriptors and maps."""

@@ -393,6 +393,16 @@ def test_of_overlapping_wrappers_the_first_has_the_record(codec: Codec, tmp_path
         assert found == (first.records[offset - BASE] if offset < BASE + 10 else second.records[offset - BASE - 5])
 
 
+@pytest.mark.parametrize("is_looked_at_before", [False, True])
+def test_of_two_wrappers_that_end_at_offset_0_the_first_has_it(is_looked_at_before: bool, tmp_path: Path) -> None:
+    """Where such a wrapper begins, and that it holds nothing new, is known only inside."""
+    wrapper = batch(records(0, 0), magic=1, codec=Codec.LZ4)
+    log = open_log(write_partition(tmp_path / "t-0", {0: [wrapper, wrapper]}))
+    if is_looked_at_before:
+        assert log.log_end_offset == 1
+    assert find_record(log, 0) == wrapper.records[0]
+
+
 def test_a_duplicate_of_an_older_batch_is_a_problem_and_no_record(tmp_path: Path) -> None:
     content = dense(BASE, BASE + 14)
     log = log_with(tmp_path, joined(content) + content[0].data)

@@ -61,6 +61,14 @@ def test_every_record_is_a_file_named_by_its_offset(root: Path) -> None:
         assert parse_line(content_of(tree, f"t/0/offset/{offset}.json")) == ("t", 0, record(offset))
 
 
+def test_of_two_wrappers_that_end_at_offset_0_the_first_is_listed_and_read(tmp_path: Path) -> None:
+    wrapper = batch(records(0, 0), magic=1, codec=Codec.LZ4)
+    write_partition(tmp_path / "t-0", {0: [wrapper, wrapper]})
+    tree = open_tree(tmp_path)
+    assert names(directory_at(tree, "t/0/offset")) == ["0.json"]
+    assert parse_line(content_of(tree, "t/0/offset/0.json")) == ("t", 0, wrapper.records[0])
+
+
 @pytest.mark.parametrize(
     "name",
     [
