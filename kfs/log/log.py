@@ -549,7 +549,9 @@ class Log:
         reached, looks = offsets.start, 0
         while (span := self._span_from(reached)) is not None and span.start < offsets.end:
             segment, start, end = span
-            start, end = max(start, reached), MAX_INT64 if end is None else end
+            if start < reached:  # messages that are one block now may have been several, of which some were yielded
+                span, start = Span(segment, reached, end), reached
+            end = MAX_INT64 if end is None else end
             try:
                 for item in segment.walk_from(start):
                     if isinstance(item, Block):

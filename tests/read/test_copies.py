@@ -22,9 +22,11 @@ from kfs.tree.options import OnDamage, TreeOptions
 from tests.logs import (
     batch,
     dense,
+    directory_at,
     joined,
     log_name,
     look_every_time,
+    names,
     open_tree,
     positions,
     record,
@@ -165,6 +167,17 @@ def test_segments_that_are_gone_are_completed(tmp_path: Path) -> None:
         for view in TELLING:
             assert not tells(view, asked, OffsetRange(0, 60)), (roots, view.__name__)
     assert offsets_of(shown_by_all(Asked.of(one, three))) == [*range(20), *range(30, 60)]
+
+
+def test_messages_that_become_one_block_are_listed_once(tmp_path: Path) -> None:
+    """What is lost comes from another copy while a listing goes over it."""
+    content = dense(0, 9, magic=1)
+    roots = [tmp_path / name for name in ("one", "two")]
+    for root in roots:
+        write_partition(root / "t-0", {0: content, 10: dense(10, 19)})
+    broken(roots[0], positions(content)[1] + 30)
+    with Asked.of(*roots).tree() as tree:
+        assert names(directory_at(tree, "t/0/offset")) == [f"{offset}.json" for offset in range(20)]
 
 
 def test_what_a_copy_has_no_trace_of_comes_from_a_third(tmp_path: Path) -> None:
