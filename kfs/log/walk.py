@@ -77,6 +77,8 @@ class SegmentWalk:
         self._seen_is_known = True
         #: Whether it is known with which offset the batches end before where it is: it is behind an intact one.
         self._end_is_known = True
+        #: The last batch, where how far it reaches is known only inside.
+        self._open_end: Block | None = None
         self._repeated_up_to = -1
         self._search_budget = max(self.size, 1) * _SEARCHES_OF_FILE
         self._looks_behind = True
@@ -127,6 +129,7 @@ class SegmentWalk:
         if len(table):
             self._seen = table.last_offsets[-1]
             self._seen_is_known = self._end_is_known = True
+            self._open_end = None
         return table
 
     def missing_behind(self) -> Damage | None:
@@ -137,6 +140,14 @@ class SegmentWalk:
         following = self.bounds.next_base_offset
         if self._missing is None or following is None or not self._end_is_known or self._seen + 1 >= following:
             return None
+        if self._open_end is not None:
+            try:
+                offsets = self._open_end.decode(self.decoder, self.limit).offsets
+            except CorruptData:  # who reads it hears of that
+                return None
+            self._seen = max((self._seen, *offsets))
+            if self._seen + 1 >= following:
+                return None
         missing = self._missing(OffsetRange(self._seen + 1, following))
         if missing is None:
             return None
@@ -354,9 +365,7 @@ class SegmentWalk:
         first, last, seen = header.base_offset, header.last_offset, self._seen
         if seen + 1 == first and last < limit:  # the ordinary case
             self._seen = last
-            self._seen_is_known = True
-            self._end_is_known = not header.has_unknown_last
-            return Block(header, data, self.file.path)
+            return self._ends_with(Block(header, data, self.file.path))
         reason = ""
         if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
             reason = f"offsets {first} to {last} can't be in the segment of base offset {self.bounds.base_offset}"
@@ -372,8 +381,12 @@ class SegmentWalk:
             reason = f"offsets {first} to {last}, of which only those above {seen} and below {limit} can be"
             self._report(header.position, header.size, reason)
         self._seen = max(seen, min(last, limit - 1))
-        self._seen_is_known = True
-        self._end_is_known = not header.has_unknown_last
+        return self._ends_with(block)
+
+    def _ends_with(self, block: Block) -> Block:
+        """Note that what was walked over ends with an intact block."""
+        self._seen_is_known = self._end_is_known = True
+        self._open_end = block if block.header.has_unknown_last else None
         return block
 
     def _misplaced(self, header: BatchHeader, reason: str, cause: Cause, loses_records: bool = True) -> Damage:

@@ -12,6 +12,7 @@ import pytest
 
 import kfs
 from kfs.errors import CorruptData, KfsError, NotFound
+from kfs.format.codecs import Codec
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAX_INT64
 from kfs.format.producer_snapshot import encode_producer_snapshot
 from kfs.internal.committed_offset import standing_of
@@ -261,6 +262,15 @@ def test_what_no_copy_has_is_told_once(root: Path, tmp_path: Path) -> None:
 def test_two_segments_in_a_row_are_one_gap(root: Path) -> None:
     remove(root, 40)
     assert missing_in(root) == [OffsetRange(20, 60)]
+
+
+def test_a_gap_follows_a_wrapper_that_says_only_inside_how_far_it_reaches(tmp_path: Path) -> None:
+    wrapper = batch([record(0)], magic=1, codec=Codec.LZ4)
+    write_partition(tmp_path / "t-0", {0: [wrapper], 2: dense(2, 9)})
+    say_what_is_compacted(tmp_path)
+    assert missing_in(tmp_path) == [OffsetRange(1, 2)]
+    for view in TELLING:
+        assert tells(view, Asked.of(tmp_path), OffsetRange(1, 2)), view.__name__
 
 
 def test_two_gaps_are_two(root: Path) -> None:
