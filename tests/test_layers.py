@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +22,20 @@ ROOT: Final = Path(kfs.__file__).parent
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the modules that a module imports, wherever in it."""
+    """Yield the modules that a module imports, wherever in it, be it for types alone."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module == "kfs":
-            yield from (f"kfs.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            module = node.module or ""
+            for name in (f"{module}.{alias.name}" for alias in node.names):
+                yield name if is_module(name) or module == "kfs" else module
+
+
+def is_module(name: str) -> bool:
+    first, *others = name.split(".")
+    path = ROOT.joinpath(*others)
+    return first == "kfs" and (path.is_dir() or path.with_suffix(".py").is_file())
 
 
 def arrows() -> Iterator[tuple[str, str]]:
@@ -51,6 +58,16 @@ def test_no_package_imports_what_is_above_it() -> None:
         for module, package in sorted(found)
         if LAYERS.index(package) > LAYERS.index(module.split(".")[0])
     ]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {module_of(path): {name for name in imported(path) if is_module(name)} for path in ROOT.rglob("*.py")}
+    assert "kfs.format.layout" in graph["kfs.log.segment"]
+    TopologicalSorter(graph).prepare()
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("kfs", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def test_the_mount_knows_nothing_of_kafka() -> None:

@@ -20,7 +20,7 @@ from kfs.tree.files import FixedDirectory, GeneratedFile, Maker
 from kfs.tree.meta_dir import json_lines, problem_lines
 from kfs.tree.names import ABOUT, topic_name, tree_name
 from kfs.tree.partition_dir import partition_directory
-from kfs.tree.partition_view import view_of
+from kfs.tree.partition_views import PartitionViews
 
 README = """\
 This directory is about the mount itself. It is read-only, as everything here is.
@@ -70,8 +70,9 @@ Here, in .kfs/:
 """
 
 
-def about_directory(context: TreeContext) -> FixedDirectory:
+def about_directory(views: PartitionViews) -> FixedDirectory:
     """Return ``.kfs``."""
+    context = views.context
 
     def generated(name: str, produce: Callable[[TreeContext], bytes]) -> GeneratedFile:
         return GeneratedFile(context, f"{ABOUT}/{name}", NOBODY, int(context.started * 1e9), partial(produce, context))
@@ -83,8 +84,8 @@ def about_directory(context: TreeContext) -> FixedDirectory:
         "problems.jsonl": partial(generated, "problems.jsonl", lambda c: problem_lines(c.data_dir.problems)),
         "checkpoints": partial(_checkpoints, context),
         "cluster": partial(_cluster, context),
-        "deleted": partial(_deleted, context),
-        "replicas": partial(_replicas, context),
+        "deleted": partial(_deleted, views),
+        "replicas": partial(_replicas, views),
         "groups": partial(_groups, context),
         "transactions": partial(_transactions, context),
     }
@@ -178,9 +179,9 @@ def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
 _Copies = dict[str, tuple[Log, Callable[[Log], OffsetRange]]]
 
 
-def _deleted(context: TreeContext) -> FixedDirectory:
+def _deleted(views: PartitionViews) -> FixedDirectory:
     """Records below the log start offset, segments that were deleted, and partitions whose topic was."""
-    data_dir = context.data_dir
+    context, data_dir = views.context, views.context.data_dir
 
     def copies_of(topic: str) -> _Copies:
         copies: _Copies = {}
@@ -197,15 +198,17 @@ def _deleted(context: TreeContext) -> FixedDirectory:
         return data_dir.deleted_topics().union(data_dir.topics())
 
     path = f"{ABOUT}/deleted"
-    return FixedDirectory(context, path, source_of(context), _Topics(context, path, topics, copies_of))
+    return FixedDirectory(context, path, source_of(context), _Topics(views, path, topics, copies_of))
 
 
-def _replicas(context: TreeContext) -> FixedDirectory:
+def _replicas(views: PartitionViews) -> FixedDirectory:
+    context = views.context
+
     def copies_of(topic: str) -> _Copies:
         return {name: (log, Log.visible) for name, log in context.data_dir.replicas(topic)}
 
     path = f"{ABOUT}/replicas"
-    topics = _Topics(context, path, context.data_dir.topics, copies_of)
+    topics = _Topics(views, path, context.data_dir.topics, copies_of)
     return FixedDirectory(context, path, source_of(context), topics)
 
 
@@ -214,12 +217,12 @@ class _Topics(Mapping[str, Maker]):
 
     def __init__(
         self,
-        context: TreeContext,
+        views: PartitionViews,
         path: str,
         topics: Callable[[], Iterable[str]],
         copies_of: Callable[[str], _Copies],
     ) -> None:
-        self._context = context
+        self._views = views
         self._path = path
         self._topics = topics
         self._copies_of = copies_of
@@ -229,7 +232,7 @@ class _Topics(Mapping[str, Maker]):
         copies = self._copies_of(topic) if topic is not None else None
         if not copies:
             raise KeyError(name)
-        return partial(_topic_directory, self._context, f"{self._path}/{name}", copies)
+        return partial(_topic_directory, self._views, f"{self._path}/{name}", copies)
 
     def __iter__(self) -> Iterator[str]:
         return (tree_name(topic) for topic in sorted(self._topics()) if self._copies_of(topic))
@@ -238,14 +241,14 @@ class _Topics(Mapping[str, Maker]):
         return sum(1 for _ in self)
 
 
-def _topic_directory(context: TreeContext, path: str, copies: _Copies) -> FixedDirectory:
+def _topic_directory(views: PartitionViews, path: str, copies: _Copies) -> FixedDirectory:
     def copy_directory(copy_path: str, log: Log, choose_range: Callable[[Log], OffsetRange]) -> FixedDirectory:
         if not log.segments:
             raise NotFound(f"{copy_path}: gone")
-        return partition_directory(view_of(context, log, copy_path, choose_range))
+        return partition_directory(views.of(log, copy_path, choose_range))
 
     names: dict[str, Maker] = {
         name: partial(copy_directory, f"{path}/{name}", log, choose_range)
         for name, (log, choose_range) in copies.items()
     }
-    return FixedDirectory(context, path, source_of(context), names)
+    return FixedDirectory(views.context, path, source_of(views.context), names)

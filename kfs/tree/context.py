@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
@@ -22,10 +22,8 @@ from kfs.tree.lines.record_lines import ReaderPool
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.options import TreeOptions
+from kfs.tree.pending_invalidations import PendingInvalidations
 from kfs.tree.work_ahead import WorkAhead
-
-if TYPE_CHECKING:
-    from kfs.tree.partition_view import PartitionView
 
 _TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
@@ -82,21 +80,12 @@ class TreeContext:
         self.text = LineCache(_TEXT_BYTES, options.index_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
-        self.views: dict[str, PartitionView] = {}
-        #: Partitions in whose place there is another log, for the watch to tell.
-        self.replaced: set[PartitionView] = set()
-        #: Directories below which something changed, and files that did, and how often that is yet to be told.
-        self.to_tell: dict[str, int] = {}
-        #: Held for a moment by whoever looks at or changes ``views``, ``hours`` and what was generated.
+        self.pending = PendingInvalidations()
+        #: Held for a moment by whoever looks at or changes the views, ``hours`` and what was generated.
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
         self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
-
-    def seen_views(self) -> list[PartitionView]:
-        """Return the partitions that were shown."""
-        with self.lock:
-            return list(self.views.values())
 
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
         """Return what ``produce`` made for ``path``, kept a moment so that a size and the bytes belong together.

@@ -18,7 +18,7 @@ from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.options import TreeOptions
 from kfs.tree.partition_dir import partition_directory
-from kfs.tree.partition_view import view_of
+from kfs.tree.partition_views import PartitionViews
 from kfs.tree.record_files import FieldFile, RecordFile, contents_from
 from kfs.tree.time_dirs import hour_of, record_link
 from kfs.tree.watch import Watch
@@ -31,8 +31,9 @@ class KafkaTree(Tree):
 
     def __init__(self, data_dir: DataDir, options: TreeOptions | None = None) -> None:
         self.context = TreeContext(data_dir, options or TreeOptions())
-        self._root = _RootDirectory(self.context)
-        self._watch = Watch(self.context)
+        self.views = PartitionViews(self.context)
+        self._root = _RootDirectory(self.views)
+        self._watch = Watch(self.views)
         self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
@@ -70,7 +71,7 @@ class KafkaTree(Tree):
         path = self.context.ids.path_of(node_id)
         if path is not None:
             return self._same(self.resolve(path), node_id)
-        view, partition, segment, offset = self.context.ids.record_of(node_id)
+        view, partition, segment, offset = self.views.record_of(node_id)
         if view is View.RECORD:
             return RecordFile(partition, offset, segment)
         if view in (View.VALUE, View.KEY):
@@ -100,7 +101,7 @@ class KafkaTree(Tree):
         path = self.context.ids.path_of(node_id)
         if path is not None:
             return path
-        view, partition, segment, offset = self.context.ids.record_of(node_id)
+        view, partition, segment, offset = self.views.record_of(node_id)
         match view:
             case View.SEGMENT:
                 return f"{partition.path}/segment/{segment_name(segment.base_offset)}"
@@ -112,7 +113,7 @@ class KafkaTree(Tree):
     def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
         """See :meth:`kfs.tree.node.Tree.following`."""
         if self.context.ids.path_of(node_id) is None:
-            view, partition, _, offset = self.context.ids.record_of(node_id)
+            view, partition, _, offset = self.views.record_of(node_id)
             yield from contents_from(partition, view, offset + 1)
 
     def totals(self) -> tuple[int, int]:
@@ -145,10 +146,11 @@ class KafkaTree(Tree):
 class _RootDirectory(Directory):
     """The topics, and ``.kfs`` by name."""
 
-    __slots__ = ("context",)
+    __slots__ = ("_views", "context")
 
-    def __init__(self, context: TreeContext) -> None:
-        self.context = context
+    def __init__(self, views: PartitionViews) -> None:
+        self._views = views
+        self.context = views.context
 
     def attributes(self) -> Attributes:
         owner, mtime_ns = status_of(source_of(self.context))
@@ -156,7 +158,7 @@ class _RootDirectory(Directory):
 
     def lookup(self, name: str) -> Node:
         if name == ABOUT:
-            return about_directory(self.context)
+            return about_directory(self._views)
         topic = topic_name(name)
         if topic is None or not self.context.data_dir.partitions(topic):
             raise NotFound(f"no topic {name!r}")
@@ -173,12 +175,12 @@ class _RootDirectory(Directory):
         log = self.context.data_dir.log(topic, partition)
         if log is None:
             raise NotFound(f"no partition {partition} of {topic!r}")
-        return partition_directory(view_of(self.context, log, f"{tree_name(topic)}/{partition}"))
+        return partition_directory(self._views.of(log, f"{tree_name(topic)}/{partition}"))
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         names: dict[str, Maker] = {tree_name(topic): partial(self._topic, topic) for topic in self._topics()}
         if self.context.options.views:
-            names[ABOUT] = partial(about_directory, self.context)
+            names[ABOUT] = partial(about_directory, self._views)
         yield from list_nodes(names, cookie, with_attributes=with_attributes)
 
     def _topics(self) -> list[str]:

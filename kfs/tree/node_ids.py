@@ -21,7 +21,6 @@ from kfs.tree.slot_table import SlotTable
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
-    from kfs.tree.partition_view import PartitionView
 
 ROOT_ID: Final = 1
 _RELATIVE_BITS: Final = 31
@@ -107,6 +106,12 @@ class Content:
 PLACE: Final = Exactly(None)
 
 
+class ShownPartition(Protocol):
+    """A partition that stands at a ``path`` of the tree."""
+
+    path: str
+
+
 class NodeIds:
     """Issues ids and finds what they name."""
 
@@ -115,7 +120,7 @@ class NodeIds:
         self._paths: dict[int, str] = {ROOT_ID: ""}
         self._last = ROOT_ID
         #: Where a segment is shown; that is kept no longer than it is.
-        self._slots: SlotTable[ref[PartitionView]] = SlotTable()
+        self._slots: SlotTable[ref[ShownPartition]] = SlotTable()
         self._second_slots: SlotTable[dict[str, int]] = SlotTable()
         self._issuing = Lock()
 
@@ -152,7 +157,7 @@ class NodeIds:
         known = self._by_path.get(path)
         return self.of_path(path) if known is None else known[0]
 
-    def first_of(self, view: View, segment: Segment, partition: PartitionView, slot: int | None = None) -> int:
+    def first_of(self, view: View, segment: Segment, partition: ShownPartition, slot: int | None = None) -> int:
         """Return the id that ``view`` has of the segment's base offset; add the relative offset for others.
 
         What is shown may change without the segment: then it is by another ``slot``.
@@ -163,7 +168,7 @@ class NodeIds:
             slot = self._second_slot(slot, segment, partition)
         return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
 
-    def _second_slot(self, first: int, segment: Segment, partition: PartitionView) -> int:
+    def _second_slot(self, first: int, segment: Segment, partition: ShownPartition) -> int:
         """A segment that two views share, above and below the log start offset, has a slot for each."""
         with self._issuing:
             slots = self._second_slots.get(first)
@@ -191,7 +196,7 @@ class NodeIds:
             raise Stale(f"no node {node_id}")
         return path
 
-    def record_of(self, node_id: int) -> tuple[View, PartitionView, Segment, int]:
+    def record_of(self, node_id: int) -> tuple[View, ShownPartition, Segment, int]:
         """Return the view, partition, segment and offset that an id names.
 
         Raises:

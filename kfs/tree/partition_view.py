@@ -31,7 +31,6 @@ from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
 from kfs.tree.slot_table import SlotTable
-from kfs.tree.watch import state_of
 from kfs.tree.work_ahead import Job
 
 #: For how long, in seconds, the visible range isn't asked for again.
@@ -150,8 +149,7 @@ class PartitionView:
         """Whether a name here may have led to something else a moment ago: who keeps it hasn't been told that often."""
         if self.log.is_changing or self.log.incarnation != self.promised[0]:  # in this order
             return True
-        is_told = f"{self.path}/offset" in self.context.to_tell
-        return is_told or any(view.path == self.path for view in tuple(self.context.replaced))
+        return self.context.pending.concerns(self.path)
 
     # -- records
 
@@ -354,18 +352,6 @@ class PartitionView:
             sizing.ask(Job(text.key, text.index) for text in texts)
 
 
-def view_of(
-    context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
-) -> PartitionView:
-    """Return the view of ``log`` that stands at ``path`` of the tree: the same one while the log is the same."""
-    view = context.views.get(path)
-    if view is not None and view.log is log:
-        return view
-    made = PartitionView(context, log, path, choose_range)
-    with context.lock:
-        view = context.views.get(path)
-        if view is None or view.log is not log:
-            if view is not None:
-                context.replaced.add(view)
-            view = context.views[path] = made
-        return view
+def state_of(log: Log) -> tuple[int, int | None]:
+    """Return what stays the same as long as nothing that was shown of a log has become untrue."""
+    return log.incarnation, log.checkpointed_log_start_offset

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.tree.names import segment_names
 from kfs.tree.node import Invalidation
+from kfs.tree.partition_view import PartitionView, state_of
+from kfs.tree.partition_views import PartitionViews
 
-if TYPE_CHECKING:
-    from kfs.log.log import Log
-    from kfs.tree.context import TreeContext
-    from kfs.tree.partition_view import PartitionView
-
-#: What in a partition's directory has something below it that is promised for ever.
-_PROMISING: Final = ("offset", "segment", "value", "key", "time")
 #: How long, in seconds, one look may take; the next goes on where it stopped.
 _LOOK_SECONDS: Final = 0.02
-#: In how many looks a change is told. What was found just before it may be remembered for a moment, and whoever
-#: answers from that promises again what no longer holds.
-_TIMES_TOLD: Final = 3
 
 
 class Watch:
     """Compares the logs that have been shown with what they were when that was last looked at."""
 
-    def __init__(self, context: TreeContext) -> None:
-        self._context = context
+    def __init__(self, views: PartitionViews) -> None:
+        self._views = views
+        self._pending = views.context.pending
         self._round: Iterator[None] = iter(())
 
     def invalidations(self) -> frozenset[Invalidation]:
         """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
-        for view in self._context.seen_views():  # what others have noticed costs no look
+        for view in self._views.seen():  # what others have noticed costs no look
             if view.log.incarnation != view.promised[0]:
                 self._note_changes(view)
         while True:
@@ -45,21 +38,14 @@ class Watch:
                 break
             if time.monotonic() > until:
                 break
-        to_tell = self._context.to_tell
-        told = frozenset(map(self._named, to_tell))
-        self._context.to_tell = {path: times - 1 for path, times in to_tell.items() if times > 1}
-        return told
-
-    def _note(self, paths: list[str]) -> None:
-        for path in paths:
-            self._context.to_tell[path] = _TIMES_TOLD
+        return frozenset(map(self._named, self._pending.take()))
 
     def _named(self, path: str) -> Invalidation:
-        return Invalidation(path, self._context.ids.of_path(path.rpartition("/")[0]))
+        return Invalidation(path, self._views.context.ids.of_path(path.rpartition("/")[0]))
 
     def _look(self) -> Iterator[None]:
         """Go once through all partitions that were shown, and note what is outdated; yield to be interrupted."""
-        for view in self._context.seen_views():
+        for view in self._views.seen():
             log = view.log
             try:
                 segments = log.segments
@@ -77,25 +63,21 @@ class Watch:
                     yield
             self._note_changes(view)
             if not log.segments:
-                self._context.views.pop(view.path, None)
+                self._views.forget(view)
             yield
-        for view in tuple(self._context.replaced):
-            self._note(_promising(view.path) + _taken_back(view, list(view.promised_files)))
-            self._context.replaced.discard(view)
+        for view in tuple(self._views.replaced):
+            self._pending.note_expected(view.path, _taken_back(view, list(view.promised_files)))
+            self._views.replaced.discard(view)
             yield
 
     def _note_changes(self, view: PartitionView) -> None:
         """Note what is outdated of a partition since this was last asked."""
         state = state_of(view.log)
         if view.promised != state:
-            self._note(_promising(view.path))  # first, so that it is in doubt all along
+            self._pending.note_partition(view.path)  # first, so that it is in doubt all along
         view.promised = state
         files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
-        self._note(_taken_back(view, files))
-
-
-def _promising(path: str) -> list[str]:
-    return [f"{path}/{name}" for name in _PROMISING]
+        self._pending.note(_taken_back(view, files))
 
 
 def _taken_back(view: PartitionView, bases: list[int]) -> list[str]:
@@ -103,8 +85,3 @@ def _taken_back(view: PartitionView, bases: list[int]) -> list[str]:
     for base in bases:
         del view.promised_files[base]
     return [f"{view.path}/segment/{name}" for base in bases for name in segment_names(base)]
-
-
-def state_of(log: Log) -> tuple[int, int | None]:
-    """Return what stays the same as long as nothing that was shown of a log has become untrue."""
-    return log.incarnation, log.checkpointed_log_start_offset

@@ -42,7 +42,7 @@ def measured(tree: KafkaTree) -> set[int]:
     while tree.context.sizing.is_at_work:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    [view] = tree.context.views.values()
+    [view] = tree.views.seen()
     return {segment.base_offset for segment in view.log.segments if view.segment_text(segment).is_measured}
 
 

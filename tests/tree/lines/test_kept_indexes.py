@@ -125,7 +125,7 @@ def test_damage_in_what_is_kept_is_told_and_an_error_as_before(log: Path, measur
         tree = mounted_again(log)
         file = file_at(tree, LINES)
         size = file.attributes().size
-        [segment] = next(iter(tree.context.views.values())).log.segments
+        [segment] = tree.views.seen()[0].log.segments
         found.append((size, [str(problem) for problem in segment.problems]))
         with pytest.raises(CorruptData):
             file.read(0, size)

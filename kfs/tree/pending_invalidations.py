@@ -1,0 +1,56 @@
+"""Names that the kernel is to be told to forget, until it was told often enough."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+#: What in a partition's directory has something below it that is promised for ever.
+_PROMISING: Final = ("offset", "segment", "value", "key", "time")
+#: How often a change is told. What was found just before it may be remembered for a moment, and whoever answers from
+#: that promises again what no longer holds.
+_TIMES_TOLD: Final = 3
+
+
+class PendingInvalidations:
+    """Paths of which something was promised that no longer holds: directories, and files. Threads share it."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        self._expected: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def expect(self, partition: str) -> None:
+        """Have a partition in doubt until :meth:`note_expected`."""
+        with self._lock:
+            self._expected[partition] += 1
+
+    def note_expected(self, partition: str, files: Iterable[str]) -> None:
+        """Note a partition that was expected, and the ``files`` in it that were promised by their own names."""
+        self.note_partition(partition)
+        self.note(files)
+        with self._lock:
+            self._expected[partition] -= 1
+            self._expected = +self._expected
+
+    def note_partition(self, partition: str) -> None:
+        """Note all that is promised for ever of a partition."""
+        self.note(f"{partition}/{name}" for name in _PROMISING)
+
+    def note(self, paths: Iterable[str]) -> None:
+        """Note paths by themselves."""
+        with self._lock:
+            self._times |= dict.fromkeys(paths, _TIMES_TOLD)
+
+    def concerns(self, partition: str) -> bool:
+        """Whether something of a partition is yet to be told."""
+        return f"{partition}/{_PROMISING[0]}" in self._times or partition in self._expected
+
+    def take(self) -> list[str]:
+        """Return what is to be told now."""
+        with self._lock:
+            told = list(self._times)
+            self._times = {path: times - 1 for path, times in self._times.items() if times > 1}
+            return told
