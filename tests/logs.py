@@ -219,7 +219,7 @@ def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfs.log.data_dir.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.internal.topic_state.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr("kfs.tree.partition_view._RANGE_SECONDS", 0.0)
+    monkeypatch.setattr("kfs.tree.visible_log._RANGE_SECONDS", 0.0)
     monkeypatch.setattr("kfs.tree.context.LIVE", 0.0)
 
 

@@ -35,7 +35,7 @@ def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
                 size = segment.file().size()
             except CorruptData:
                 continue  # gone
-            if not view.grows(segment) and size >= WORTH_KEEPING:
+            if not view.lines.grows(segment) and size >= WORTH_KEEPING:
                 yield ClosedSegment(log.topic, log.partition, segment.base_offset, size)
 
 
@@ -64,7 +64,7 @@ def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
     segment = log.segment_at(closed.base_offset) if log is not None else None
     if log is None or segment is None:
         return None
-    return _view(context, log).segment_text(segment)
+    return _view(context, log).lines.segment_text(segment)
 
 
 def _view(context: TreeContext, log: Log) -> PartitionView:

@@ -78,7 +78,7 @@ class KafkaTree(Tree):
             return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
             return self._same(SegmentFile.of(partition, segment, offset), node_id)
-        _, loaded, index = partition.loaded(offset)
+        _, loaded, index = partition.records.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"
         if view is View.TIME_LINK:

@@ -44,30 +44,30 @@ class SegmentFile(TextFile):
         """Return the file with what is shown of the segment now, or with what is from offset ``start`` on."""
         if start is None:
             start = partition.first_shown(segment)
-        return cls(partition, segment, start, partition.segment_text(segment, start))
+        return cls(partition, segment, start, partition.lines.segment_text(segment, start))
 
     def identity(self) -> tuple[int, int]:
         owner, _ = self.partition.owner(self.segment)
-        return self.partition.lines_id(self.segment, self.start), stat.S_IFREG | (owner.permissions & 0o444)
+        return self.partition.lines.lines_id(self.segment, self.start), stat.S_IFREG | (owner.permissions & 0o444)
 
     def attributes(self) -> Attributes:
         node_id, mode = self.identity()
         owner, mtime_ns = self.partition.owner(self.segment)
-        self.partition.size_ahead(self.segment)
+        self.partition.lines.size_ahead(self.segment)
         size = self.text.size
         # Not for ever, although its bytes are: the name of a file that somebody holds open outlives what the kernel
         # is made to forget with its directory, and is to go when the segment does.
         lifetime = LIVE
         base_offset = self.segment.base_offset
-        if self.partition.lasting_file(base_offset) == node_id:
-            self.partition.promised_files[base_offset] = node_id
+        if self.partition.lines.lasting_file(base_offset) == node_id:
+            self.partition.lines.promised_files[base_offset] = node_id
             lifetime = UNTIL_TOLD
         return Attributes(node_id, mode, size, mtime_ns, owner.uid, owner.gid, lifetime=lifetime)
 
     @property
     def is_exchanged(self) -> bool:
         """See :attr:`kfs.tree.node.File.is_exchanged`."""
-        return self.partition.grows(self.segment)
+        return self.partition.lines.grows(self.segment)
 
     @property
     def is_new_there(self) -> bool:

@@ -165,7 +165,7 @@ def _aborted_transactions(partition: PartitionView) -> bytes:
 
 def _batches(partition: PartitionView, path: str) -> LogFile:
     def text_of(span: Span, _start: int | None) -> SegmentText:
-        return partition.text_of(span.segment, "batches", BlockLines(batch_lines))
+        return partition.lines.text_of(span.segment, "batches", BlockLines(batch_lines))
 
     return LogFile.of(partition, path, LogText(lambda: consecutive_spans(partition.log.segments), text_of))
 

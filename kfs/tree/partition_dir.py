@@ -49,7 +49,7 @@ def _meta(partition: PartitionView, path: str) -> FixedDirectory:
 
 
 def _records_file(partition: PartitionView) -> LogFile:
-    return LogFile.of(partition, f"{partition.path}/records.jsonl", partition.log_text())
+    return LogFile.of(partition, f"{partition.path}/records.jsonl", partition.lines.log_text())
 
 
 def _end_link(partition: PartitionView, name: str) -> Link:

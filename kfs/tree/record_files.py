@@ -56,7 +56,7 @@ class RecordFile(File):
         return self.partition.is_in_doubt
 
     def _line(self) -> tuple[RenderedLines, int]:
-        return self.partition.rendered_of(self.segment, self.offset)
+        return self.partition.records.rendered_of(self.segment, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class FieldFile(File):
         return self.partition.is_in_doubt
 
     def _field(self) -> tuple[bytes, int]:
-        loaded, index = self.partition.loaded_of(self.segment, self.offset)
+        loaded, index = self.partition.records.loaded_of(self.segment, self.offset)
         columns = loaded.columns
         data = columns.value(index) if self.view is View.VALUE else columns.key(index)
         if data is None:
@@ -151,7 +151,7 @@ class RecordDirectory(OffsetDirectory):
     suffix = ".json"
 
     def _find(self, offset: int) -> tuple[Node, Attributes]:
-        segment, lines, index = self.partition.rendered(offset)
+        segment, lines, index = self.partition.records.rendered(offset)
         start, end = lines.starts[index], lines.starts[index + 1]
         size = end - start
         content = lines.buffer[start:end] if size <= _AT_HAND_BYTES else None
@@ -181,7 +181,7 @@ class RecordDirectory(OffsetDirectory):
                 yield Entry(f"{offset}.json", offset + 1, stamp.id_of_zero + offset, stamp.mode, None)
             return
         try:
-            lines = self.partition.render(segment, segment.load(block))
+            lines = self.partition.records.render(segment, segment.load(block))
         except CorruptData:
             # The CRC holds, so the header's offsets do: they are there, and reading them fails.
             for offset in dense or ():
@@ -206,7 +206,7 @@ class FieldDirectory(OffsetDirectory):
         self.view = view
 
     def _find(self, offset: int) -> tuple[Node, Attributes]:
-        segment, _, _ = self.partition.loaded(offset)
+        segment, _, _ = self.partition.records.loaded(offset)
         file = FieldFile(self.partition, offset, segment, self.view)
         return file, file.attributes()
 
@@ -243,7 +243,7 @@ def _contents(
     partition: PartitionView, segment: Segment, loaded: LoadedBlock, view: View
 ) -> Callable[[int], bytes | None]:
     if view is View.RECORD:
-        return partition.render(segment, loaded).line
+        return partition.records.render(segment, loaded).line
     return loaded.columns.value if view is View.VALUE else loaded.columns.key
 
 

@@ -89,7 +89,7 @@ def _hours_now(partition: PartitionView) -> frozenset[int | None]:
 
 def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int | None]:
     context = partition.context
-    text = partition.segment_text(segment)
+    text = partition.lines.segment_text(segment)
     index = text.index()
     key = (text.key, index.log_end)
     with context.lock:
@@ -138,7 +138,7 @@ class HourDirectory(Directory):
         offset = parse_offset(name, ".json")
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
-        segment, loaded, index = self.partition.loaded(offset)
+        segment, loaded, index = self.partition.records.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         if hour_of(timestamp) != self.hour:
             raise NotFound(f"offset {offset} is of {iso_time(timestamp)}")
@@ -188,7 +188,7 @@ class AtDirectory(Directory):
         offset = self.partition.reader.first_at_or_after(timestamp)
         if offset is None:
             raise NotFound(f"no record at or after {stem}")
-        segment, loaded, index = self.partition.loaded(offset)
+        segment, loaded, index = self.partition.records.loaded(offset)
         return record_link(self.partition, segment, offset, loaded.columns.timestamps[index], "../", View.AT_LINK)
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:

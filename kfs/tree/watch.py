@@ -9,8 +9,9 @@ from typing import Final
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.tree.names import segment_names
 from kfs.tree.node import Invalidation
-from kfs.tree.partition_view import PartitionView, state_of
+from kfs.tree.partition_view import PartitionView
 from kfs.tree.partition_views import PartitionViews
+from kfs.tree.visible_log import state_of
 
 #: How long, in seconds, one look may take; the next goes on where it stopped.
 _LOOK_SECONDS: Final = 0.02
@@ -66,7 +67,7 @@ class Watch:
                 self._views.forget(view)
             yield
         for view in tuple(self._views.replaced):
-            self._pending.note_expected(view.path, _taken_back(view, list(view.promised_files)))
+            self._pending.note_expected(view.path, _taken_back(view, list(view.lines.promised_files)))
             self._views.replaced.discard(view)
             yield
 
@@ -76,12 +77,16 @@ class Watch:
         if view.promised != state:
             self._pending.note_partition(view.path)  # first, so that it is in doubt all along
         view.promised = state
-        files = [base for base, node_id in list(view.promised_files.items()) if view.lasting_file(base) != node_id]
+        files = [
+            base
+            for base, node_id in list(view.lines.promised_files.items())
+            if view.lines.lasting_file(base) != node_id
+        ]
         self._pending.note(_taken_back(view, files))
 
 
 def _taken_back(view: PartitionView, bases: list[int]) -> list[str]:
     """Return the files of the lines of these segments, whose promise is over."""
     for base in bases:
-        del view.promised_files[base]
+        del view.lines.promised_files[base]
     return [f"{view.path}/segment/{name}" for base in bases for name in segment_names(base)]

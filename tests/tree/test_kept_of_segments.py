@@ -44,7 +44,8 @@ def kept(tree: KafkaTree) -> dict[str, int]:
         "logs": len(data_dir._logs),
         "views": len(views),
     }
-    for name in ("stamps", "_owners", "promised_files"):
+    counts["promised files"] = sum(len(view.lines.promised_files) for view in views)
+    for name in ("stamps", "_owners"):
         counts[name] = sum(len(getattr(view, name)) for view in views)
     counts["cache slots"] = sum(len(view._cache_slots) for view in views)
     text = tree.context.text

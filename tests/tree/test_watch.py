@@ -284,10 +284,10 @@ def test_an_answer_that_was_late_is_told_later(root: Path) -> None:
     tree = open_tree(root)
     assert lines_at(tree, 0)[1] == UNTIL_TOLD
     view = {view.path: view for view in tree.views.seen()}["a/0"]
-    late = dict(view.promised_files)
+    late = dict(view.lines.promised_files)
     swap_segment(root)
     assert files_told(tree) == both_names(0)
-    view.promised_files.update(late)
+    view.lines.promised_files.update(late)
     assert files_told(tree) == both_names(0)
 
 

@@ -43,7 +43,7 @@ def measured(tree: KafkaTree) -> set[int]:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     [view] = tree.views.seen()
-    return {segment.base_offset for segment in view.log.segments if view.segment_text(segment).is_measured}
+    return {segment.base_offset for segment in view.log.segments if view.lines.segment_text(segment).is_measured}
 
 
 def size_of(tree: KafkaTree, base: int) -> int:
