@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kfs.api import Data, OnDamage, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
+    from kfs.api import DamagePolicy, Data, PartitionLog, Record, SegmentFile, Topic, open  # noqa: A004
     from kfs.api.groups import Group, GroupOffset, Groups
     from kfs.api.transactions import Transaction, TransactionalIds
     from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost, UnusableSource
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CorruptData",
+    "DamagePolicy",
     "Data",
     "Group",
     "GroupOffset",
@@ -33,7 +34,6 @@ __all__ = [
     "IsolationLevel",
     "KfsError",
     "NotFound",
-    "OnDamage",
     "PartitionLog",
     "Problem",
     "Record",
@@ -59,7 +59,7 @@ _MODULES: Final = {
     "IsolationLevel": "kfs.read.isolation",
     "KfsError": "kfs.errors",
     "NotFound": "kfs.errors",
-    "OnDamage": "kfs.api",
+    "DamagePolicy": "kfs.api",
     "PartitionLog": "kfs.api",
     "Problem": "kfs.log.problem",
     "Record": "kfs.api",

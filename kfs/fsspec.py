@@ -25,14 +25,12 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import glob_translate, stringify_path, tokenize
 
 from kfs.errors import CorruptData, IsADirectory, KfsError, Shortage, SourceLost
-from kfs.log.data_dir import DataDir
-from kfs.log.directory_name import topic_filter
-from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
+from kfs.log.problem import DamagePolicy
+from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES
 from kfs.read.isolation import IsolationLevel
-from kfs.tree.kafka_tree import KafkaTree
-from kfs.tree.lines.index_store import LineIndexStore, default_directory
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled
-from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+from kfs.tree.options import DEFAULT_RENDERED_BYTES
+from kfs.tree.source import TreeSource
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 _PORTION: Final = 1024 * 1024
 #: What an open file reads ahead of whoever reads it in small pieces: no more, as reads of the tree are cheap.
 _BUFFER: Final = 128 * 1024
-_ON_DAMAGE: Final = {"fail": OnDamage.ERROR, "skip": OnDamage.SKIP}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL: Final = (None, "file", "local")
 
@@ -88,20 +85,22 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         if target_protocol not in _LOCAL:
             raise ValueError(f"log directories have to be local files, not {target_protocol}://")
         paths = _paths(fo if log_dirs is None else log_dirs)
-        if on_damage not in _ON_DAMAGE:
-            raise ValueError(f"on_damage is {on_damage!r}, expected {' or '.join(map(repr, _ON_DAMAGE))}")
-        self.log_dirs: Final = paths
-        rendered = cache_bytes * 3 // 5
-        index_store = LineIndexStore(default_directory())
-        options = TreeOptions(views, _ON_DAMAGE[on_damage], rendered, index_store, IsolationLevel(isolation))
-        with _translated(", ".join(paths)):
-            data_dir = DataDir(
-                paths,
-                Storage(max_batch_bytes=max_batch_bytes, cache_bytes=cache_bytes - rendered),
-                until_high_watermark=until_high_watermark,
-                topic_filter=topic_filter((topics,) if isinstance(topics, str) else tuple(topics)),
+        if on_damage not in list(DamagePolicy):
+            raise ValueError(
+                f"on_damage is {on_damage!r}, expected {' or '.join(repr(each.value) for each in DamagePolicy)}"
             )
-        self.tree: Tree = KafkaTree(data_dir, options)
+        self.log_dirs: Final = paths
+        source = TreeSource(
+            views,
+            on_damage,
+            "hw" if until_high_watermark else "end",
+            isolation,
+            (topics,) if isinstance(topics, str) else tuple(topics),
+            max_batch_bytes,
+            cache_bytes,
+        )
+        with _translated(", ".join(paths)):
+            self.tree: Tree = source.open(paths)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from kfs.errors import CorruptData, NotFound
+from kfs.log.problem import DamagePolicy
 from kfs.render.record_line import parse_line
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from tests.corpus import corpus_names
 from tests.every_node import Listed, every_directory, every_node
 from tests.expected import expected_batches, expected_records, unread_logs
@@ -245,7 +246,7 @@ def assert_node_keeps_its_promises(tree: KafkaTree, listed: Listed) -> None:
 
 @EVERY_CORPUS
 def test_every_node_has_its_size_and_is_found_again_by_its_id(name: str, corpus: CorpusPath) -> None:
-    tree = open_tree(corpus(name) / "data", options=TreeOptions(views=True, on_damage=OnDamage.SKIP))
+    tree = open_tree(corpus(name) / "data", options=TreeOptions(views=True, on_damage=DamagePolicy.SKIP))
     seen: dict[int, str] = {1: ""}
     for listed in every_node(tree):
         assert listed.entry.node_id not in seen, (listed.path, seen[listed.entry.node_id])
@@ -472,7 +473,7 @@ def test_an_empty_line_stands_for_a_damaged_batch_and_only_reading_it_fails(
 
 
 def test_skipping_damage_leaves_only_what_is_intact(corpus: CorpusPath) -> None:
-    tree = open_tree(corpus(DAMAGED) / "data", options=TreeOptions(on_damage=OnDamage.SKIP))
+    tree = open_tree(corpus(DAMAGED) / "data", options=TreeOptions(on_damage=DamagePolicy.SKIP))
     for damage in damaged_partitions(corpus, UNREADABLE | PAST_THE_END | {"garbage-tail", "duplicate-batch-tail"}):
         path = damage.tree_path
         whole = b"".join(

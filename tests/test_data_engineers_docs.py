@@ -38,7 +38,7 @@ def test_what_they_say_is_what_is_raised() -> None:
 def test_options_are_those_of_the_commands(command: str) -> None:
     named = set(re.findall(rf"`kfs {command}\b[^`]*?(--[a-z-]+)", PAGE))
     if command == "export":
-        named |= set(re.findall(r"`(--(?:on-corrupt|accept|isolation|follow|store)[a-z-]*)", PAGE))
+        named |= set(re.findall(r"`(--(?:on-damage|accept|isolation|follow|store)[a-z-]*)", PAGE))
     shown = CliRunner().invoke(main, [*command.split(), "--help"]).output
     assert command == "offsets copy" or named
     for option in named:

@@ -3,6 +3,6 @@
 from kfs.api.data import Data, Topic, open  # noqa: A004 - it is read as kfs.open
 from kfs.api.partition_log import PartitionLog, SegmentFile
 from kfs.api.record import Record
-from kfs.log.problem import OnDamage
+from kfs.log.problem import DamagePolicy
 
-__all__ = ["Data", "OnDamage", "PartitionLog", "Record", "SegmentFile", "Topic", "open"]
+__all__ = ["DamagePolicy", "Data", "PartitionLog", "Record", "SegmentFile", "Topic", "open"]

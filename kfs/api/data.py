@@ -16,7 +16,7 @@ from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
-from kfs.log.problem import OnDamage, Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.read.isolation import IsolationLevel
 from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS
@@ -100,7 +100,7 @@ class Data(Mapping[str, Topic], Scannable):
     Threads may share it. It can't be pickled, and a process that is forked may go on using it.
     """
 
-    def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: OnDamage) -> None:
+    def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: DamagePolicy) -> None:
         super().__init__(isolation, on_damage)
         self._source = source
         self._broker = BrokerState(source)  # which tells copies of a topic from an older one of the same name
@@ -246,7 +246,7 @@ def open(  # noqa: A001 - it is read as kfs.open
     *log_dirs: str | os.PathLike[str],
     topics: str | Sequence[str] = (),
     isolation: Isolation = IsolationLevel.READ_UNCOMMITTED,
-    on_damage: Damage = OnDamage.FAIL,
+    on_damage: Damage = DamagePolicy.FAIL,
     until_high_watermark: bool = False,
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -274,7 +274,7 @@ def open(  # noqa: A001 - it is read as kfs.open
     if not log_dirs:
         raise TypeError("kfs.open() takes at least one log directory")
     patterns = (topics,) if isinstance(topics, str) else tuple(topics)
-    level, damage = IsolationLevel(isolation), OnDamage(on_damage)
+    level, damage = IsolationLevel(isolation), DamagePolicy(on_damage)
     source = DataDir(
         [os.fspath(path) for path in log_dirs],
         Storage(max_batch_bytes=max_batch_bytes, cache_bytes=cache_bytes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kfs.log.data_dir import DataDir
-from kfs.log.problem import OnDamage
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 
 
@@ -18,7 +18,7 @@ class Opened(Protocol):
         ...
 
     @property
-    def on_damage(self) -> OnDamage:
+    def on_damage(self) -> DamagePolicy:
         """What becomes of a read that comes to damage, unless it says otherwise."""
         ...
 

@@ -16,7 +16,7 @@ from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import OnDamage, Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
@@ -189,7 +189,7 @@ class PartitionLog(Scannable):
         """
         reader, offsets = self._asked(start, until, since, before, isolation)
         log, damage = self._log, self._damage(on_damage)
-        gone = log.problems.add_error if damage is OnDamage.SKIP else None
+        gone = log.problems.add_error if damage is DamagePolicy.SKIP else None
         return self._records(chosen_in(reader, log, offsets, gone), offsets, damage)
 
     def tail(
@@ -206,7 +206,7 @@ class PartitionLog(Scannable):
         """
         reader, offsets = self._asked(None, None, None, None, isolation)
         log, damage = self._log, self._damage(on_damage)
-        gone = log.problems.add_error if damage is OnDamage.SKIP else None
+        gone = log.problems.add_error if damage is DamagePolicy.SKIP else None
         return list(self._records(last_in(reader, log, offsets, count, gone), offsets, damage))
 
     def _asked(
@@ -227,15 +227,15 @@ class PartitionLog(Scannable):
         offsets = wanted_offsets(self._log, selection, level)
         return PieceReader(selection, level), offsets
 
-    def _damage(self, on_damage: Damage | None) -> OnDamage:
-        return self.on_damage if on_damage is None else OnDamage(on_damage)
+    def _damage(self, on_damage: Damage | None) -> DamagePolicy:
+        return self.on_damage if on_damage is None else DamagePolicy(on_damage)
 
     def _records(
-        self, found: Iterator[tuple[object, Chosen]], offsets: OffsetRange, damage: OnDamage
+        self, found: Iterator[tuple[object, Chosen]], offsets: OffsetRange, damage: DamagePolicy
     ) -> Iterator[Record]:
         for _, chosen in found:
             indexes = chosen.indexes
-            is_failure = bool(chosen.problems) and damage is OnDamage.FAIL
+            is_failure = bool(chosen.problems) and damage is DamagePolicy.FAIL
             if chosen.records is not None:
                 columns = chosen.records.columns
                 if is_failure:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from kfs.log.log import Log
-from kfs.log.problem import OnDamage, Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.render.timestamps import Moment
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kfs.scan import Scan
 
 Isolation = IsolationLevel | Literal["read_uncommitted", "read_committed"]
-Damage = OnDamage | Literal["fail", "skip"]
+Damage = DamagePolicy | Literal["fail", "skip"]
 #: Offsets from, up to and not including.
 Bounds = tuple[int | None, int | None]
 
@@ -23,7 +23,7 @@ Bounds = tuple[int | None, int | None]
 class Scannable:
     """Something whose records a scan gives; ``isolation`` and ``on_damage`` are those of :func:`kfs.open`."""
 
-    def __init__(self, isolation: IsolationLevel, on_damage: OnDamage) -> None:
+    def __init__(self, isolation: IsolationLevel, on_damage: DamagePolicy) -> None:
         self.isolation: Final = isolation
         self.on_damage: Final = on_damage
 

@@ -23,7 +23,7 @@ from kfs.cli.progress import LogsProgress, progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
-from kfs.log.problem import OnDamage
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.read.workers.cores import cores
@@ -268,7 +268,7 @@ def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table
         columns=FILE_COLUMNS,
         selection=wanted.selection,
         isolation=wanted.isolation,
-        on_damage=OnDamage.SKIP,
+        on_damage=DamagePolicy.SKIP,
         on_problem=lambda problem: messages.say(str(problem.error())),
         jobs=wanted.jobs,
         first=wanted.first,

@@ -15,17 +15,18 @@ import click
 
 from kfs.cat.table_file import need_pyarrow
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
+from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, on_damage_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.cli.tables import print_table
 from kfs.errors import KfsError, UnusableSession
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting.export import Export, Totals, check_logs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
 from kfs.spark.exporting.with_spark import spark_export
 from kfs.spark.offset_limits import OffsetLimit
-from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.options import ReadOptions
 from kfs.spark.ranges import DATA_LOSS_ADVICE
 from kfs.spark.strategies import Matching
 
@@ -75,13 +76,7 @@ class _Setting(click.ParamType[tuple[str, str]]):
     help="Where to start in partitions that have no position yet.",
 )
 @isolation_option
-@click.option(
-    "--on-corrupt",
-    type=click.Choice([choice.value for choice in OnCorrupt]),
-    default=OnCorrupt.FAIL.value,
-    show_default=True,
-    help="What becomes of a batch of the log that can't be read: the end of the export, or nothing of it is exported.",
-)
+@on_damage_option
 @click.option("--accept-data-loss", is_flag=True, help="Go on where offsets that come next are no longer in the log.")
 @click.option("--follow", is_flag=True, help="Go on with what is appended, until SIGINT or SIGTERM.")
 @click.option(
@@ -131,7 +126,7 @@ def export(
     topics: tuple[str, ...],
     starting: OffsetLimit,
     isolation: str,
-    on_corrupt: str,
+    on_damage: str,
     accept_data_loss: bool,
     follow: bool,
     interval: float,
@@ -163,7 +158,7 @@ def export(
     """
     say_what_is_logged()
     read = ReadOptions(
-        not accept_data_loss, IsolationLevel(isolation), OnCorrupt(on_corrupt), max_batch_bytes=max_batch_bytes
+        not accept_data_loss, IsolationLevel(isolation), DamagePolicy(on_damage), max_batch_bytes=max_batch_bytes
     )
     options = ExportOptions(
         log_dirs,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.read.isolation import IsolationLevel
 
@@ -43,6 +44,13 @@ also_option = click.option(
     multiple=True,
     type=click.Path(readable=False),
     help="Another LOG_DIR, or a copy of what LOG_DIR has, such as another broker's. Repeatable.",
+)
+on_damage_option = click.option(
+    "--on-damage",
+    type=click.Choice([choice.value for choice in DamagePolicy]),
+    default=DamagePolicy.FAIL.value,
+    show_default=True,
+    help="At a batch that can't be read: fail, or skip it and say so.",
 )
 isolation_option = click.option(
     "--isolation",

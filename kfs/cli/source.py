@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -11,64 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kfs.cli.messages import say_what_is_logged
-from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, topic_option
+from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, on_damage_option, topic_option
 from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
-from kfs.log.directory_name import topic_filter
-from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.read.isolation import IsolationLevel
-from kfs.tree.options import DEFAULT_RENDERED_BYTES, OnDamage, TreeOptions
+from kfs.log.storage import DEFAULT_CACHE_BYTES
+from kfs.tree.options import DEFAULT_RENDERED_BYTES
+from kfs.tree.source import TreeSource
 
 if TYPE_CHECKING:
     from kfs.tree.kafka_tree import KafkaTree
-    from kfs.tree.lines.index_store import LineIndexStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """How LOG_DIRs are read and shown."""
-
-    views: bool = False
-    on_damage: str = OnDamage.ERROR.value
-    until: str = "end"
-    isolation: str = IsolationLevel.READ_UNCOMMITTED.value
-    topics: tuple[str, ...] = ()
-    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
-    cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
-
-    def open(self, paths: Sequence[str], index_store: LineIndexStore | None = None) -> KafkaTree:
-        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do.
-
-        Without another ``index_store`` it is the user's.
-        """
-        return self.tree(self.data_dir(paths), index_store)
-
-    def tree(self, data_dir: DataDir, index_store: LineIndexStore | None = None) -> KafkaTree:
-        """Return the tree over a data directory that was opened with these options."""
-        from kfs.tree.kafka_tree import KafkaTree  # only here: who wants records needs no tree
-        from kfs.tree.lines.index_store import LineIndexStore, default_directory
-
-        options = TreeOptions(
-            self.views,
-            OnDamage(self.on_damage),
-            self._rendered_bytes,
-            index_store or LineIndexStore(default_directory()),
-            IsolationLevel(self.isolation),
-        )
-        return KafkaTree(data_dir, options)
-
-    def data_dir(self, paths: Sequence[str]) -> DataDir:
-        """Open the data directory over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
-        cache_bytes = self.cache_bytes - self._rendered_bytes
-        storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=cache_bytes)
-        matches = topic_filter(self.topics)
-        return DataDir(paths, storage, until_high_watermark=self.until == "hw", topic_filter=matches)
-
-    @property
-    def _rendered_bytes(self) -> int:
-        return self.cache_bytes * 3 // 5
+class SourceOptions(TreeSource):
+    """How LOG_DIRs are read and shown, as a command is told."""
 
     def arguments(self) -> list[str]:
         """Return the arguments that make a command's options these."""
@@ -131,13 +89,7 @@ _OPTIONS = (
         help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
     ),
     isolation_option,
-    click.option(
-        "--on-damage",
-        type=click.Choice([choice.value for choice in OnDamage]),
-        default=OnDamage.ERROR.value,
-        show_default=True,
-        help="What stands for a corrupt batch in a segment's lines: an empty line that fails to read, or nothing.",
-    ),
+    on_damage_option,
     max_batch_bytes_option,
     click.option(
         "--cache-bytes",

@@ -15,10 +15,10 @@ _LOG.addHandler(logging.NullHandler())  # who uses the library decides what is s
 _MOST_KEPT = 10_000
 
 
-class OnDamage(StrEnum):
+class DamagePolicy(StrEnum):
     """What becomes of a read that meets bytes which can't be read as records."""
 
-    FAIL = "fail"  # it raises CorruptData there, when all that is before was given out
+    FAIL = "fail"  # it fails there, when all that is before was given out
     SKIP = "skip"  # it goes on behind them; they stand among the problems
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kfs.cat.records import lacks_some
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
-from kfs.log.problem import OnDamage, Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.plan import pieces_of
@@ -72,7 +72,7 @@ class Scan:
         times: tuple[Moment | None, Moment | None] | None = None,
         keys: Iterable[bytes | str] | None = None,
         isolation: str = IsolationLevel.READ_UNCOMMITTED,
-        on_damage: str = OnDamage.FAIL,
+        on_damage: str = DamagePolicy.FAIL,
         on_problem: Callable[[Problem], None] | None = None,
         batch_size: int = DEFAULT_BATCH_ROWS,
         jobs: int | None = None,
@@ -96,7 +96,7 @@ class Scan:
             IsolationLevel(isolation),
             batch_size,
         )
-        self._on_damage = OnDamage(on_damage)
+        self._on_damage = DamagePolicy(on_damage)
         self._on_problem = on_problem
         self._jobs = jobs or cores()
         self._first, self._last = first, last
@@ -147,7 +147,7 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _meet(self, problem: Problem) -> None:
-        if self._on_damage is OnDamage.FAIL:
+        if self._on_damage is DamagePolicy.FAIL:
             raise problem.error()
         self._note(problem)
 

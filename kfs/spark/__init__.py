@@ -32,7 +32,7 @@ def export(spark: SparkSession, log_dirs: str | Sequence[str], dataset: str, **o
     """Export what is new in log directories to a dataset, Parquet files by topic and date, each record once.
 
     ``options`` are those of ``kfs export`` (docs/EXPORT.md): ``topics`` (shell patterns), ``start``,
-    ``isolation``, ``on_corrupt``, ``fail_on_data_loss``, ``max_records``, ``batch_bytes``, ``max_batch_bytes``,
+    ``isolation``, ``on_damage``, ``fail_on_data_loss``, ``max_records``, ``batch_bytes``, ``max_batch_bytes``,
     ``compression``, ``format``, ``table``, ``store``, ``group``.
 
     Raises:

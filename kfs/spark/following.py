@@ -11,12 +11,13 @@ from kfs.log.data_dir import DataDir
 from kfs.log.identity import UNKNOWN, Identity, identity_at, other_log, topic_id_of
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.wanted_offsets import lost_at_end
 from kfs.spark.offset_limits import names_of
-from kfs.spark.options import OnCorrupt, StreamOptions
+from kfs.spark.options import StreamOptions
 from kfs.spark.paths import expand_paths
 from kfs.spark.ranges import Ends, LogRange, check_partitions, lose, reachable, resolved
 from kfs.spark.stream_offsets import Offsets, Positions
@@ -108,7 +109,7 @@ class FollowedLogs:
         if self._sound.get(path) == size:
             return
         damage = lost_at_end(log)
-        if damage is not None and self._options.read.on_corrupt is OnCorrupt.FAIL:
+        if damage is not None and self._options.read.on_damage is DamagePolicy.FAIL:
             raise damage.problem.error()
         if damage is not None:
             _LOG.warning("%s: the log ends in damage that is skipped as soon as more follows it", damage.problem)

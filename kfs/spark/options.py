@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from kfs.errors import InvalidOption
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.offset_limits import (
@@ -35,13 +36,6 @@ from kfs.spark.strategies import Assign, Strategy, Subscribe, SubscribePattern
 
 Options = Mapping[str, str]
 Choice = TypeVar("Choice", bound=StrEnum)
-
-
-class OnCorrupt(StrEnum):
-    """What becomes of a query that meets bytes which are not what they promise."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
@@ -88,7 +82,7 @@ _OBEYED: Final = (
     "path",
     "paths",
     "columns",
-    "onCorrupt",
+    "onDamage",
     "skippedPath",
     "filterPushdown",
     "maxBatchBytes",
@@ -115,7 +109,7 @@ class ReadOptions:
 
     fail_on_data_loss: bool = True
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    on_corrupt: OnCorrupt = OnCorrupt.FAIL
+    on_damage: DamagePolicy = DamagePolicy.FAIL
     skipped_path: str | None = None
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
 
@@ -351,7 +345,7 @@ def _read_options(given: Options) -> ReadOptions:
     return ReadOptions(
         _flag(given, "failOnDataLoss", default=True),
         _choice(_ISOLATION, levels.pop() if levels else IsolationLevel.READ_UNCOMMITTED, IsolationLevel),
-        _choice("onCorrupt", given.get("oncorrupt", OnCorrupt.FAIL).lower(), OnCorrupt),
+        _choice("onDamage", given.get("ondamage", DamagePolicy.FAIL).lower(), DamagePolicy),
         given.get("skippedpath"),
         _positive(given, "maxBatchBytes") or DEFAULT_MAX_BATCH_BYTES,
     )

@@ -11,7 +11,7 @@ from kfs.errors import UnusableSource
 from kfs.log.identity import Identity, other_log
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.cutting import end_of
 from kfs.read.log_source import LogSource
 from kfs.read.plan import Work
@@ -19,7 +19,7 @@ from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import Request
-from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.options import ReadOptions
 from kfs.spark.planning import Piece, Task
 from kfs.spark.ranges import lose
 from kfs.spark.skipped import Skipped
@@ -143,7 +143,7 @@ class _TaskReader:
         """Decide what becomes of bytes that can't be read."""
         if self._is_gone(problem, piece):
             self._lose(piece, problem.reason)
-        elif self._options.on_corrupt is OnCorrupt.FAIL:
+        elif self._options.on_damage is DamagePolicy.FAIL:
             raise problem.error()
         else:
             self._skipped.add(problem)

@@ -1,4 +1,4 @@
-"""What tasks skipped of damaged logs (``onCorrupt=skip``): lines in the log, and a file that can be counted on."""
+"""What tasks skipped of damaged logs (``onDamage=skip``): lines in the log, and a file that can be counted on."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 
 if TYPE_CHECKING:
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 
 #: More than for what they are made of: the lines of a block are half as large again as its columns.
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
-
-
-class OnDamage(StrEnum):
-    """What stands for damaged bytes in a segment's lines."""
-
-    ERROR = "error"  # an empty line, and reading the page that holds it fails
-    SKIP = "skip"  # nothing: meta/problems.jsonl tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +24,7 @@ class TreeOptions:
     """
 
     views: bool = False
-    on_damage: OnDamage = OnDamage.ERROR
+    on_damage: DamagePolicy = DamagePolicy.FAIL
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
     index_store: LineIndexStore | None = None
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED

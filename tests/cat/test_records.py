@@ -22,11 +22,12 @@ from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.read.selection import Selection
 from kfs.read.workers import pool
 from kfs.read.workers.team import Member
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from tests.cat.printing import EVERYTHING, LINES, offsets_in, printed, written
 from tests.corpus import corpus_names
 from tests.eager_workers import processes_of
@@ -80,7 +81,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("eager_processes")
 def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Callable[[str], Path]) -> None:
     root = corpus(name) / "data"
-    tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP))
+    tree = open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP))
     for topic in tree.data_dir.topics():
         expected = b""
         damaged = False

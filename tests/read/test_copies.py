@@ -15,10 +15,11 @@ from kfs.log.block import Block
 from kfs.log.completion import COMPLETED
 from kfs.log.data_dir import DataDir
 from kfs.log.offset_range import OffsetRange
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.storage.descriptors import BUDGET
 from kfs.tree.lines.index_store import LineIndexStore
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from tests.logs import (
     batch,
     dense,
@@ -287,7 +288,7 @@ def test_what_was_measured_of_a_damaged_segment_is_not_taken_for_the_completed_o
     for name in ("one", "two"):
         write_partition(tmp_path / name / "t-0", {0: CONTENT[:3], 30: CONTENT[3:]})
     broken(tmp_path / "one", positions(CONTENT)[1] + 70)
-    options = TreeOptions(on_damage=OnDamage.SKIP, index_store=LineIndexStore(str(tmp_path / "tables")))
+    options = TreeOptions(on_damage=DamagePolicy.SKIP, index_store=LineIndexStore(str(tmp_path / "tables")))
     path = f"t/0/segment/{log_name(0, '.jsonl')}"
     alone = read_file(open_tree(tmp_path / "one", options=options), path)
     both = read_file(open_tree(tmp_path / "one", tmp_path / "two", options=options), path)

@@ -21,6 +21,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.offset_range import OffsetRange
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.read.cutting import EvenPieces
 from kfs.read.isolation import IsolationLevel
@@ -31,7 +32,7 @@ from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.lines.index_store import LineIndexStore
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from kfs.verify.finding import Kind, Severity
 from tests.cat.printing import printed
 from tests.corpus import corpus_names
@@ -163,7 +164,7 @@ def test_the_lines_have_an_empty_one_that_is_an_error_to_read(root: Path) -> Non
     for path, end in (("t/0/records.jsonl", 81), ("t/0/segment/0.jsonl", 21)):
         file = file_at(open_tree(root), path)
         size = file.attributes().size
-        skipping = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP))
+        skipping = open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP))
         text = content_of(skipping, path)
         assert size == len(text) + 1
         first = len(b"".join(text.splitlines(keepends=True)[:20]))
@@ -288,7 +289,7 @@ def test_a_segment_that_was_cut_at_a_boundary_is_no_other_case(size: str, tmp_pa
     start = 30 if at else 20
     assert missing_in(root) == [OffsetRange(start, 40)]
     tree = open_tree(root)
-    text = content_of(open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP)), "t/0/records.jsonl")
+    text = content_of(open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP)), "t/0/records.jsonl")
     file = file_at(tree, "t/0/records.jsonl")
     for _ in range(3):
         assert file.attributes().size == len(text) + 1
@@ -496,7 +497,7 @@ def test_lines_that_are_read_stay_what_they_are_or_are_another_file(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_every_time(monkeypatch)
-    tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.ERROR))
+    tree = open_tree(root, options=TreeOptions(on_damage=DamagePolicy.FAIL))
     opened = file_at(tree, "t/0/segment/0.jsonl")
     size = opened.attributes().size
     first = opened.read(0, size - 1)
@@ -525,7 +526,7 @@ def test_a_kept_table_doesn_t_outlive_a_change_of_the_proof(tmp_path: Path, monk
             (root / CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
         else:
             say_what_is_compacted(root, *name)
-        text = content_of(open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP)), "t/0/segment/0.jsonl")
+        text = content_of(open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP)), "t/0/segment/0.jsonl")
         assert size() == len(text) + (name == ())
         assert size() == len(text) + (name == ())
 
@@ -537,7 +538,7 @@ def test_a_chunk_of_lines_that_is_full_at_the_end_of_the_segment_has_the_line_on
     write_partition(root / "t-0", {0: large, 20: dense(20, 29), 40: dense(40, 49)})
     remove(root, 20)
     say_what_is_compacted(root)
-    text = content_of(open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP)), "t/0/records.jsonl")
+    text = content_of(open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP)), "t/0/records.jsonl")
     tree = open_tree(root)
     file = file_at(tree, "t/0/records.jsonl")
     size = file.attributes().size

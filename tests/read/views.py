@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Self
 
 import kfs
-from kfs.api import Data, OnDamage
+from kfs.api import Data
 from kfs.cat.records import CatRequest
 from kfs.errors import CorruptData, KfsError
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import settled
-from kfs.tree.options import OnDamage as InLines
 from kfs.tree.options import TreeOptions
 from tests.cat.printing import EVERYTHING, LINES, printed, written
 from tests.logs import directory_at, file_at, names, open_tree
@@ -68,14 +67,14 @@ class Asked:
             yield replace(self, opened=tree)
 
     def _open(self) -> KafkaTree:
-        options = TreeOptions(on_damage=InLines.SKIP, isolation=self.isolation)
+        options = TreeOptions(on_damage=DamagePolicy.SKIP, isolation=self.isolation)
         return open_tree(*self.roots, options=options)
 
     def tree(self) -> AbstractContextManager[KafkaTree]:
         """Return the tree, which skips what is damaged."""
         return closing(self._open()) if self.opened is None else nullcontext(self.opened)
 
-    def data(self, on_damage: OnDamage) -> AbstractContextManager[Data]:
+    def data(self, on_damage: DamagePolicy) -> AbstractContextManager[Data]:
         """Return what Python has of it."""
         if self.opened is None:
             return kfs.open(*self.paths, isolation=self.isolation.value, on_damage=on_damage.value)
@@ -169,18 +168,18 @@ def cat(asked: Asked) -> Shown:
 
 
 def in_python(asked: Asked) -> Shown:
-    with asked.data(OnDamage.SKIP) as data:
+    with asked.data(DamagePolicy.SKIP) as data:
         return ascending((record.offset, record.value) for record in data[asked.topic][asked.partition].read())
 
 
 def scan(asked: Asked) -> Shown:
-    with asked.data(OnDamage.SKIP) as data:
+    with asked.data(DamagePolicy.SKIP) as data:
         table = data[asked.topic][asked.partition].scan(columns=["offset", "value"], jobs=1).to_table()
         return ascending(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 def spark(asked: Asked) -> Shown:
-    given = {"onCorrupt": "skip", "kafka.isolation.level": asked.isolation.value}
+    given = {"onDamage": "skip", "kafka.isolation.level": asked.isolation.value}
     options = options_for(
         asked.roots[0], paths=json.dumps(asked.paths[1:]), assign=json.dumps({asked.topic: [asked.partition]}), **given
     )
@@ -230,13 +229,13 @@ def cat_has_problems(asked: Asked, offsets: OffsetRange) -> bool:
 
 
 def python_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with asked.data(OnDamage.FAIL) as data:
+    with asked.data(DamagePolicy.FAIL) as data:
         list(data[asked.topic][asked.partition].read(offsets.start, offsets.end))
     return False
 
 
 def scan_raises(asked: Asked, offsets: OffsetRange) -> bool:
-    with asked.data(OnDamage.FAIL) as data:
+    with asked.data(DamagePolicy.FAIL) as data:
         data[asked.topic][asked.partition].scan(
             columns=["offset"], offsets=(offsets.start, offsets.end), jobs=1
         ).to_table()

@@ -10,6 +10,7 @@ import pytest
 
 from kfs.errors import InvalidOption
 from kfs.format.checkpoint import TopicPartition
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.columns import ddl_of, default_columns
 from kfs.spark.offset_limits import (
@@ -22,7 +23,6 @@ from kfs.spark.offset_limits import (
 from kfs.spark.options import (
     IGNORED,
     BatchOptions,
-    OnCorrupt,
     check_options,
     includes_headers,
     only_for_streams,
@@ -62,7 +62,7 @@ def test_what_holds_where_nothing_is_said() -> None:
     assert (options.split.min_partitions, options.split.max_records, options.split.max_bytes) == (None, None, None)
     assert options.read.fail_on_data_loss
     assert options.read.isolation is IsolationLevel.READ_UNCOMMITTED
-    assert options.read.on_corrupt is OnCorrupt.FAIL
+    assert options.read.on_damage is DamagePolicy.FAIL
     assert options.ignored == ()
 
 
@@ -219,9 +219,9 @@ def test_two_isolation_levels_that_differ_are_refused() -> None:
 
 
 def test_corrupt_bytes_fail_or_are_skipped() -> None:
-    read = parsed(onCorrupt="skip", skippedPath="/metrics").read
-    assert (read.on_corrupt, read.skipped_path) == (OnCorrupt.SKIP, "/metrics")
-    assert "fail or skip" in refused({"onCorrupt": "ignore"})
+    read = parsed(onDamage="skip", skippedPath="/metrics").read
+    assert (read.on_damage, read.skipped_path) == (DamagePolicy.SKIP, "/metrics")
+    assert "fail or skip" in refused({"onDamage": "ignore"})
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def by_partition(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
 def test_every_corpus_is_read_as_kafka_itself_reads_it(name: str, split: dict[str, int], corpus: CorpusPath) -> None:
     data = corpus(name) / "data"
     if name == DAMAGED:
-        whole = rows_of(data, onCorrupt="skip")
+        whole = rows_of(data, onDamage="skip")
         assert len(whole) > 1000
-        assert rows_of(data, onCorrupt="skip", **split) == whole
+        assert rows_of(data, onDamage="skip", **split) == whole
         return
     topics = ",".join(DataDir([str(data)], Storage()).topics())
     assert rows_of(data, subscribe=topics, **split) == expected_rows(corpus(name))
@@ -125,11 +125,11 @@ def test_no_damage_and_no_index_makes_a_difference_between_one_split_and_another
         root = Path(directory)
         write_partition(root / "t-0", content)
         break_some(data, root / "t-0", content)
-        whole = rows_of(root, onCorrupt="skip", skippedPath=root / "whole")
+        whole = rows_of(root, onDamage="skip", skippedPath=root / "whole")
         assert [row["offset"] for row in whole] == sorted({row["offset"] for row in whole})
         for number, split in enumerate(ALL_SPLITS):
             skipped = root / str(number)
-            assert rows_of(root, onCorrupt="skip", skippedPath=skipped, **split) == whole
+            assert rows_of(root, onDamage="skip", skippedPath=skipped, **split) == whole
             once = set if "maxRecordsPerPartition" in split else list  # damage can lie between offsets of two tasks
             assert once(skipped_in(skipped)) == once(skipped_in(root / "whole"))
             if skipped_in(skipped):
@@ -294,6 +294,6 @@ def test_damage_that_hides_where_a_task_begins_is_met(start: int, split: dict[st
     bounds = {"startingOffsets": f'{{"t":{{"0":{start}}}}}', **split}
     with pytest.raises(CorruptData):
         rows_of(tmp_path, **bounds)
-    options = {"onCorrupt": "skip", "skippedPath": tmp_path / "skipped", **bounds}
+    options = {"onDamage": "skip", "skippedPath": tmp_path / "skipped", **bounds}
     assert offsets_of(tmp_path, **options) == [*range(start, 5), *range(10, 15)]
     assert set(skipped_in(tmp_path / "skipped")) == {(str(directory / log_name(0)), positions(content)[1])}

@@ -129,7 +129,7 @@ def test_a_corrupt_batch_is_skipped_logged_and_written_down(
     split: dict[str, int], data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     position = damage(data, 7)
-    options = options_for(data, onCorrupt="skip", skippedPath=tmp_path / "skipped", **split)
+    options = options_for(data, onDamage="skip", skippedPath=tmp_path / "skipped", **split)
     left = [offset for offset in range(200) if not 35 <= offset < 40]
     with caplog.at_level(logging.WARNING, "kfs.spark"):
         for _ in range(2):  # a task that is done again leaves the same files
@@ -151,7 +151,7 @@ def test_damage_that_is_not_in_the_range_does_not_matter(data: Path) -> None:
 
 
 def test_nothing_is_written_where_nothing_was_skipped(data: Path, tmp_path: Path) -> None:
-    assert len(rows_of(data, onCorrupt="skip", skippedPath=tmp_path / "skipped")) == 200
+    assert len(rows_of(data, onDamage="skip", skippedPath=tmp_path / "skipped")) == 200
     assert not (tmp_path / "skipped").exists()
 
 
@@ -159,7 +159,7 @@ def test_what_was_skipped_has_to_be_written_down(data: Path, tmp_path: Path) -> 
     damage(data, 7)
     (tmp_path / "file").touch()
     with pytest.raises(UnusableSession, match="what was skipped can't be written to"):
-        rows_of(data, onCorrupt="skip", skippedPath=tmp_path / "file" / "skipped")
+        rows_of(data, onDamage="skip", skippedPath=tmp_path / "file" / "skipped")
 
 
 def test_an_incomplete_batch_at_the_end_of_the_log_is_no_damage(data: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_batch_over_the_limit_names_it(data: Path) -> None:
 
 def test_every_damage_that_was_recorded_fails_a_query_or_loses_nothing(corpus: CorpusPath) -> None:
     data = corpus(DAMAGED) / "data"
-    whole = len(rows_of(data, onCorrupt="skip"))
+    whole = len(rows_of(data, onDamage="skip"))
     with pytest.raises(CorruptData):
         rows_of(data)
     failed = 0
@@ -234,7 +234,7 @@ def test_damage_at_the_end_of_a_log_is_skipped_once(
     split: dict[str, int], damaged_end: tuple[Path, Path, int, int], tmp_path: Path
 ) -> None:
     data, file, position, end = damaged_end
-    options = options_for(data, onCorrupt="skip", skippedPath=tmp_path / "skipped", **split)
+    options = options_for(data, onDamage="skip", skippedPath=tmp_path / "skipped", **split)
     there = range(0 if (data / "t-0" / log_name(0)).exists() else end, end)
     assert [row["offset"] for row in read(planned(options), options)] == list(there)
     lines = [json.loads(line) for one in (tmp_path / "skipped").iterdir() for line in one.read_text().splitlines()]

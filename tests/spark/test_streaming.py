@@ -84,7 +84,7 @@ def test_every_corpus_is_streamed_as_kafka_itself_reads_it(
 ) -> None:
     path = corpus(name) / "data"
     topics = ",".join(DataDir([str(path)], Storage()).topics())
-    lenient = {"onCorrupt": "skip", "failOnDataLoss": "false"} if name == DAMAGED else {}
+    lenient = {"onDamage": "skip", "failOnDataLoss": "false"} if name == DAMAGED else {}
     most = int(options.get("maxOffsetsPerTrigger", 0))
     if most == 7:
         options = {**options, "maxOffsetsPerTrigger": most * len(topics.split(","))}
@@ -414,7 +414,7 @@ def test_damage_where_a_log_ends_is_skipped_once_and_written_down_when_more_foll
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, position = damage_last_batch(data)
-    query = Query(data, **EARLIEST, onCorrupt="skip", skippedPath=tmp_path / "skipped", maxOffsetsPerTrigger=40)
+    query = Query(data, **EARLIEST, onDamage="skip", skippedPath=tmp_path / "skipped", maxOffsetsPerTrigger=40)
     with caplog.at_level(logging.WARNING, "kfs.spark"):
         assert offsets_in(query.rest()) == list(range(95))
     assert caplog.text.count("the log ends in damage") == 1

@@ -12,9 +12,10 @@ import pytest
 
 from kfs import __version__
 from kfs.errors import NotFound
+from kfs.log.problem import DamagePolicy
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from tests.every_node import every_node
 from tests.logs import (
     batch,
@@ -107,7 +108,7 @@ def test_the_readme_names_everything_there_is(root: Path) -> None:
 
 
 def test_stats_say_what_is_held(root: Path) -> None:
-    tree = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP), until_high_watermark=True)
+    tree = open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP), until_high_watermark=True)
     for offset in range(10):
         content_of(tree, f"a/0/offset/{offset}.json")
         content_of(tree, f"a/0/value/{offset}")

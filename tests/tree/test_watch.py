@@ -43,6 +43,12 @@ def root(tmp_path: Path) -> Path:
     return data
 
 
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes as long as it takes: on a busy machine a round would be made of many."""
+    monkeypatch.setattr("kfs.tree.watch._LOOK_SECONDS", 60.0)
+
+
 def watched(root: Path) -> KafkaTree:
     """Open a tree, look at everything, and let the watch see it so."""
     tree = open_tree(root)

@@ -92,7 +92,7 @@ class _FrameSink:
             "includeHeaders": "true",
             "failOnDataLoss": str(read.fail_on_data_loss).lower(),
             "isolation.level": read.isolation.value,
-            "onCorrupt": read.on_corrupt.value,
+            "onDamage": read.on_damage.value,
             "skippedPath": skipped,
             "maxBatchBytes": str(read.max_batch_bytes),
             "maxPartitionBytes": str(max((task.size for task in batch.tasks), default=1) or 1),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting.export import Export, Totals, opened_export
@@ -13,7 +14,7 @@ from kfs.spark.exporting.frames import FileSink, TableSink
 from kfs.spark.exporting.jobs import SparkJobs
 from kfs.spark.exporting.options import FILE_FORMATS, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.sinks import ParquetSink, Sink
-from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.options import ReadOptions
 from kfs.spark.strategies import Matching
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def export_once(
     topics: Sequence[str] = (),
     start: str = "earliest",
     isolation: str = IsolationLevel.READ_UNCOMMITTED,
-    on_corrupt: str = OnCorrupt.FAIL,
+    on_damage: str = DamagePolicy.FAIL,
     fail_on_data_loss: bool = True,
     max_records: int | None = None,
     batch_bytes: int | None = None,
@@ -67,7 +68,7 @@ def export_once(
         Matching(tuple(topics)),
         parse_starting(start),
         ReadOptions(
-            fail_on_data_loss, IsolationLevel(isolation), OnCorrupt(on_corrupt), max_batch_bytes=max_batch_bytes
+            fail_on_data_loss, IsolationLevel(isolation), DamagePolicy(on_damage), max_batch_bytes=max_batch_bytes
         ),
         BatchLimits(max_records, batch_bytes),
         format,

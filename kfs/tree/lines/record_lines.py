@@ -15,11 +15,11 @@ from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Cause, Damage
 from kfs.log.bulk import BulkReader, Ordinary, Records
+from kfs.log.problem import DamagePolicy
 from kfs.read.deciding_markers import DecidingMarkers, Marker
 from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
 from kfs.tree.lines.index import NO_EARLIEST, NO_LATEST
 from kfs.tree.lines.source import CHUNK_BYTES, Chunk, Extent
-from kfs.tree.options import OnDamage
 
 if TYPE_CHECKING:
     from kfs.log.offset_range import OffsetRange
@@ -62,7 +62,7 @@ class SegmentLines:
         self,
         renderer: LineRenderer,
         offsets: OffsetRange,
-        on_damage: OnDamage,
+        on_damage: DamagePolicy,
         readers: ReaderPool,
         committed: CommittedReader | None = None,
         stable_end: int = MAX_INT64,
@@ -173,7 +173,7 @@ class SegmentLines:
             return Chunk(self._renderer.text(item.columns))
         lines = self._renderer.lines(item.columns, (item.base_offset, item.last_offset))
         faults = [(index, error) for index, error in sorted(lines.faults.items()) if first <= index < stop]
-        if faults and self._on_damage is OnDamage.SKIP:
+        if faults and self._on_damage is DamagePolicy.SKIP:
             broken = dict(faults)
             return Chunk(b"".join(lines.line(index) for index in range(first, stop) if index not in broken))
         start = lines.starts[first]
@@ -184,7 +184,7 @@ class SegmentLines:
         return piece
 
     def _damage(self, error: CorruptData) -> Chunk:
-        if self._on_damage is OnDamage.SKIP:
+        if self._on_damage is DamagePolicy.SKIP:
             return Chunk(b"")
         return Chunk(b"\n", [(0, 1, error)])
 

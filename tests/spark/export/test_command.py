@@ -101,7 +101,7 @@ def test_damage_is_one_sentence(data: Path, tmp_path: Path) -> None:
 def test_damage_that_is_skipped_is_said(data: Path, tmp_path: Path) -> None:
     need_java()
     path, position = damage(data)
-    done = run(data, tmp_path / "dataset", "--on-corrupt", "skip", *_SMALL)
+    done = run(data, tmp_path / "dataset", "--on-damage", "skip", *_SMALL)
     assert done.returncode == 1
     assert [line.split("\t") for line in done.stdout.splitlines()] == [
         ["TOPIC", "PARTITION", "FROM-OFFSET", "UNTIL-OFFSET", "RECORDS"],

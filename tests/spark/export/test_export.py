@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from kfs.errors import CorruptData, DataLoss, Fenced, InvalidOption, KfsError, NotFound, UnusableSession
 from kfs.format.checkpoint import TopicPartition
+from kfs.log.problem import DamagePolicy
 from kfs.read.isolation import IsolationLevel
 from kfs.spark.exporting import files
 from kfs.spark.exporting.export import Export, opened_export
@@ -26,7 +27,7 @@ from kfs.spark.exporting.options import ExportOptions, parse_starting
 from kfs.spark.exporting.sinks import ParquetSink
 from kfs.spark.exporting.tasks import ParquetWriting, TaskDone
 from kfs.spark.offsets import Staging, open_writable_store
-from kfs.spark.options import OnCorrupt, ReadOptions
+from kfs.spark.options import ReadOptions
 from kfs.spark.planning import Task
 from tests.corpus import corpus_names
 from tests.logs import batch, dense, log_name, positions, record, set_log_start, write_partition
@@ -37,7 +38,7 @@ from tests.spark.offsets.steps import watched
 
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 BATCHES = dense(0, 99)
-SKIP = ReadOptions(on_corrupt=OnCorrupt.SKIP)
+SKIP = ReadOptions(on_damage=DamagePolicy.SKIP)
 ACCEPT_LOSS = ReadOptions(fail_on_data_loss=False)
 
 

@@ -68,7 +68,7 @@ def test_a_task_that_fails_says_why_in_one_sentence(spark: SparkSession, data: P
         kfs.spark.export(spark, str(data), str(tmp_path / "dataset"))
     assert "\n" not in str(error.value)
     assert exported(tmp_path / "dataset") == []
-    totals = kfs.spark.export(spark, str(data), str(tmp_path / "dataset"), on_corrupt="skip")
+    totals = kfs.spark.export(spark, str(data), str(tmp_path / "dataset"), on_damage="skip")
     assert (totals.records, len(totals.skipped)) == (208, 1)
 
 
@@ -146,7 +146,7 @@ def test_damage_is_told_of_other_formats_too(spark: SparkSession, data: Path, tm
     path.write_bytes(content)
     with pytest.raises(KfsError, match=rf"{path}: position {position}: .*CRC"):
         kfs.spark.export(spark, str(data), str(tmp_path / "orc"), format="orc")
-    totals = kfs.spark.export(spark, str(data), str(tmp_path / "orc"), format="orc", on_corrupt="skip")
+    totals = kfs.spark.export(spark, str(data), str(tmp_path / "orc"), format="orc", on_damage="skip")
     assert [(problem.file, problem.position) for problem in totals.skipped] == [(str(path), position)]
     assert totals.records == 208
 

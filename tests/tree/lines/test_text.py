@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData, NotFound
 from kfs.format.codecs import Codec
+from kfs.log.problem import DamagePolicy
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
-from kfs.tree.options import OnDamage, TreeOptions
+from kfs.tree.options import TreeOptions
 from tests.log.damages import Damage, damaged, joined_parts, local_damage
 from tests.log.some_logs import some_batches, some_segments
 from tests.logs import (
@@ -234,7 +235,7 @@ def test_damage_is_an_empty_line_and_an_error_where_it_is_read(broken: int, tmp_
             assert file.read(offset, 4096) == expected[offset : offset + 4096]
     with pytest.raises(CorruptData):
         file_at(tree, "t/0/records.jsonl").read(fault, 1)
-    skipping = open_tree(tmp_path, options=TreeOptions(on_damage=OnDamage.SKIP))
+    skipping = open_tree(tmp_path, options=TreeOptions(on_damage=DamagePolicy.SKIP))
     assert content_of(skipping, "t/0/segment/0.jsonl") == b"".join(lines[:broken] + lines[broken + 1 :])
 
 
@@ -249,7 +250,7 @@ def test_whatever_the_damage_text_and_files_agree(
     if closed:
         end = content[-1].last_offset + 1
         write_log(root / "t-0", end, joined(dense(end, end + 4)))
-    skipping = open_tree(root, options=TreeOptions(on_damage=OnDamage.SKIP))
+    skipping = open_tree(root, options=TreeOptions(on_damage=DamagePolicy.SKIP))
     whole = lines_of_readable(skipping)
     assert content_of(skipping, "t/0/records.jsonl") == whole
     showing = file_at(open_tree(root), "t/0/records.jsonl")
@@ -299,7 +300,7 @@ def test_a_broken_message_in_an_intact_wrapper_is_one_empty_line(magic: int, tmp
     assert file.read(0, fault) + file.read(fault + 1, 10_000) == b"".join(lines)
     with pytest.raises(CorruptData):
         file.read(fault, 1)
-    skipping = open_tree(tmp_path, options=TreeOptions(on_damage=OnDamage.SKIP))
+    skipping = open_tree(tmp_path, options=TreeOptions(on_damage=DamagePolicy.SKIP))
     assert content_of(skipping, "t/0/segment/0.jsonl") == b"".join(lines)
     problems = content_of(tree, "t/0/meta/problems.jsonl").splitlines()
     assert len([problem for problem in problems if b"offset 2: stored CRC" in problem]) == 1
