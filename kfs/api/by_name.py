@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from kfs.api.opened import Opened
-from kfs.internal.trouble import Trouble
+from kfs.internal.state_problems import StateProblems
 from kfs.log.problem import Problem
 
 
@@ -18,7 +18,7 @@ class NamedState(Protocol):
         """Return what there is, sorted."""
         ...
 
-    def trouble(self) -> Trouble:
+    def state_problems(self) -> StateProblems:
         """Return what is wrong with the logs of the topic."""
         ...
 
@@ -54,4 +54,4 @@ class ByName(Mapping[str, Entry], Generic[Entry, State]):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the logs that they are kept in, or isn't here of them, and records that can't be read."""
-        return self._state.trouble().as_problems()
+        return self._state.state_problems().as_problems()

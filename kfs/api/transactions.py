@@ -13,7 +13,7 @@ from kfs.internal.hanging import Judge, Judged
 from kfs.internal.transaction_state import TransactionalId
 from kfs.internal.transaction_state import TransactionalIds as TransactionalIdState
 from kfs.log.log import Log
-from kfs.read.transaction_replay import EndedTransaction
+from kfs.read.transaction_replay import ReplayedTxn
 from kfs.read.transactions import ended_transactions, open_transactions
 
 TransactionState = Literal["open", "hanging", "unknown", "committed", "aborted"]
@@ -59,7 +59,7 @@ def transactions_of(
             yield _open(judge.judge(log.topic_partition, transaction))
 
 
-def _ended(log: Log, each: EndedTransaction) -> Transaction:
+def _ended(log: Log, each: ReplayedTxn) -> Transaction:
     return Transaction(
         log.topic,
         log.partition,

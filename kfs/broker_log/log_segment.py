@@ -21,7 +21,7 @@ from kfs.errors import CorruptData, InvalidOffset, OffsetOverflow
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.layout import BATCH_OVERHEAD, LEGACY_HEADER, MAGIC_OFFSET, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
 from kfs.log.leader_epochs import LeaderEpochs
-from kfs.log.producer_state import CompletedTransaction, ProducerState
+from kfs.log.producer_state import CompletedTxn, ProducerState
 from kfs.storage.open_files import OpenFile
 
 _DEFAULTS: Final = LogConfig()
@@ -203,7 +203,7 @@ class LogSegment:
             self.indexes.add(header.last_offset, header.max_timestamp, self.size + header.position, header.size)
         self.size += len(batches)
 
-    def note_completed(self, completed: CompletedTransaction) -> None:
+    def note_completed(self, completed: CompletedTxn) -> None:
         """Add a transaction that a marker in this segment has ended to the transaction index, if it was aborted."""
         if completed.is_aborted:
             self.transactions.append(completed.aborted())
@@ -408,7 +408,7 @@ class LogSegment:
         self.transactions.delete()
 
 
-def replay(producers: ProducerState, header: BatchHeader, records: FileRecords) -> CompletedTransaction | None:
+def replay(producers: ProducerState, header: BatchHeader, records: FileRecords) -> CompletedTxn | None:
     """Note a batch of a file in the state of its producers; see :meth:`ProducerState.append`."""
     return producers.append(header, records.first_record(header) if header.is_transaction_marker else None)
 

@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 
 from kfs.errors import CorruptData, InvalidTransaction
-from kfs.format.aborted_transaction import (
+from kfs.format.aborted_txn import (
     ABORTED_TRANSACTION,
     ABORTED_TRANSACTION_SIZE,
     ABORTED_TRANSACTION_VERSION,
-    AbortedTransaction,
+    AbortedTxn,
     encode_aborted_transactions,
 )
 
@@ -31,7 +31,7 @@ class TransactionIndex:
         self._written = bytes(self._content)
         self._last_offset: int | None = None  # of what was added since; Kafka doesn't look at what is there
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[AbortedTxn]:
         """Return the whole entries, as little checked as Kafka does; what is left at the end is ignored.
 
         Raises:
@@ -43,7 +43,7 @@ class TransactionIndex:
             if version > ABORTED_TRANSACTION_VERSION:
                 reason = f"aborted transaction of version {version}, expected {ABORTED_TRANSACTION_VERSION}"
                 raise UnknownVersion(reason, position, self.path)
-            found.append(AbortedTransaction(*fields))
+            found.append(AbortedTxn(*fields))
         return found
 
     def check(self) -> None:
@@ -58,7 +58,7 @@ class TransactionIndex:
                 reason = f"last offset {transaction.last_offset}, the segment begins at {self._base_offset}"
                 raise CorruptData(reason, number * ABORTED_TRANSACTION_SIZE, self.path)
 
-    def append(self, transaction: AbortedTransaction) -> None:
+    def append(self, transaction: AbortedTxn) -> None:
         """Add an entry.
 
         Raises:

@@ -11,8 +11,8 @@ import click
 
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import max_batch_bytes_option
+from kfs.cli.state_problems import say_state_problems
 from kfs.cli.tables import print_table
-from kfs.cli.trouble import say_trouble
 from kfs.errors import NotFound
 from kfs.internal.broker_state import BrokerState
 from kfs.internal.committed_offset import Standing
@@ -88,7 +88,9 @@ def groups(
     else:
         table = _VIEWS[view]
         print_table(table.columns, (row for group, found in chosen for row in table.rows(group, found, now)))
-    is_incomplete = say_trouble(state.trouble(), ".kfs/groups/problems.jsonl") or wanted.say_what_is_missing()
+    is_incomplete = (
+        say_state_problems(state.state_problems(), ".kfs/groups/problems.jsonl") or wanted.say_what_is_missing()
+    )
     data_dir.close()
     if is_incomplete:
         raise click.exceptions.Exit(_EXIT_INCOMPLETE)
@@ -111,7 +113,7 @@ class _Wanted:
         self._missing = [self._not_found(name) for name in groups if _is_name(name) and name not in state]
         if groups and not self._names:
             others = [pattern for pattern in groups if not _is_name(pattern)]
-            share = (each.reason for each in state.trouble().shares if others)
+            share = (each.reason for each in state.state_problems().shares if others)
             reasons = [*self._missing, *(f"no group matches {pattern!r}" for pattern in others), *share]
             raise NotFound("\n".join(reasons))
 
@@ -130,7 +132,7 @@ class _Wanted:
         for reason in self._missing:
             messages.say(reason)
         is_all_by_name = bool(self._patterns) and all(map(_is_name, self._patterns))
-        return bool(self._missing) or (self._state.trouble().is_partial and not is_all_by_name)
+        return bool(self._missing) or (self._state.state_problems().is_partial and not is_all_by_name)
 
     def _not_found(self, name: str) -> str:
         why = self._state.why_not_found(name)

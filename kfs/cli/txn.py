@@ -12,8 +12,8 @@ import click
 
 from kfs.cli.messages import messages, say_what_is_logged, shown
 from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.state_problems import say_state_problems
 from kfs.cli.tables import print_table
-from kfs.cli.trouble import say_trouble
 from kfs.errors import CorruptData
 from kfs.internal.broker_state import BrokerState
 from kfs.internal.hanging import Judge, Standing
@@ -142,8 +142,8 @@ def txn(
             _print_transactions(listing, is_json=is_json)
             is_incomplete, needs_all = listing.is_incomplete, listing.has_unknown
         listed = ".kfs/transactions/problems.jsonl"
-        is_incomplete |= needs_all and ids.trouble().is_partial
-        if say_trouble(ids.trouble(), listed, with_shares=needs_all) or is_incomplete:
+        is_incomplete |= needs_all and ids.state_problems().is_partial
+        if say_state_problems(ids.state_problems(), listed, with_shares=needs_all) or is_incomplete:
             raise click.exceptions.Exit(_EXIT_INCOMPLETE)
     finally:
         data_dir.close()

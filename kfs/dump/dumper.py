@@ -14,7 +14,7 @@ from kfs.dump.forms import Form
 from kfs.dump.index_check import Outline, check_offsets, check_times
 from kfs.dump.kinds import FileKind, base_offset, kind_of, snapshot_end
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import parse_aborted_transactions
+from kfs.format.aborted_txn import parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, is_intact, read_header
 from kfs.format.checkpoint import parse_leader_epoch_checkpoint, parse_offset_checkpoint
 from kfs.format.json_object import parse_json_object

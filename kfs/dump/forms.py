@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kfs.dump.batches import Batch
 from kfs.dump.contents import Contents
-from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.internal.message_json import Json
@@ -72,7 +72,7 @@ class Form(Protocol):
         """Entries of a time index: timestamp and offset."""
         ...
 
-    def aborted_transactions(self, transactions: Sequence[AbortedTransaction]) -> bytes:
+    def aborted_transactions(self, transactions: Sequence[AbortedTxn]) -> bytes:
         """Entries of a transaction index."""
         ...
 

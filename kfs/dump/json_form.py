@@ -15,7 +15,7 @@ from kfs.dump.contents import DecodedFields
 from kfs.dump.control_text import control_json
 from kfs.dump.forms import Printing
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.batch_header import BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.columns import RecordColumns
@@ -144,7 +144,7 @@ class JsonForm:
         rows = ({"timestamp": timestamp, "offset": offset} for timestamp, offset in entries)
         return self._lines("timeIndexEntry", rows)
 
-    def aborted_transactions(self, transactions: Sequence[AbortedTransaction]) -> bytes:
+    def aborted_transactions(self, transactions: Sequence[AbortedTxn]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.aborted_transactions`."""
         return self._lines("abortedTransaction", map(_aborted_fields, transactions))
 
@@ -222,7 +222,7 @@ def _control_fields(key: bytes | None, value: bytes | None) -> Mapping[str, Json
     return {"type": ControlRecordType(record.type).name, **control_json(record)}
 
 
-def _aborted_fields(transaction: AbortedTransaction) -> Mapping[str, Json]:
+def _aborted_fields(transaction: AbortedTxn) -> Mapping[str, Json]:
     return {
         "producerId": transaction.producer_id,
         "firstOffset": transaction.first_offset,

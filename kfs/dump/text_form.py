@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kfs.dump.batch_text import BatchLines, batch_lines, optional_long
 from kfs.dump.batches import Batch
 from kfs.dump.forms import Printing
-from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.internal.message_json import Json
@@ -68,7 +68,7 @@ class TextForm:
         """See :meth:`~kfs.dump.forms.Form.time_entries`."""
         return joined(f"timestamp: {timestamp} offset: {offset}\n" for timestamp, offset in entries)
 
-    def aborted_transactions(self, transactions: Sequence[AbortedTransaction]) -> bytes:
+    def aborted_transactions(self, transactions: Sequence[AbortedTxn]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.aborted_transactions`."""
         return joined(
             f"version: 0 producerId: {one.producer_id} firstOffset: {one.first_offset}"

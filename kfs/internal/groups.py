@@ -19,10 +19,10 @@ from kfs.internal.group_log import GroupLog
 from kfs.internal.group_records import GroupType
 from kfs.internal.schema import Malformed
 from kfs.internal.share_group_state import SharePartition, ShareStateLog
+from kfs.internal.state_problems import MOST_UNREAD, StateProblems, UnreadRecord
 from kfs.internal.topic_names import TopicNames
 from kfs.internal.topic_state import TopicStates
 from kfs.internal.topics import GROUP_KINDS
-from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.problem import Problem
@@ -211,13 +211,13 @@ class Groups:
 
     # -- what is wrong
 
-    def trouble(self) -> Trouble:
+    def state_problems(self) -> StateProblems:
         """Return what is wrong with the logs that groups are kept in, and which groups are in several of them."""
         with self._lock:
-            found = self._logs.trouble() + self._share_logs.trouble()
+            found = self._logs.state_problems() + self._share_logs.state_problems()
             values = self._unread_values()
             kept, more = tuple(islice(values, MOST_UNREAD)), sum(1 for _ in values)
-            return found + Trouble((), tuple(self._told_apart()), kept, more, is_damaged=False)
+            return found + StateProblems((), tuple(self._told_apart()), kept, more, is_damaged=False)
 
     def _told_apart(self) -> Iterator[Problem]:
         for name, sources in self._by_name().items():

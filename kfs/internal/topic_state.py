@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from kfs.errors import CorruptData, UnusableSource
 from kfs.internal.coverage import Coverage, coverage_of
 from kfs.internal.schema import Malformed
-from kfs.internal.trouble import MOST_UNREAD, Trouble, UnreadRecord
+from kfs.internal.state_problems import MOST_UNREAD, StateProblems, UnreadRecord
 from kfs.log.bulk import Records
 from kfs.log.data_dir import DataDir
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
@@ -222,11 +222,11 @@ class TopicStates(Generic[State]):
         log_dir = states[0].log.directory.log_dir if states else None
         return self._data_dir.topic_ids().partition_count(self._topic, log_dir)
 
-    def trouble(self) -> Trouble:
+    def state_problems(self) -> StateProblems:
         """Return what is wrong with the logs, and what share of them is here."""
         states = self.now()
         coverage = self.coverage()
-        return Trouble(
+        return StateProblems(
             tuple(problem for state in states for problem in state.log.problems.with_rest()),
             tuple(filter(None, map(_lacks_beginning, states))),
             tuple((state.log, record) for state in states for record in state.unread.values()),

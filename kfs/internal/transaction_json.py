@@ -9,7 +9,7 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.internal.hanging import Judge, Judged, Standing, abort_commands
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_state import TransactionalId, duration_ms
-from kfs.read.transaction_replay import EndedTransaction
+from kfs.read.transaction_replay import ReplayedTxn
 from kfs.read.transactions import History
 from kfs.render.timestamps import iso_time
 
@@ -35,7 +35,7 @@ def open_json(judged: Judged, bootstrap_server: str) -> dict[str, Json]:
     return fields
 
 
-def ended_json(transaction: EndedTransaction) -> dict[str, Json]:
+def ended_json(transaction: ReplayedTxn) -> dict[str, Json]:
     """Return a transaction that was committed or aborted; ``endOffset`` is that of its marker."""
     return {
         "state": "aborted" if transaction.is_aborted else "committed",

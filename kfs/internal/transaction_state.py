@@ -14,9 +14,9 @@ from typing import Any, Final
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.internal.schema import Malformed
+from kfs.internal.state_problems import StateProblems
 from kfs.internal.topic_state import RecordByRecord, TopicStates
 from kfs.internal.topics import TRANSACTION_KINDS
-from kfs.internal.trouble import Trouble
 from kfs.log.data_dir import DataDir
 
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
@@ -197,10 +197,10 @@ class TransactionalIds:
                     return found
         return None
 
-    def trouble(self) -> Trouble:
+    def state_problems(self) -> StateProblems:
         """Return what is wrong with what they are kept in."""
         with self._lock:
-            return self._logs.trouble()
+            return self._logs.state_problems()
 
 
 def duration_ms(since: int, now_ms: int) -> int | None:

@@ -15,7 +15,7 @@ from itertools import count, pairwise
 from typing import Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
-from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
@@ -617,7 +617,7 @@ class Log:
             if entries is not None:
                 yield offset, entries
 
-    def aborted_transactions(self) -> Iterator[tuple[Segment, AbortedTransaction]]:
+    def aborted_transactions(self) -> Iterator[tuple[Segment, AbortedTxn]]:
         """Yield the entries of every ``.txnindex`` that can be read, in the order of their markers."""
         for segment in self.segments:
             found = segment.files.txnindex

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.errors import CorruptData, InvalidTransaction
-from kfs.format.aborted_transaction import AbortedTransaction
+from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.batch_header import BatchHeader
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.format.layout import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
@@ -26,7 +26,7 @@ _NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedTransaction:
+class CompletedTxn:
     """A transaction that a marker at ``last_offset`` ended (``CompletedTxn.java``).
 
     ``last_stable_offset`` is the partition's from then on, as the transaction index keeps it.
@@ -38,9 +38,9 @@ class CompletedTransaction:
     is_aborted: bool
     last_stable_offset: int
 
-    def aborted(self) -> AbortedTransaction:
+    def aborted(self) -> AbortedTxn:
         """Return what the transaction index says of it, where it was aborted."""
-        return AbortedTransaction(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+        return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
 class ProducerState:
@@ -115,7 +115,7 @@ class ProducerState:
     def _is_expired(self, entry: ProducerStateEntry, now: int) -> bool:
         return entry.current_txn_first_offset is None and now - entry.timestamp >= self.expiration_ms
 
-    def append(self, header: BatchHeader, first_record: Record | None = None) -> CompletedTransaction | None:
+    def append(self, header: BatchHeader, first_record: Record | None = None) -> CompletedTxn | None:
         """Note a batch, of any format; return the transaction that it ends, if it does that.
 
         A control batch comes with its ``first_record``, or None where compaction has left none.
@@ -153,7 +153,7 @@ class ProducerState:
             open_from,
         )
 
-    def _append_marker(self, header: BatchHeader, record: Record) -> CompletedTransaction | None:
+    def _append_marker(self, header: BatchHeader, record: Record) -> CompletedTxn | None:
         """``ProducerAppendInfo.appendEndTxnMarker``."""
         marker = _marker(header, record)
         known = self._known(header.producer_id)
@@ -171,7 +171,7 @@ class ProducerState:
             return None  # a transaction without records here
         return self._complete(known, header, is_aborted=isinstance(marker, AbortMarker))
 
-    def _complete(self, known: ProducerStateEntry, header: BatchHeader, *, is_aborted: bool) -> CompletedTransaction:
+    def _complete(self, known: ProducerStateEntry, header: BatchHeader, *, is_aborted: bool) -> CompletedTxn:
         first_offset = known.current_txn_first_offset
         if first_offset is None or self._open.pop(first_offset, None) is None:
             reason = f"the marker at offset {header.base_offset} of producer {known.producer_id} ends a transaction"
@@ -181,7 +181,7 @@ class ProducerState:
         )
         others = (first for first, producer_id in self._open.items() if producer_id != known.producer_id)
         last_stable_offset = min(others, default=header.base_offset + 1)
-        return CompletedTransaction(known.producer_id, first_offset, header.base_offset, is_aborted, last_stable_offset)
+        return CompletedTxn(known.producer_id, first_offset, header.base_offset, is_aborted, last_stable_offset)
 
     def _known(self, producer_id: int) -> ProducerStateEntry:
         known = self._producers.get(producer_id)

@@ -15,7 +15,7 @@ from kfs.errors import CorruptData
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.log.block import Damage
 from kfs.log.log import Log
-from kfs.read.transaction_replay import EndedTransaction, TransactionReplay
+from kfs.read.transaction_replay import ReplayedTxn, TransactionReplay
 from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MOST_REMEMBERED: Final = 4096
 _MOST_LOOKS: Final = 8
 
 
-class Fate(NamedTuple):
+class TxnOutcome(NamedTuple):
     """What became of the batches of a producer from ``first`` to ``last``: they are of one transaction.
 
     ``has_marker`` tells whether ``last`` is the offset of the marker that says so.
@@ -42,30 +42,30 @@ class Fate(NamedTuple):
     has_marker: bool
 
 
-_NOT_KNOWN: Final = Fate(0, -1, False, False)
+_NOT_KNOWN: Final = TxnOutcome(0, -1, False, False)
 
 
-def _last_of(fate: Fate) -> int:
-    return fate.last
+def _last_of(outcome: TxnOutcome) -> int:
+    return outcome.last
 
 
-class _Fates:
-    """The fates of transactions met lately, by producer."""
+class _TxnOutcomes:
+    """The outcomes of transactions met lately, by producer."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_producer: dict[int, list[Fate]] = {}
+        self._by_producer: dict[int, list[TxnOutcome]] = {}
         self._order: deque[tuple[int, int]] = deque()  # producer id and last offset, the oldest first
 
-    def add(self, producer_id: int, fate: Fate) -> None:
-        """Remember a fate; of one that is known it may say more."""
-        fates = self._by_producer.setdefault(producer_id, [])
-        at = bisect_left(fates, fate.last, key=_last_of)
-        if at < len(fates) and fates[at].last == fate.last:
-            fates[at] = fate._replace(first=min(fate.first, fates[at].first))
+    def add(self, producer_id: int, outcome: TxnOutcome) -> None:
+        """Remember a outcome; of one that is known it may say more."""
+        outcomes = self._by_producer.setdefault(producer_id, [])
+        at = bisect_left(outcomes, outcome.last, key=_last_of)
+        if at < len(outcomes) and outcomes[at].last == outcome.last:
+            outcomes[at] = outcome._replace(first=min(outcome.first, outcomes[at].first))
             return
-        fates.insert(at, fate)
-        self._order.append((producer_id, fate.last))
+        outcomes.insert(at, outcome)
+        self._order.append((producer_id, outcome.last))
 
     def trim(self) -> None:
         """Forget those met longest ago, if there are too many."""
@@ -73,18 +73,18 @@ class _Fates:
             self._forget(*self._order.popleft())
 
     def _forget(self, producer_id: int, last: int) -> None:
-        fates = self._by_producer[producer_id]
-        del fates[bisect_left(fates, last, key=_last_of)]
-        if not fates:
+        outcomes = self._by_producer[producer_id]
+        del outcomes[bisect_left(outcomes, last, key=_last_of)]
+        if not outcomes:
             del self._by_producer[producer_id]
 
-    def next(self, producer_id: int, offset: int) -> Fate | None:
-        """Return the first fate of a producer that ends at ``offset`` or above."""
-        fates = self._by_producer.get(producer_id)
-        if not fates:
+    def next(self, producer_id: int, offset: int) -> TxnOutcome | None:
+        """Return the first outcome of a producer that ends at ``offset`` or above."""
+        outcomes = self._by_producer.get(producer_id)
+        if not outcomes:
             return None
-        at = bisect_left(fates, offset, key=_last_of)
-        return fates[at] if at < len(fates) else None
+        at = bisect_left(outcomes, offset, key=_last_of)
+        return outcomes[at] if at < len(outcomes) else None
 
     def clear(self) -> None:
         """Forget all."""
@@ -131,7 +131,7 @@ class AbortedTransactions:
     def __init__(self, log: Log) -> None:
         self.log = log
         self._incarnation = log.incarnation
-        self._fates = _Fates(_MOST_REMEMBERED)
+        self._outcomes = _TxnOutcomes(_MOST_REMEMBERED)
         self._markers: LRUCache[_Entry, bool | None] = LRUCache(_MOST_REMEMBERED)
         self._forget()
 
@@ -139,7 +139,7 @@ class AbortedTransactions:
         self._replay: TransactionReplay | None = None
         self._damaged_from = -1
         self._index: _Index | None = None
-        self._fates.clear()
+        self._outcomes.clear()
         self._markers.clear()
 
     def is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
@@ -149,9 +149,9 @@ class AbortedTransactions:
             FileChanged: the log doesn't have that segment any more, or changes faster than it can be read.
             CorruptData: a segment can't be read.
         """
-        return self.fate(segment, producer_id, base_offset, last_offset).is_aborted
+        return self.outcome(segment, producer_id, base_offset, last_offset).is_aborted
 
-    def fate(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> Fate:
+    def outcome(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> TxnOutcome:
         """Return what became of a transactional batch of messages; see :meth:`is_aborted`, errors too."""
         change: FileChanged | None = None
         for _ in range(_MOST_LOOKS):
@@ -161,17 +161,17 @@ class AbortedTransactions:
                 self._incarnation = incarnation
             segment.check_is_listed()
             try:
-                fate = self._fate(max(segment.base_offset, base_offset), producer_id, base_offset, last_offset)
+                outcome = self._outcome(max(segment.base_offset, base_offset), producer_id, base_offset, last_offset)
             except FileChanged as error:
                 change = error
                 self._forget()
                 self.log.look_again()
                 continue
             if self.log.incarnation == incarnation:
-                return fate
+                return outcome
         raise change or FileChanged("the log changes faster than it can be read", 0, segment.files.log.path)
 
-    def _fate(self, needed_from: int, producer_id: int, base_offset: int, last_offset: int) -> Fate:
+    def _outcome(self, needed_from: int, producer_id: int, base_offset: int, last_offset: int) -> TxnOutcome:
         known = self._known(producer_id, base_offset, last_offset)
         if known is not None:
             return known
@@ -184,28 +184,28 @@ class AbortedTransactions:
                 return known
             is_far = replay.bytes_since_opened(producer_id) >= _FAR_BYTES
             if is_far and self._entry_over(producer_id, base_offset, last_offset) is not None:
-                fate = Fate(first, replay.read_up_to - 1, is_aborted=True, has_marker=False)
-                self._fates.add(producer_id, fate)
-                return fate
+                outcome = TxnOutcome(first, replay.read_up_to - 1, is_aborted=True, has_marker=False)
+                self._outcomes.add(producer_id, outcome)
+                return outcome
             if not self._step(replay):  # below the last stable offset it has ended: how, only the index can know
                 entry = self._entry_over(producer_id, base_offset, last_offset)
                 return _NOT_KNOWN._replace(is_aborted=entry is not None)
         return self._known(producer_id, base_offset, last_offset) or _NOT_KNOWN
 
-    def _known(self, producer_id: int, base_offset: int, last_offset: int) -> Fate | None:
-        fate = self._fates.next(producer_id, base_offset)
-        return fate if fate is not None and fate.first <= last_offset else None
+    def _known(self, producer_id: int, base_offset: int, last_offset: int) -> TxnOutcome | None:
+        outcome = self._outcomes.next(producer_id, base_offset)
+        return outcome if outcome is not None and outcome.first <= last_offset else None
 
-    def _known_on_the_way(self, replay: TransactionReplay, producer_id: int, first: int) -> Fate | None:
-        """Return the fate of an open transaction if somebody who began further on has read to its end before."""
-        fate = self._fates.next(producer_id, first)
-        if fate is None or fate.first > replay.read_up_to or fate.last < replay.read_up_to:
+    def _known_on_the_way(self, replay: TransactionReplay, producer_id: int, first: int) -> TxnOutcome | None:
+        """Return the outcome of an open transaction if somebody who began further on has read to its end before."""
+        outcome = self._outcomes.next(producer_id, first)
+        if outcome is None or outcome.first > replay.read_up_to or outcome.last < replay.read_up_to:
             return None
         if first < self._damaged_from:  # the marker of an earlier one may have been lost
             return None
-        fate = fate._replace(first=first)
-        self._fates.add(producer_id, fate)
-        return fate
+        outcome = outcome._replace(first=first)
+        self._outcomes.add(producer_id, outcome)
+        return outcome
 
     def _replay_at(self, needed_from: int, producer_id: int, offset: int) -> TransactionReplay:
         """Return a replay that has a batch of a producer in an open transaction, or reads it next."""
@@ -219,7 +219,7 @@ class AbortedTransactions:
         return replay
 
     def _step(self, replay: TransactionReplay) -> bool:
-        self._fates.trim()  # not after the step: what is waited for is among what it finds
+        self._outcomes.trim()  # not after the step: what is waited for is among what it finds
         try:
             done = replay.step()
         except CorruptData:
@@ -235,14 +235,14 @@ class AbortedTransactions:
                 self._note(ended)
         return True
 
-    def _note(self, ended: EndedTransaction) -> None:
+    def _note(self, ended: ReplayedTxn) -> None:
         producer_id, first, last = ended.producer_id, ended.first_offset, ended.last_offset
         if ended.is_aborted and first < self._damaged_from:  # the marker of an earlier one may have been lost
             entry = next(self._entries_from(producer_id, last), None)
             if entry is not None and entry.last == last and entry.first > first:
-                self._fates.add(producer_id, Fate(first, entry.first - 1, is_aborted=False, has_marker=False))
+                self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
                 first = entry.first
-        self._fates.add(producer_id, Fate(first, last, ended.is_aborted, has_marker=True))
+        self._outcomes.add(producer_id, TxnOutcome(first, last, ended.is_aborted, has_marker=True))
 
     def _decide_by_index(self, replay: TransactionReplay) -> None:
         """Of transactions whose marker is known to be damaged the index tells."""
@@ -252,8 +252,8 @@ class AbortedTransactions:
                 continue
             entry = self._entry_over(open_now.producer_id, first, first)
             if entry is not None and self._has_marker(entry) is None:
-                fate = Fate(first, entry.last, is_aborted=True, has_marker=False)
-                self._fates.add(open_now.producer_id, fate)
+                outcome = TxnOutcome(first, entry.last, is_aborted=True, has_marker=False)
+                self._outcomes.add(open_now.producer_id, outcome)
                 replay.forget(open_now.producer_id)
 
     # -- the transaction index

@@ -32,12 +32,12 @@ class DecidingMarkers:
         transactions = AbortedTransactions(log)  # no one else moves it about
 
         def is_aborted(segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
-            fate = transactions.fate(segment, producer_id, base_offset, last_offset)
-            if not fate.has_marker:
+            outcome = transactions.outcome(segment, producer_id, base_offset, last_offset)
+            if not outcome.has_marker:
                 self._by_producer[producer_id] = None
-            elif fate.last >= (segment.next_base_offset or MAX_INT64):
-                self._by_producer[producer_id] = Marker(producer_id, fate.last, fate.is_aborted)
-            return fate.is_aborted
+            elif outcome.last >= (segment.next_base_offset or MAX_INT64):
+                self._by_producer[producer_id] = Marker(producer_id, outcome.last, outcome.is_aborted)
+            return outcome.is_aborted
 
         return is_aborted
 

@@ -13,13 +13,13 @@ from kfs.format.record import Record
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Ordinary
 from kfs.log.log import Log
-from kfs.log.producer_state import CompletedTransaction, ProducerState
+from kfs.log.producer_state import CompletedTxn, ProducerState
 from kfs.log.span import Span
 from kfs.storage.open_files import FileGone
 
 
 @dataclass(frozen=True, slots=True)
-class EndedTransaction:
+class ReplayedTxn:
     """A transaction whose marker, at ``last_offset``, was read.
 
     ``producer_epoch`` is that of its records: its marker may have the next one. Timestamps are milliseconds, -1 where
@@ -80,7 +80,7 @@ class TransactionReplay:
         self._ended_at = -1  # the log's end when there was nothing more to read
         self._steps = self._read()
 
-    def step(self) -> list[EndedTransaction] | Damage | None:
+    def step(self) -> list[ReplayedTxn] | Damage | None:
         """Read on; return the transactions that ended, or what is damaged; None at the end of the log.
 
         Raises:
@@ -98,7 +98,7 @@ class TransactionReplay:
         for _ in self.steps_to(end):
             pass
 
-    def steps_to(self, end: int) -> Iterator[list[EndedTransaction] | Damage]:
+    def steps_to(self, end: int) -> Iterator[list[ReplayedTxn] | Damage]:
         """Yield what :meth:`step` returns until it has read up to ``end``, which moves only forward."""
         self._end = end
         while self.read_up_to < end and (done := self.step()) is not None:
@@ -131,7 +131,7 @@ class TransactionReplay:
         self._opened.pop(producer_id, None)
         self._latest.pop(producer_id, None)
 
-    def _read(self) -> Iterator[list[EndedTransaction] | Damage]:
+    def _read(self) -> Iterator[list[ReplayedTxn] | Damage]:
         start = self.read_up_to
         spans = self._log.spans
         self._check_hole(spans)
@@ -186,7 +186,7 @@ class TransactionReplay:
 
         return blocks(), piece.last_offset, piece.end - piece.position
 
-    def _append(self, block: Block, start: int, end: int) -> EndedTransaction | None:
+    def _append(self, block: Block, start: int, end: int) -> ReplayedTxn | None:
         header = block.header
         if not start <= header.base_offset < min(self._end, end):
             return None
@@ -211,10 +211,10 @@ class TransactionReplay:
         if self.coordinator_epochs is not None and entry is not None:
             self.coordinator_epochs[producer_id] = entry.coordinator_epoch
 
-    def _ended(self, header: BatchHeader, completed: CompletedTransaction) -> EndedTransaction:
+    def _ended(self, header: BatchHeader, completed: CompletedTxn) -> ReplayedTxn:
         entry = self.state.entry(completed.producer_id)
         opened = self._opened.get(completed.producer_id)
-        return EndedTransaction(
+        return ReplayedTxn(
             completed.producer_id,
             header.producer_epoch if opened is None else opened.producer_epoch,
             completed.first_offset,

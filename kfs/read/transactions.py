@@ -14,7 +14,7 @@ from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.log.block import Damage
 from kfs.log.log import Log
 from kfs.read.isolation import first_undecided, replay_of_open
-from kfs.read.transaction_replay import EndedTransaction, TransactionReplay
+from kfs.read.transaction_replay import ReplayedTxn, TransactionReplay
 
 #: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
@@ -92,7 +92,7 @@ def _timestamp_at(log: Log, offset: int) -> int:
     return NO_TIMESTAMP if loaded is None or not len(loaded.columns) else loaded.columns.timestamps[0]
 
 
-def ended_transactions(log: Log) -> Iterator[EndedTransaction]:
+def ended_transactions(log: Log) -> Iterator[ReplayedTxn]:
     """Yield the transactions that were committed or aborted, by their markers, from the first segment on.
 
     Of one that began before that, what is there counts. A marker that is damaged has ended nothing.
@@ -110,9 +110,9 @@ class _Ended:
 
     def __init__(self) -> None:
         self.count = 0
-        self.latest: deque[EndedTransaction] = deque(maxlen=MOST_NAMED)
+        self.latest: deque[ReplayedTxn] = deque(maxlen=MOST_NAMED)
 
-    def add(self, transaction: EndedTransaction) -> None:
+    def add(self, transaction: ReplayedTxn) -> None:
         self.count += 1
         self.latest.append(transaction)
 
@@ -123,9 +123,9 @@ class History:
 
     open: OpenTransactions
     committed: int
-    latest_committed: tuple[EndedTransaction, ...]
+    latest_committed: tuple[ReplayedTxn, ...]
     aborted: int
-    latest_aborted: tuple[EndedTransaction, ...]
+    latest_aborted: tuple[ReplayedTxn, ...]
 
 
 class TransactionHistory:
@@ -167,7 +167,7 @@ class TransactionHistory:
             committed, aborted = self._ended[False], self._ended[True]
             return History(found, committed.count, tuple(committed.latest), aborted.count, tuple(aborted.latest))
 
-    def _note(self, step: list[EndedTransaction] | Damage) -> None:
+    def _note(self, step: list[ReplayedTxn] | Damage) -> None:
         if not isinstance(step, Damage):
             for transaction in step:
                 self._ended[transaction.is_aborted].add(transaction)

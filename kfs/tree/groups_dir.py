@@ -57,7 +57,7 @@ class _GroupNames(Mapping[str, Maker]):
 
     def _problems(self) -> Node:
         def produce() -> bytes:
-            return json_lines(self._context.broker.groups.trouble().rows())
+            return json_lines(self._context.broker.groups.state_problems().rows())
 
         return _state_file(self._context, f"{self._path}/{_PROBLEMS}", produce)
 

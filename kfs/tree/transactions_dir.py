@@ -43,7 +43,7 @@ class _TransactionalIdNames(Mapping[str, Maker]):
     def __getitem__(self, name: str) -> Maker:
         if name == _PROBLEMS:
             return partial(
-                self._file, name, lambda: json_lines(self._context.broker.transactional_ids.trouble().rows())
+                self._file, name, lambda: json_lines(self._context.broker.transactional_ids.state_problems().rows())
             )
         transactional_id = self._id_of(name) if name.endswith(_JSON) else None
         if transactional_id is None:

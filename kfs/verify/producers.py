@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kfs.errors import CorruptData, InvalidTransaction
-from kfs.format.aborted_transaction import ABORTED_TRANSACTION_SIZE, AbortedTransaction
+from kfs.format.aborted_txn import ABORTED_TRANSACTION_SIZE, AbortedTxn
 from kfs.format.control_record import AbortMarker, parse_control_record
 from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import (
@@ -16,7 +16,7 @@ from kfs.format.producer_snapshot import (
     ProducerStateEntry,
     parse_producer_snapshot,
 )
-from kfs.log.producer_state import NO_COORDINATOR_EPOCH, CompletedTransaction, ProducerState
+from kfs.log.producer_state import NO_COORDINATOR_EPOCH, CompletedTxn, ProducerState
 from kfs.log.remote_offsets import RemoteOffsets
 from kfs.storage.listing import FoundFile
 from kfs.verify.finding import Findings, Kind, Severity
@@ -95,7 +95,7 @@ class ProducerCheck:
         self._known_from = offset
 
     def _replay(self, report: SegmentReport) -> None:
-        completed: list[CompletedTransaction] = []
+        completed: list[CompletedTxn] = []
         aborts: dict[tuple[int, int], bool] = {}
         for event in report.producers:
             self._compare_up_to(event.header.base_offset)
@@ -106,7 +106,7 @@ class ProducerCheck:
                 completed.append(transaction)
         self._check_index(report, completed, aborts)
 
-    def _append(self, event: ProducerEvent, report: SegmentReport) -> CompletedTransaction | None:
+    def _append(self, event: ProducerEvent, report: SegmentReport) -> CompletedTxn | None:
         header = event.header
         try:
             return self._state.append(header, event.marker)
@@ -126,7 +126,7 @@ class ProducerCheck:
     # -- transaction indexes
 
     def _check_index(
-        self, report: SegmentReport, completed: list[CompletedTransaction], aborts: Mapping[tuple[int, int], bool]
+        self, report: SegmentReport, completed: list[CompletedTxn], aborts: Mapping[tuple[int, int], bool]
     ) -> None:
         found = report.task.files.txnindex
         wanted = {(one.producer_id, one.last_offset): one for one in completed}
@@ -152,7 +152,7 @@ class ProducerCheck:
             offsets = (one.first_offset, one.last_offset)
             self._findings.add(Kind.TXNINDEX_ENTRY_MISSING, found.path, reason, offsets=offsets)
 
-    def _say_missing(self, report: SegmentReport, completed: list[CompletedTransaction]) -> None:
+    def _say_missing(self, report: SegmentReport, completed: list[CompletedTxn]) -> None:
         log = report.task.files.log.path
         self._findings.add(
             Kind.TXNINDEX_MISSING,
@@ -161,7 +161,7 @@ class ProducerCheck:
             offsets=(min(one.first_offset for one in completed), completed[-1].last_offset),
         )
 
-    def _difference(self, entry: AbortedTransaction, one: CompletedTransaction | None, *, is_abort: bool) -> str:
+    def _difference(self, entry: AbortedTxn, one: CompletedTxn | None, *, is_abort: bool) -> str:
         """Return what is wrong with an entry, empty if nothing is."""
         if not is_abort:
             return f"there is no ABORT marker at offset {entry.last_offset}"

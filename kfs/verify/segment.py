@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
 from kfs.format.batch_header import UNKNOWN_COUNT, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V0, MAGIC_V2
@@ -54,7 +54,7 @@ class SegmentReport:
     magics: frozenset[int] = frozenset()
     epochs: tuple[EpochRun, ...] = ()
     producers: tuple[ProducerEvent, ...] = ()
-    aborted: tuple[AbortedTransaction, ...] | None = None
+    aborted: tuple[AbortedTxn, ...] | None = None
     index: IndexLength | None = None
     time_entries: int = 0
 
@@ -195,7 +195,7 @@ class _SegmentCheck:
                 layout.missing, log.removesuffix(".log") + suffix, "there is none; a broker makes it anew"
             )
 
-    def _transaction_index(self) -> tuple[AbortedTransaction, ...] | None:
+    def _transaction_index(self) -> tuple[AbortedTxn, ...] | None:
         found = self.task.files.txnindex
         if found is None:
             return None

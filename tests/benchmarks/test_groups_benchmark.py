@@ -18,7 +18,7 @@ def test_its_logs_are_what_they_are_called(tmp_path: Path, name: str) -> None:
     log.write(tmp_path)
     groups = groups_of(tmp_path)
     assert 0 < len(groups.names()) <= 50
-    assert not groups.trouble().loses_something
+    assert not groups.state_problems().loses_something
     for each in groups.names():
         group = groups.group(each)
         assert group is not None

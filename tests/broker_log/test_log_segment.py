@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kfs.broker_log.log_config import LogConfig
 from kfs.broker_log.log_segment import LogSegment, Recovery, RollParams, fetch_size
 from kfs.errors import CorruptData, InvalidOffset, OffsetOverflow
-from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
 from kfs.format.control_record import AbortMarker, encode_control_record
 from kfs.format.layout import MAX_INT32, MAX_INT64
 from kfs.format.legacy_writer import encode_message_set
@@ -326,7 +326,7 @@ def test_recovery_finds_epochs_producers_and_aborted_transactions(tmp_path: Path
     assert [(entry.epoch, entry.start_offset) for entry in epochs.entries] == [(3, 0), (4, 5)]
     assert [entry.producer_id for entry in producers.entries()] == [7]
     found = parse_aborted_transactions((tmp_path / log_name(0, ".txnindex")).read_bytes())
-    assert found == (AbortedTransaction(7, 0, 5, 6),)
+    assert found == (AbortedTxn(7, 0, 5, 6),)
 
 
 def test_zeros_at_the_end_are_cut_off(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from kfs.broker_log.transaction_index import TransactionIndex, UnknownVersion
 from kfs.errors import CorruptData, InvalidTransaction
-from kfs.format.aborted_transaction import AbortedTransaction, encode_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, encode_aborted_transactions
 from tests.logs import log_name
 
-ENTRIES = [AbortedTransaction(7, 100 + at, 105 + at, 106 + at) for at in (0, 10, 20)]
+ENTRIES = [AbortedTxn(7, 100 + at, 105 + at, 106 + at) for at in (0, 10, 20)]
 
 
 def written(directory: Path, content: bytes) -> TransactionIndex:
@@ -55,7 +55,7 @@ def test_another_version_is_told_from_other_damage(tmp_path: Path) -> None:
         written(tmp_path, encode_aborted_transactions(ENTRIES) + b"\0\1" + bytes(32)).check()
     assert caught.value.position == 3 * 34
     with pytest.raises(CorruptData, match="last offset 99, the segment begins at 100"):
-        written(tmp_path, encode_aborted_transactions([AbortedTransaction(7, 90, 99, 100)])).check()
+        written(tmp_path, encode_aborted_transactions([AbortedTxn(7, 90, 99, 100)])).check()
 
 
 def test_transactions_end_one_after_another(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfs.format.aborted_transaction import ABORTED_TRANSACTION_SIZE, AbortedTransaction, encode_aborted_transactions
+from kfs.format.aborted_txn import ABORTED_TRANSACTION_SIZE, AbortedTxn, encode_aborted_transactions
 from kfs.format.batch_header import computed_crc, read_header
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot
 from kfs.format.writer import encode_batch
@@ -142,7 +142,7 @@ def test_reading_begins_anywhere(name: str, damage: Callable[[Path], None], corp
 def lies(path: Path) -> None:
     """Entries that stand in no log: committed transactions aborted, transactions of others."""
     base = int(path.name.split(".")[0])
-    entries = [AbortedTransaction(1 + number % 3, max(base - 3, 0), base + number, base) for number in range(8)]
+    entries = [AbortedTxn(1 + number % 3, max(base - 3, 0), base + number, base) for number in range(8)]
     path.write_bytes(encode_aborted_transactions(entries))
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import (
+from kfs.format.aborted_txn import (
     ABORTED_TRANSACTION,
     ABORTED_TRANSACTION_SIZE,
-    AbortedTransaction,
+    AbortedTxn,
     encode_aborted_transactions,
     parse_aborted_transactions,
 )
@@ -23,12 +23,12 @@ from tests.format.kafka_dump import dumps
 
 
 @st.composite
-def indexes(draw: st.DrawFn) -> list[AbortedTransaction]:
+def indexes(draw: st.DrawFn) -> list[AbortedTxn]:
     last_offsets = sorted(draw(st.sets(offsets, max_size=20)))
-    return [AbortedTransaction(draw(offsets), draw(st.integers(0, last)), last, draw(offsets)) for last in last_offsets]
+    return [AbortedTxn(draw(offsets), draw(st.integers(0, last)), last, draw(offsets)) for last in last_offsets]
 
 
-def as_dumped(transaction: AbortedTransaction) -> dict[str, str]:
+def as_dumped(transaction: AbortedTxn) -> dict[str, str]:
     return {
         "version": "0",
         "producerId": str(transaction.producer_id),
@@ -64,7 +64,7 @@ def test_an_empty_index() -> None:
 
 
 @given(indexes())
-def test_what_is_written_is_read_back(transactions: list[AbortedTransaction]) -> None:
+def test_what_is_written_is_read_back(transactions: list[AbortedTxn]) -> None:
     assert parse_aborted_transactions(encode_aborted_transactions(transactions)) == tuple(transactions)
 
 
@@ -89,21 +89,21 @@ def test_garbage_raises_nothing_but_corrupt_data(data: bytes) -> None:
     ],
 )
 def test_an_entry_that_kafka_never_writes_is_refused(fields: tuple[int, ...], message: str) -> None:
-    good = encode_aborted_transactions([AbortedTransaction(1, 2, 5, 6)])
+    good = encode_aborted_transactions([AbortedTxn(1, 2, 5, 6)])
     with pytest.raises(CorruptData, match=message) as raised:
         parse_aborted_transactions(good + ABORTED_TRANSACTION.pack(*fields))
     assert raised.value.position == ABORTED_TRANSACTION_SIZE
 
 
 def test_entries_below_the_segment_are_refused() -> None:
-    index = encode_aborted_transactions([AbortedTransaction(1, 2, 5, 6)])
+    index = encode_aborted_transactions([AbortedTxn(1, 2, 5, 6)])
     assert parse_aborted_transactions(index, 5)
     with pytest.raises(CorruptData, match="last offset 5, expected more than 5"):
         parse_aborted_transactions(index, 6)
 
 
 def test_an_entry_cut_off_is_refused() -> None:
-    index = encode_aborted_transactions([AbortedTransaction(1, 2, 5, 6), AbortedTransaction(1, 7, 8, 9)])
+    index = encode_aborted_transactions([AbortedTxn(1, 2, 5, 6), AbortedTxn(1, 7, 8, 9)])
     with pytest.raises(CorruptData, match="33 bytes left, an entry has 34") as raised:
         parse_aborted_transactions(index[:-1])
     assert raised.value.position == ABORTED_TRANSACTION_SIZE

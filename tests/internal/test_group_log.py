@@ -90,7 +90,7 @@ def test_a_batch_that_is_half_written_is_read_when_it_is_whole(log: InternalPart
     assert offsets(groups)["topic-3"] == 49
     log.active.write_bytes(whole)
     assert offsets(groups)["topic-3"] == 99
-    assert not groups.trouble().is_damaged
+    assert not groups.state_problems().is_damaged
 
 
 def test_what_compaction_rewrote_is_read_anew(tmp_path: Path, log: InternalPartition, groups: Groups) -> None:

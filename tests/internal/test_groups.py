@@ -221,14 +221,14 @@ def test_a_classic_group_may_be_upgraded_and_downgraded(tmp_path: Path) -> None:
     log.append(*[(key, None) for key, _ in reversed(consumer_group())], classic_group("g", [member("m")]))
     groups = groups_of(tmp_path)
     assert described(tmp_path).description.type is GroupType.CLASSIC
-    assert groups.trouble().unread == ()
+    assert groups.state_problems().unread == ()
 
 
 def test_a_group_that_changes_its_type_without_a_word_is_said_so(tmp_path: Path) -> None:
     InternalPartition(tmp_path).append(classic_group("g", [member("m")]), *consumer_group())
     groups = groups_of(tmp_path)
     assert described(tmp_path).description.type is GroupType.CONSUMER
-    assert ["was a group of type Classic" in record.reason for _, record in groups.trouble().unread] == [True]
+    assert ["was a group of type Classic" in record.reason for _, record in groups.state_problems().unread] == [True]
 
 
 # --- share groups ---------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_a_streams_group(tmp_path: Path, validated: int, epoch: int, member_stat
 
 
 def reasons(groups: Groups) -> list[tuple[int, str]]:
-    return [(record.offset, record.reason) for _, record in groups.trouble().unread]
+    return [(record.offset, record.reason) for _, record in groups.state_problems().unread]
 
 
 def test_unknown_types_are_kept_as_they_are_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_unknown_types_are_kept_as_they_are_and_the_rest_is_read(tmp_path: Path)
     log.append((b"\x00\x63gone", None), (b"\x00\x63later", b"newer"))
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
-    ((found_log, record),) = groups.trouble().unread
+    ((found_log, record),) = groups.state_problems().unread
     assert (found_log.topic, record.offset) == ("__consumer_offsets", 4)
     assert (record.key, record.value) == (b"\x00\x63later", b"newer")
     assert "unknown record type 99" in record.reason
@@ -401,13 +401,13 @@ def test_however_many_cannot_be_read_memory_is_bounded(tmp_path: Path) -> None:
     log.append(*[(b"\x00\x63%d" % number, b"") for number in range(1200)], commit("g", "a", 0, 1))
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
-    assert (len(groups.trouble().unread), groups.trouble().unread_dropped) == (1000, 200)
+    assert (len(groups.state_problems().unread), groups.state_problems().unread_dropped) == (1000, 200)
 
 
 def test_however_many_values_cannot_be_read_so_many_are_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     log = InternalPartition(tmp_path)
     log.append(*[(commit("g", "a", number, 1)[0], b"\x00\x63") for number in range(1200)])
-    trouble = groups_of(tmp_path).trouble()
+    trouble = groups_of(tmp_path).state_problems()
     assert (len(trouble.unread), trouble.unread_dropped, trouble.is_damaged) == (1000, 200, False)
     assert trouble.loses_something
     share, *rows, last = trouble.rows()
@@ -457,7 +457,7 @@ def test_a_log_without_its_beginning_is_said_to_be_one(tmp_path: Path) -> None:
     log = InternalPartition(tmp_path, first_offset=100)
     log.append(*consumer_group()[2:], commit("g", "a", 0, 1))
     groups = groups_of(tmp_path)
-    assert [each.reason.startswith("begins at offset 100") for each in groups.trouble().caveats] == [True]
+    assert [each.reason.startswith("begins at offset 100") for each in groups.state_problems().caveats] == [True]
     (found,) = described(tmp_path).description.members
     assert (found.member_id, found.client_id) == ("m", None)
 
@@ -482,8 +482,10 @@ def test_a_corrupt_batch_costs_itself_and_no_more(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
     assert groups.names() == ("g",)
     assert [(each.topic, each.offset) for each in described(tmp_path).partitions] == [("a", 1), ("b", 3)]
-    assert groups.trouble().is_damaged
-    assert [(problem.file, problem.position) for problem in groups.trouble().problems] == [(str(log.active), damaged)]
+    assert groups.state_problems().is_damaged
+    assert [(problem.file, problem.position) for problem in groups.state_problems().problems] == [
+        (str(log.active), damaged)
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])
@@ -504,10 +506,15 @@ def test_a_group_in_several_partitions_is_the_one_that_it_hashes_to(tmp_path: Pa
     assert [(each.offset, described(tmp_path, "a").coordinator) for each in described(tmp_path, "a").partitions] == [
         (97 % 4, 1)
     ]
-    assert len(groups.trouble().caveats) == 1
+    assert len(groups.state_problems().caveats) == 1
 
 
 def test_there_are_no_groups_without_their_topic(tmp_path: Path) -> None:
     topic_with_id(tmp_path)
     groups = groups_of(tmp_path)
-    assert (groups.are_here, groups.names(), groups.group("g"), groups.trouble().problems) == (False, (), None, ())
+    assert (groups.are_here, groups.names(), groups.group("g"), groups.state_problems().problems) == (
+        False,
+        (),
+        None,
+        (),
+    )

@@ -197,9 +197,9 @@ def test_a_value_that_cannot_be_read_is_shown_as_it_is(tmp_path: Path) -> None:
     committed = [each.committed for each in partitions if each.committed is not None]
     assert [base64.b64decode(each.raw or "-") for each in committed] == [value[:-4], b"\x00\x09abc", b""]
     assert all(each.problem for each in committed)
-    assert [record.offset for _, record in groups.trouble().unread] == [0, 1, 2]
-    assert [record.value for _, record in groups.trouble().unread] == [value[:-4], b"\x00\x09abc", b""]
-    assert "version 9" in [record.reason for _, record in groups.trouble().unread][1]
+    assert [record.offset for _, record in groups.state_problems().unread] == [0, 1, 2]
+    assert [record.value for _, record in groups.state_problems().unread] == [value[:-4], b"\x00\x09abc", b""]
+    assert "version 9" in [record.reason for _, record in groups.state_problems().unread][1]
 
 
 # --- against a naive reading ----------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def test_a_share_group_has_its_members_state_and_shares(groups: Groups) -> None:
 def test_nothing_of_any_recorded_log_of_groups_is_left_unread(corpus: Corpus, name: str) -> None:
     groups = groups_of(corpus(name) / "data")
     assert groups.are_here
-    assert (groups.trouble().caveats, groups.trouble().loses_something) == ((), False)
+    assert (groups.state_problems().caveats, groups.state_problems().loses_something) == ((), False)
 
 
 def test_each_group_lies_in_the_partition_that_it_hashes_to(groups: Groups) -> None:

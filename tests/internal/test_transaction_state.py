@@ -159,11 +159,11 @@ def test_what_cannot_be_read_is_kept_as_it_is_and_said(
 ) -> None:
     write_state(tmp_path, 0, [(key_of("a"), value_of()), (key_of("b"), value_of(producerId=8)), (key, value)])
     ids = ids_of(tmp_path)
-    ((log, record),) = ids.trouble().unread
+    ((log, record),) = ids.state_problems().unread
     assert (log.partition, record.offset, record.key, record.value) == (0, 2, key, value)
     assert reason in record.reason
     assert ids.names() == (["b"] if key == key_of("a") else ["a", "b"]), "what is known of a isn't true any more"
-    assert ids.trouble().loses_something
+    assert ids.state_problems().loses_something
     assert ids.may_be_elsewhere
 
 
@@ -173,7 +173,7 @@ def test_unknown_tagged_fields_are_skipped(tmp_path: Path) -> None:
     write_state(tmp_path, 0, [(key_of("a"), plain[:-1] + b"\x01\x63\x03abc")])
     ids = ids_of(tmp_path)
     assert states_of(tmp_path) == {"a": "Ongoing"}
-    assert not ids.trouble().unread
+    assert not ids.state_problems().unread
 
 
 def test_what_could_not_be_read_is_forgotten_once_it_is_written_anew(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_what_could_not_be_read_is_forgotten_once_it_is_written_anew(tmp_path: P
     )
     ids = ids_of(tmp_path)
     assert ids.names() == ["a"]
-    assert not ids.trouble().unread
-    assert not ids.trouble().loses_something
+    assert not ids.state_problems().unread
+    assert not ids.state_problems().loses_something
 
 
 @pytest.mark.usefixtures("quiet")
@@ -196,7 +196,7 @@ def test_a_corrupt_batch_costs_what_it_held(tmp_path: Path) -> None:
     path.write_bytes(data)
     ids = ids_of(tmp_path)
     assert ids.names() == list("abde")
-    assert ids.trouble().loses_something
+    assert ids.state_problems().loses_something
     assert ids.may_be_elsewhere
 
 
@@ -230,7 +230,7 @@ def test_any_bytes_are_an_id_or_are_said_not_to_be_read(content: list[tuple[byte
         write_state(Path(name), 0, [*content, (key_of("last"), value_of())])
         ids = ids_of(Path(name))
         assert "last" in ids.names()
-        unread = {record.key for _, record in ids.trouble().unread}
+        unread = {record.key for _, record in ids.state_problems().unread}
         known = {key_of(each) for each in ids.names()}
         latest = dict(content)
         assert {key for key, value in latest.items() if value is not None} <= unread | known

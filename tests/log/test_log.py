@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
-from kfs.format.aborted_transaction import AbortedTransaction, encode_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, encode_aborted_transactions
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
@@ -256,8 +256,8 @@ def test_side_files_that_cannot_be_read_are_problems(directory: Path) -> None:
 
 
 def test_aborted_transactions_come_with_their_segment(directory: Path) -> None:
-    first = AbortedTransaction(producer_id=1, first_offset=11, last_offset=14, last_stable_offset=15)
-    second = AbortedTransaction(producer_id=2, first_offset=26, last_offset=30, last_stable_offset=31)
+    first = AbortedTxn(producer_id=1, first_offset=11, last_offset=14, last_stable_offset=15)
+    second = AbortedTxn(producer_id=2, first_offset=26, last_offset=30, last_stable_offset=31)
     for base, entry in ((10, first), (25, second)):
         (directory / log_name(base, ".txnindex")).write_bytes(encode_aborted_transactions([entry]))
     log = open_log(directory)

@@ -9,7 +9,7 @@ import pytest
 
 from kfs.broker_log.file_records import FileRecords
 from kfs.errors import CorruptData, InvalidTransaction
-from kfs.format.aborted_transaction import AbortedTransaction, parse_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.control_record import (
     AbortMarker,
@@ -22,7 +22,7 @@ from kfs.format.control_record import (
 from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch, encode_empty_batch
-from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction, ProducerState
+from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTxn, ProducerState
 from kfs.storage.open_files import OpenFile
 from tests.logs import START, records
 
@@ -41,13 +41,13 @@ def data_batch(
     )
 
 
-def append(state: ProducerState, data: bytes) -> CompletedTransaction | None:
+def append(state: ProducerState, data: bytes) -> CompletedTxn | None:
     return state.append(read_header(data, 0, 0))
 
 
 def end(
     state: ProducerState, marker: ControlRecord, offset: int, *, producer: int = 7, epoch: int = 0
-) -> CompletedTransaction | None:
+) -> CompletedTxn | None:
     record = Record(offset, START + 5, *encode_control_record(marker))
     data = encode_batch([record], producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
     return state.append(read_header(data, 0, 0), record)
@@ -88,7 +88,7 @@ def test_a_transaction_is_open_until_its_marker() -> None:
     append(state, data_batch(5, 6, sequence=5, transactional=True))
     assert state.first_undecided_offset == 0
     completed = end(state, CommitMarker(3), 7)
-    assert completed == CompletedTransaction(7, 0, 7, False, 8)
+    assert completed == CompletedTxn(7, 0, 7, False, 8)
     assert state.first_undecided_offset is None
     assert state.entries() == [ProducerStateEntry(7, 0, 6, 6, 1, START + 5, 3, None)]
 
@@ -102,8 +102,8 @@ def test_an_aborted_transaction_names_the_last_stable_offset_of_its_end() -> Non
     assert first is not None
     assert second is not None
     assert first.is_aborted
-    assert first.aborted() == AbortedTransaction(2, 5, 10, 0)
-    assert second.aborted() == AbortedTransaction(1, 0, 11, 12)
+    assert first.aborted() == AbortedTxn(2, 5, 10, 0)
+    assert second.aborted() == AbortedTxn(1, 0, 11, 12)
 
 
 def test_a_marker_of_a_transaction_without_records_here_completes_nothing() -> None:
@@ -184,7 +184,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open() -> None:
 # --- recorded brokers -----------------------------------------------------------------------------------------------
 
 
-def replayed(partition: Path) -> Iterator[tuple[BatchHeader, CompletedTransaction | None, ProducerState]]:
+def replayed(partition: Path) -> Iterator[tuple[BatchHeader, CompletedTxn | None, ProducerState]]:
     state = ProducerState()
     for log in sorted(partition.glob("*.log")):
         content = FileRecords(OpenFile(str(log)), log.stat().st_size)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kfs.format.aborted_transaction import AbortedTransaction, encode_aborted_transactions
+from kfs.format.aborted_txn import AbortedTxn, encode_aborted_transactions
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata
@@ -253,7 +253,7 @@ def test_producers_are_those_of_the_newest_snapshot_that_can_be_read(root: Path)
 
 
 def test_aborted_transactions_are_those_of_every_index(root: Path) -> None:
-    transaction = AbortedTransaction(producer_id=1, first_offset=11, last_offset=14, last_stable_offset=15)
+    transaction = AbortedTxn(producer_id=1, first_offset=11, last_offset=14, last_stable_offset=15)
     (root / "t-0" / log_name(10, ".txnindex")).write_bytes(encode_aborted_transactions([transaction]))
     assert rows(open_tree(root), "t/0/meta/aborted-transactions.jsonl") == [
         {"segment": 10, "producerId": 1, "firstOffset": 11, "lastOffset": 14, "lastStableOffset": 15}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kfs.broker_log.log_config import LogConfig
-from kfs.format.aborted_transaction import (
-    AbortedTransaction,
+from kfs.format.aborted_txn import (
+    AbortedTxn,
     encode_aborted_transactions,
     parse_aborted_transactions,
 )
@@ -84,7 +84,7 @@ def test_of_the_recorded_steps_three_transactions_were_aborted(partition: Path) 
     ]
 
 
-ChangeEntry = Callable[[AbortedTransaction], AbortedTransaction]
+ChangeEntry = Callable[[AbortedTxn], AbortedTxn]
 
 
 @pytest.mark.parametrize(

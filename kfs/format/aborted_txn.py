@@ -16,7 +16,7 @@ ABORTED_TRANSACTION_SIZE: Final = ABORTED_TRANSACTION.size  # 34
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTxn:
     """An aborted transaction: ``last_offset`` is that of its ABORT marker.
 
     ``last_stable_offset`` is the partition's once it had ended: no transaction that ended later began below that.
@@ -28,7 +28,7 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
-def parse_aborted_transactions(data: Buffer, base_offset: int = 0) -> tuple[AbortedTransaction, ...]:
+def parse_aborted_transactions(data: Buffer, base_offset: int = 0) -> tuple[AbortedTxn, ...]:
     """Return the entries of the ``.txnindex`` of the segment at ``base_offset``.
 
     Stricter than ``TransactionIndex.sanityCheck``, which looks at the last offsets only and ignores a cut-off last
@@ -46,7 +46,7 @@ def parse_aborted_transactions(data: Buffer, base_offset: int = 0) -> tuple[Abor
     return tuple(transactions)
 
 
-def encode_aborted_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
+def encode_aborted_transactions(transactions: Iterable[AbortedTxn]) -> bytes:
     """Write a ``.txnindex``."""
     return b"".join(
         ABORTED_TRANSACTION.pack(
@@ -60,7 +60,7 @@ def encode_aborted_transactions(transactions: Iterable[AbortedTransaction]) -> b
     )
 
 
-def _parse(data: Buffer, position: int) -> AbortedTransaction:
+def _parse(data: Buffer, position: int) -> AbortedTxn:
     if len(data) - position < ABORTED_TRANSACTION_SIZE:
         raise CorruptData(f"{len(data) - position} bytes left, an entry has {ABORTED_TRANSACTION_SIZE}", position)
     version, producer_id, first, last, last_stable = ABORTED_TRANSACTION.unpack_from(data, position)
@@ -71,4 +71,4 @@ def _parse(data: Buffer, position: int) -> AbortedTransaction:
             f"producer id {producer_id}, offsets {first} to {last}, last stable offset {last_stable}: out of range",
             position,
         )
-    return AbortedTransaction(producer_id, first, last, last_stable)
+    return AbortedTxn(producer_id, first, last, last_stable)

@@ -28,7 +28,7 @@ class UnreadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class StateProblems:
     """What is wrong: with the logs, with what to believe of them (``caveats``), and which records can't be read.
 
     ``unread_dropped`` is how many more there are of those; with ``is_damaged``, what damaged bytes said is lost.
@@ -49,8 +49,8 @@ class Trouble:
         """Whether there is something of the logs that are here that isn't shown."""
         return bool(self.unread or self.unread_dropped or self.is_damaged)
 
-    def __add__(self, other: Trouble) -> Trouble:
-        return Trouble(
+    def __add__(self, other: StateProblems) -> StateProblems:
+        return StateProblems(
             self.problems + other.problems,
             self.caveats + other.caveats,
             self.unread + other.unread,

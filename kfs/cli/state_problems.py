@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from kfs.cli.messages import messages
-from kfs.internal.trouble import Trouble
+from kfs.internal.state_problems import StateProblems
 
 _MOST_SAID: Final = 10
 
 
-def say_trouble(trouble: Trouble, listing: str, *, with_shares: bool = True) -> bool:
+def say_state_problems(found: StateProblems, listing: str, *, with_shares: bool = True) -> bool:
     """Say it, of records up to ten; ``listing`` is the file of a mount that has all. Return whether something is lost.
 
     Damage was said as a warning when it was met.
     """
-    for caveat in (*(trouble.shares if with_shares else ()), *trouble.caveats):
+    for caveat in (*(found.shares if with_shares else ()), *found.caveats):
         messages.say(f"{caveat.file}: {caveat.reason}")
-    for log, record in trouble.unread[:_MOST_SAID]:
+    for log, record in found.unread[:_MOST_SAID]:
         messages.say(f"{log.topic}-{log.partition}: offset {record.offset}: {record.reason}")
-    more = len(trouble.unread[_MOST_SAID:]) + trouble.unread_dropped
+    more = len(found.unread[_MOST_SAID:]) + found.unread_dropped
     if more:
         messages.say(f"and {more} more records that can't be read: see {listing} of a mount")
-    return trouble.loses_something
+    return found.loses_something
