@@ -26,7 +26,7 @@ EXCEPT: Final = {
     "dump.dumper": "prints what is in a file, whoever sees it",
     "dump.index_check": "compares a file with its index",
     "tree.lines.source": "meta/batches.jsonl lists what is in the files",
-    "tree.meta_dir": "meta/aborted.jsonl lists what is in the files",
+    "tree.meta_dir": "meta/aborted-transactions.jsonl lists what is in the files",
     "tree.lines.record_lines": "measures and renders a segment piece by piece; kfs.read.sight decides",
     "internal.cluster.metadata_log": "its snapshots are files of records, and not a partition's log",
     "fsspec": "walk() is fsspec's, over directories",

@@ -639,6 +639,13 @@ class Log:
         epochs = self.leader_epochs()
         if epochs:
             return epochs[-1].epoch
+        for _ in range(MOST_LOOKS):
+            with suppress(FileChanged):  # what is lost at the end comes from another copy by now, perhaps
+                return self._last_epoch_in_batches()
+            self.look_again()
+        return self._last_epoch_in_batches()
+
+    def _last_epoch_in_batches(self) -> int:
         epoch = -1
         for segment in self.segments[-1:]:
             for item in segment.walk_from(MAX_INT64):

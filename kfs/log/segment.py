@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, is_intact, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, Records, Undecodable
@@ -234,13 +234,19 @@ class Segment:
         return self._walk_that_tells(self.problems.add, window, tells_missing=tells_missing)
 
     def _walk_that_tells(
-        self, report: Callable[[Problem], None], window: Window | None = None, *, tells_missing: bool = True
+        self,
+        report: Callable[[Problem], None],
+        window: Window | None = None,
+        *,
+        tells_missing: bool = True,
+        notes_loss: bool = True,
     ) -> SegmentWalk:
         window = window or self._window()
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
         missing = partial(self._missing_noted, bounds) if tells_missing else None
-        return SegmentWalk(window.file, bounds, limit, report, decoder, window, self._loss_noted(bounds), missing)
+        on_loss = self._loss_noted(bounds) if notes_loss else _pass_over
+        return SegmentWalk(window.file, bounds, limit, report, decoder, window, on_loss, missing)
 
     def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
         """Return what a walk calls where records are lost: first it looks whether the segment still has its bounds.
@@ -435,8 +441,20 @@ class Segment:
         except CorruptData:
             return None
 
+    def intact_header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch at ``position`` if there is an intact one; says nothing of what is wrong."""
+        header = self.header_at(position)
+        if header is None or header.size > self.storage.max_batch_bytes:
+            return None
+        data = self.file().read(position, header.size)
+        return header if len(data) == header.size and is_intact(header, data) else None
+
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
         """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
-        walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False)
+        walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False, notes_loss=False)
         item = next(walk.items(position), None)
         return item if isinstance(item, Block) else None
+
+
+def _pass_over() -> None:
+    """What is looked at here, who reads it comes to."""

@@ -88,6 +88,10 @@ class IndexedSegment(Protocol):
         """Return the header at a position, None where there is none."""
         ...
 
+    def intact_header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the intact batch at a position, None where there is none."""
+        ...
+
     def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
         """Decode a block."""
         ...
@@ -225,7 +229,7 @@ class SegmentIndexes:
         for _ in range(_MOST_BETWEEN):
             if position >= block.position:
                 return position == block.position
-            header = self._segment.header_at(position)
+            header = self._segment.intact_header_at(position)  # of what is broken nobody knows what it hides
             if header is None or header.last_offset >= block.header.base_offset:
                 return False
             position += header.size

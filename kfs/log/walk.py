@@ -421,13 +421,15 @@ class SegmentWalk:
         in the wrong place. The first in log order is believed, as by a consumer, unless that would hide more
         than one batch, or the next goes on where the one before and this one would have ended without the leap.
         """
-        last = header.last_offset
-        following = self._intact_at(header.position + header.size)
+        last, end = header.last_offset, header.position + header.size
+        following = self._intact_from(end)
         if following is None or following.base_offset > last:
             return False
-        second = self._intact_at(following.position + following.size)
+        second = self._intact_from(following.position + following.size)
         if second is not None and second.base_offset <= last and second.last_offset > following.last_offset:
             return True
+        if following.position != end:  # what is broken in between doesn't tell where it would go on
+            return False
         try:
             length = len(self._offsets_of(header, data))
         except CorruptData:
@@ -446,6 +448,19 @@ class SegmentWalk:
         if header.size > min(self.limit, self.size - position):
             return None
         return header if is_intact(header, self._window.read(position, header.size)) else None
+
+    def _intact_from(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch at ``position``, or of the next one behind some that are broken in place."""
+        for _ in range(_MOST_TRIED):
+            header = self._intact_at(position)
+            left = self.size - position
+            if header is not None or left < HEADER_SIZE_UP_TO_MAGIC:
+                return header
+            size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
+            if not HEADER_SIZE_UP_TO_MAGIC <= size < left:
+                return None
+            position += size
+        return None
 
     def _offsets_of(self, header: BatchHeader, data: bytes) -> range:
         """Return the offsets from the first to the last of a batch; of a compressed message they are known only inside.

@@ -1,4 +1,4 @@
-"""RequestLoop a tree to the kernel, and the life of a mount. Nothing here knows Kafka, only trees."""
+"""Serving a tree to the kernel, and the life of a mount. Nothing here knows Kafka, only trees."""
 
 from kfs.mount.fronts import FRONTS, available_fronts
 from kfs.mount.life import mount

@@ -14,6 +14,7 @@ import pytest
 from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
+from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
@@ -177,3 +178,27 @@ def test_a_range_of_bytes_that_begins_at_a_contradiction_is_read_as_the_whole(tm
         selection = Selection(start=20)
         scan = Scan([log], on_damage="skip", jobs=1, selection=selection)
         assert scan.to_table().column("offset").to_pylist() == [at for at in scanned(directory)[0] if at >= 20]
+
+
+@pytest.mark.parametrize("interval", [0, 250, None])
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_a_leap_beside_a_broken_batch_hides_no_two_intact_ones(
+    behind: int, interval: int | None, tmp_path: Path
+) -> None:
+    """The first is believed only if that hides no more than one, wherever a reader begins."""
+    content = dense(0, 5 * (2 + behind) - 1, 5)
+    start = positions(content)[1]
+    broken = bytearray(moved(content, 0, 1000))
+    broken[start + 70] ^= 1
+    directory = write_partition(tmp_path / "t-0", {0: content}, interval=0 if interval is None else interval)
+    (directory / log_name(0)).write_bytes(bytes(broken))
+    if interval is None:
+        (directory / log_name(0, ".index")).unlink()
+    walked = [one.offset for one in asked(directory, records_in)]
+    wanted = range(10, 5 * (2 + behind)) if behind > 1 else range(1000, 1005)
+    assert walked == list(wanted)
+    assert asked(directory, lambda log: log.log_end_offset) == wanted.stop
+    for offset in wanted:
+        found = asked(directory, partial(find_record, offset=offset))
+        assert isinstance(found, Record), offset
+        assert found.offset == offset

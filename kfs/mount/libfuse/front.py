@@ -1,4 +1,4 @@
-"""RequestLoop through libfuse: version 3 or 2, and mfusepy or fusepy.
+"""Serving through libfuse: version 3 or 2, and mfusepy or fusepy.
 
 Its high-level interface, which is the one that the bindings offer, knows one timeout for the whole mount: the one for
 what may change at any moment. Attributes aren't kept at all: the size that one reader is told of a path would be that
