@@ -136,7 +136,10 @@ def _complete(loss: _Loss, histories: Sequence[History]) -> None:
     """
     settled = []
     for history in histories:
-        for offsets in list(loss.missing):
+        for missing in list(loss.missing):
+            offsets = history.reached(missing)
+            if offsets.start >= offsets.end:
+                continue
             if history.is_proven(offsets) and not (loss.has_no_trace and history.may_be_compacted(offsets)):
                 batches = history.batches(offsets)
                 fitting = [one for one in batches if loss.lost.start <= one.first and one.last < loss.lost.end]
@@ -214,6 +217,10 @@ class History:
         """Return the batches that the other copy has of some offsets."""
         return list(batches_in(self._other, offsets))
 
+    def reached(self, offsets: OffsetRange) -> OffsetRange:
+        """Return those of some offsets that the other copy reaches back to: its first segments may be gone."""
+        return OffsetRange(max(offsets.start, self._other.log_start_offset), offsets.end)
+
     def has_all_of(self, offsets: OffsetRange) -> bool:
         """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
         if self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
@@ -238,7 +245,7 @@ class History:
         metadata = [each.partition_metadata() for each in (self._log, self._other)]
         if len({None if each is None else each.topic_id for each in metadata}) > 1:
             return False
-        if offsets.start < self._other.log_start_offset or offsets.end > self._end_in_common():
+        if offsets.end > self._end_in_common():
             return False
         differ_from = self._compared.divergence.offset if self._compared.divergence is not None else MAX_INT64
         if self._keeps_the_newest and not self._is_as_written(offsets):

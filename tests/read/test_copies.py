@@ -170,6 +170,17 @@ def test_segments_that_are_gone_are_completed(tmp_path: Path) -> None:
     assert offsets_of(shown_by_all(Asked.of(one, three))) == [*range(20), *range(30, 60)]
 
 
+def test_a_copy_that_begins_within_what_is_lost_completes_the_rest(tmp_path: Path) -> None:
+    one, two = three_segments(tmp_path / "one", tmp_path / "two")
+    write_log(one / "t-0", 0, joined(CONTENT[:1]))
+    gone(one, 20)
+    gone(two, 0)
+    shown = Asked.of(one, two)
+    assert offsets_of(shown_by_all(shown)) == [*range(10), *range(20, 60)]
+    for view in TELLING:
+        assert not tells(view, shown, OffsetRange(20, 60)), view.__name__
+
+
 def test_messages_that_become_one_block_are_listed_once(tmp_path: Path) -> None:
     """What is lost comes from another copy while a listing goes over it."""
     content = dense(0, 9, magic=1)
