@@ -48,11 +48,6 @@ class TableInput(StrEnum):
         return None
 
 
-_STARTS: Final = {
-    b"PAR1": TableInput.PARQUET,
-    b"ARROW1": TableInput.ARROW_FILE,
-    b"\xff\xff\xff\xff": TableInput.ARROW_STREAM,
-}
 #: What a stream ends with (a message of no length), so that one that was cut can be told from one that is complete.
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 

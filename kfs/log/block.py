@@ -81,7 +81,6 @@ class Cause(Enum):
     TRUNCATED = auto()  # the file ends inside, and something intact follows, or another segment
     REPEATED = auto()  # offsets that occurred before
     MISPLACED = auto()  # offsets that can't be in this place
-    RECORDS = auto()  # an intact batch whose records aren't what its header says
     READ_ERROR = auto()
     MISSING = auto()  # no bytes: those of the offsets below the next segment are gone, with their segment or cut off
 

@@ -84,6 +84,16 @@ def test_the_version_is_shown() -> None:
     assert re.fullmatch(rf"kfs {re.escape(__version__)} \(.*\)\n", done.stdout.decode())
 
 
+def test_the_environment_chooses_the_implementation(shop: Shop) -> None:
+    said = {name: kfs("--version", environment={"KFS_IMPLEMENTATION": name}) for name in ("python", "")}
+    assert "(implementation: python, " in said["python"].stdout.decode()
+    lines = {kfs("cat", shop.root, "orders", environment={"KFS_IMPLEMENTATION": name}).stdout for name in said}
+    assert len(lines) == 1
+    refused = kfs("cat", shop.root, "orders", environment={"KFS_IMPLEMENTATION": "rust"})
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert refused.stderr == b"kfs: KFS_IMPLEMENTATION is 'rust', expected python or compiled\n"
+
+
 @pytest.mark.parametrize(
     ("exit_code", "arguments"),
     [

@@ -17,7 +17,6 @@ from kfs.tree.node import FOREVER, Attributes
 FUSE_KERNEL_VERSION: Final = 7
 #: The protocol that we speak: Linux 5.4 and later. Newer kernels are told so, and speak it too.
 FUSE_KERNEL_MINOR_VERSION: Final = 31
-FUSE_ROOT_ID: Final = 1
 #: The highest position in a file: Linux' ``loff_t`` is signed.
 MAX_OFFSET: Final = 2**63 - 1
 #: The protocol from which on a kernel knows the notification ``INC_EPOCH``: Linux 6.16.

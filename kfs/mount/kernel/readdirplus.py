@@ -49,11 +49,6 @@ class ReaddirplusPolicy:
         dearness = max(1.0, seconds / (max(1, entries) * LOOKUP_SECONDS)) ** 2
         self._spent[directory] = self._spent.get(directory, 0.0) + entries * dearness
 
-    def looked_up(self, path: bytes) -> None:
-        """Take note that the kernel asked for a node by path."""
-        if self._spent:
-            self.looked_up_in(path[: path.rfind(b"/")] or b"/")
-
     def looked_up_in(self, directory: Place) -> None:
         """Take note that the kernel asked for a name in a directory."""
         if self._spent:
