@@ -85,7 +85,7 @@ def written(content: Iterable[Batch]) -> dict[int, Record]:
 def is_ambiguous(parts: Sequence[Part]) -> bool:
     """Whether a damaged batch is whole again with bytes of its neighbours, as where one zero was taken out of many.
 
-    Or holds a message that is whole, and the record that was lost: a codec stores as it is what it can't compress. Or
+    Or holds, or has become, a message that is whole: a codec stores as it is what it can't compress. Or
     has again the size that it claims, with a batch and junk behind it: as a message with a batch in its value.
     """
     data = joined_parts(parts)
@@ -94,7 +94,7 @@ def is_ambiguous(parts: Sequence[Part]) -> bool:
     damaged = [part for part in parts if part.was is not None and not part.is_intact]
     if any(part.was.data[0 if part.is_moved else _start(part.was) :] in data for part in damaged if part.was):
         return True
-    return any(_is_batch_at(at, part.data) for part in damaged for at in range(1, len(part.data) - LOG_OVERHEAD))
+    return any(_is_batch_at(at, part.data) for part in damaged for at in range(len(part.data) - LOG_OVERHEAD))
 
 
 def _is_filled_up(parts: Sequence[Part], number: int) -> bool:
