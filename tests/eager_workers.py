@@ -18,7 +18,7 @@ from kfs.verify.job import CheckJob
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut wherever the offset index allows it."""
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 1)
 
 
 @pytest.fixture

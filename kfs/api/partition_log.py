@@ -19,8 +19,8 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import CommittedReader, IsolationLevel
 from kfs.read.log_reader import LogReader
-from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SelectedRecords, SplitReader, last_in, selected_in
 from kfs.read.wanted_offsets import WantedOffsets, wanted_offsets
 from kfs.render.timestamps import Moment, milliseconds_of
 
@@ -190,7 +190,7 @@ class PartitionLog(Scannable):
         reader, offsets = self._asked(start, until, since, before, isolation)
         log, damage = self._log, self._damage(on_damage)
         gone = log.problems.add_error if damage is DamagePolicy.SKIP else None
-        return self._records(chosen_in(reader, log, offsets, gone), offsets, damage)
+        return self._records(selected_in(reader, log, offsets, gone), offsets, damage)
 
     def tail(
         self,
@@ -216,7 +216,7 @@ class PartitionLog(Scannable):
         since: Moment | None,
         before: Moment | None,
         isolation: Isolation | None,
-    ) -> tuple[PieceReader, WantedOffsets]:
+    ) -> tuple[SplitReader, WantedOffsets]:
         selection = Selection(
             0 if start is None else operator.index(start),
             MAX_INT64 if until is None else operator.index(until),
@@ -225,25 +225,25 @@ class PartitionLog(Scannable):
         )
         level = self.isolation if isolation is None else IsolationLevel(isolation)
         offsets = wanted_offsets(self._log, selection, level)
-        return PieceReader(selection, level), offsets
+        return SplitReader(selection, level), offsets
 
     def _damage(self, on_damage: Damage | None) -> DamagePolicy:
         return self.on_damage if on_damage is None else DamagePolicy(on_damage)
 
     def _records(
-        self, found: Iterator[tuple[object, Chosen]], offsets: OffsetRange, damage: DamagePolicy
+        self, found: Iterator[tuple[object, SelectedRecords]], offsets: OffsetRange, damage: DamagePolicy
     ) -> Iterator[Record]:
-        for _, chosen in found:
-            indexes = chosen.indexes
-            is_failure = bool(chosen.problems) and damage is DamagePolicy.FAIL
-            if chosen.records is not None:
-                columns = chosen.records.columns
+        for _, selected in found:
+            indexes = selected.indexes
+            is_failure = bool(selected.problems) and damage is DamagePolicy.FAIL
+            if selected.records is not None:
+                columns = selected.records.columns
                 if is_failure:
                     broken = _first_broken(columns, offsets)
                     indexes = [index for index in indexes if index < broken]
                 yield from records_of(self.topic, self.partition, columns, indexes)
             if is_failure:
-                raise chosen.problems[0].error()
+                raise selected.problems[0].error()
             self._opened.check_open()
 
     def _reader(self) -> LogReader:

@@ -1,4 +1,4 @@
-"""Pieces of logs written as records: from log bytes to output bytes."""
+"""Splits of logs written as records: from log bytes to output bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
-from kfs.read.piece import Chosen, PieceReader
-from kfs.read.plan import Work
+from kfs.read.plan import BatchRange
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.workers.job import Output
 
 
@@ -35,21 +35,21 @@ class CatJob(LogJob[Output | Problem]):
 
 
 class OpenCatJob(OpenLogJob[Output | Problem]):
-    """Writes pieces; what can't be read, or has vanished, is a problem behind what lies before it."""
+    """Writes splits; what can't be read, or has vanished, is a problem behind what lies before it."""
 
     def __init__(self, job: CatJob, logs: OpenLogs) -> None:
         super().__init__(logs)
-        self.reader = PieceReader(job.selection, job.isolation)
+        self.reader = SplitReader(job.selection, job.isolation)
         self._renderer = Renderer(job.output)
 
     def read(self, log: Log, task: LogTask) -> Iterator[Output | Problem]:
         """See :meth:`OpenLogJob.read`."""
         try:
-            for chosen in self.reader.choose(log, task.work, task.offsets):
-                data = self._renderer.render(task.work, chosen)
+            for selected in self.reader.select(log, task.batches, task.offsets):
+                data = self._renderer.render(task.batches, selected)
                 if data:
                     yield Output(data)
-                yield from chosen.problems
+                yield from selected.problems
         except CorruptData as error:
             yield Problem(error.file or "", error.position, 0, error.reason)
 
@@ -61,12 +61,12 @@ class Renderer:
     output: OutputFormat
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
 
-    def render(self, work: Work, chosen: Chosen) -> bytes:
-        """Return the output of records of a piece."""
-        if chosen.records is None or not chosen.indexes:
+    def render(self, batches: BatchRange, selected: SelectedRecords) -> bytes:
+        """Return the output of records of a split."""
+        if selected.records is None or not selected.indexes:
             return b""
-        key = (work.topic, work.partition)
+        key = (batches.topic, batches.partition)
         writer = self._writers.get(key)
         if writer is None:
             writer = self._writers[key] = self.output.writer(*key)
-        return writer(chosen.records.columns, chosen.indexes)
+        return writer(selected.records.columns, selected.indexes)

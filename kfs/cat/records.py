@@ -13,9 +13,9 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
-from kfs.read.piece import Chosen, PieceReader, chosen_in, last_in
-from kfs.read.plan import Work, pieces_of
+from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SelectedRecords, SplitReader, last_in, selected_in
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.job import Output, write
 from kfs.read.workers.run import run
@@ -46,13 +46,13 @@ class CatRequest:
             yield from filter(None, [remote_problem(log, self.selection) for log in logs])
             yield from self._write_all(out, logs)
             return
-        reader, renderer = PieceReader(self.selection, self.isolation), Renderer(self.output)
+        reader, renderer = SplitReader(self.selection, self.isolation), Renderer(self.output)
         for log in logs:
             found = 0
-            for piece, chosen in some_of(reader, log, self._offsets(log), self.first, self.last):
-                found += len(chosen.indexes)
-                write(out, renderer.render(piece, chosen))
-                yield from chosen.problems
+            for split, selected in some_of(reader, log, self._offsets(log), self.first, self.last):
+                found += len(selected.indexes)
+                write(out, renderer.render(split, selected))
+                yield from selected.problems
             problem = remote_problem(log, self.selection)
             if problem is not None and lacks_some(found, self.first, self.last):
                 yield problem
@@ -69,8 +69,8 @@ class CatRequest:
     def _tasks(self, here: LogsOfParent, logs: Sequence[Log]) -> Iterator[LogTask]:
         for log in logs:
             source, offsets = here.source_of(log), self._offsets(log)
-            for piece in pieces_of(log, offsets):
-                yield LogTask(source, piece.work, piece.offsets, piece.size)
+            for split in splits_of(log, offsets):
+                yield LogTask(source, split.batches, split.offsets, split.size)
 
     def _offsets(self, log: Log) -> WantedOffsets:
         return wanted_offsets(log, self.selection, self.isolation)
@@ -94,24 +94,24 @@ def logs_of(data_dir: DataDir, topic: str, partition: int | None = None) -> list
 
 
 def some_of(
-    reader: PieceReader,
+    reader: SplitReader,
     log: Log,
     offsets: WantedOffsets,
     first: int | None,
     last: int | None,
     gone: Callable[[CorruptData], None] | None = None,
-) -> Iterator[tuple[Work, Chosen]]:
+) -> Iterator[tuple[BatchRange, SelectedRecords]]:
     """Yield the ``first`` records that are wanted, or the ``last``, one of which is given.
 
     No more of the log is read than it takes. ``gone``, and what is raised, is as in
-    :func:`~kfs.read.piece.chosen_in`.
+    :func:`~kfs.read.split_reader.selected_in`.
     """
     if first is None:
         yield from last_in(reader, log, offsets, last or 0, gone)
         return
-    for work, chosen in chosen_in(reader, log, offsets, gone):
+    for batches, selected in selected_in(reader, log, offsets, gone):
         if first <= 0:
             return
-        kept = replace(chosen, indexes=chosen.indexes[:first])
+        kept = replace(selected, indexes=selected.indexes[:first])
         first -= len(kept.indexes)
-        yield work, kept
+        yield batches, kept

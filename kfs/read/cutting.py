@@ -22,35 +22,35 @@ from kfs.log.segment import Segment
 from kfs.read.wanted_offsets import WantedOffsets
 
 
-class PieceSizes(Protocol):
-    """How large pieces are to be."""
+class SplitSizes(Protocol):
+    """How large splits are to be."""
 
     @property
     def target(self) -> int:
-        """Bytes of a piece, about."""
+        """Bytes of a split, about."""
         ...
 
     @property
     def room(self) -> int:
-        """Bytes of the next piece, at most or so."""
+        """Bytes of the next split, at most or so."""
         ...
 
     @property
     def are_limits(self) -> bool:
-        """Whether headers are walked for cuts where indexes don't say where to cut; else such pieces are larger."""
+        """Whether headers are walked for cuts where indexes don't say where to cut; else such splits are larger."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class EvenPieces:
-    """Pieces of about the same size, cut where that costs next to nothing."""
+class EvenSplits:
+    """Splits of about the same size, cut where that costs next to nothing."""
 
     target: int
     are_limits: bool = False
 
     @property
     def room(self) -> int:
-        """See :class:`PieceSizes`."""
+        """See :class:`SplitSizes`."""
         return self.target
 
 
@@ -75,15 +75,15 @@ class Cuts:
     stop: int
 
 
-#: Where sizes are limits, pieces smaller than that are found by walking headers: to look at each boundary of the index
+#: Where sizes are limits, splits smaller than that are found by walking headers: to look at each boundary of the index
 #: would take longer.
 _INDEXED_BYTES: Final = 256 * 1024
 #: A segment read from its start to its end.
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
-def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: PieceSizes) -> Cuts:
-    """Return where a segment is cut for pieces of these sizes.
+def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: SplitSizes) -> Cuts:
+    """Return where a segment is cut for splits of these sizes.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
@@ -98,7 +98,7 @@ def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: PieceSizes) -> Cuts
     return Cuts(_refined(segment, cuts, stop, sizes.target) if sizes.are_limits else cuts, end, stop)
 
 
-def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: PieceSizes) -> Iterator[Cut]:
+def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: SplitSizes) -> Iterator[Cut]:
     """Yield the first cut and those that the index knows of, as far as it is right: up to one at offset ``end``."""
     yield first
     last = first.seen

@@ -1,4 +1,4 @@
-"""Logs for workers: what another process needs to open one, and pieces of work on it."""
+"""Logs for workers: what another process needs to open one, and splits on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import Tier
 from kfs.log.storage import Storage
-from kfs.read.plan import Work
+from kfs.read.plan import BatchRange
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Job, OpenJob
 
@@ -75,10 +75,10 @@ def _path_of(directory: PartitionDirectory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """A piece of work: where, which offsets of it are wanted, and about how many bytes are read for it."""
+    """A split: where, which offsets of it are wanted, and about how many bytes are read for it."""
 
     source: LogSource
-    work: Work
+    batches: BatchRange
     offsets: WantedOffsets
     size: int = 0
 
@@ -92,9 +92,9 @@ class NotedProblem(NamedTuple):
 
 
 class LogJob(Job[LogTask, Item | NotedProblem]):
-    """A job on pieces of logs, each by itself."""
+    """A job on splits of logs, each by itself."""
 
-    tasks_ahead: ClassVar[int] = 1  # a piece is a few megabytes
+    tasks_ahead: ClassVar[int] = 1  # a split is a few megabytes
     tasks_open: ClassVar[int] = 2
 
     def bytes_of(self, task: LogTask) -> int:
@@ -119,7 +119,7 @@ class OpenLogs(Protocol):
 
 
 class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
-    """A job on pieces of logs, as one process does it."""
+    """A job on splits of logs, as one process does it."""
 
     def __init__(self, logs: OpenLogs) -> None:
         self._logs = logs

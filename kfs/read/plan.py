@@ -1,4 +1,4 @@
-"""A partition cut into pieces of work that are about as large as each other."""
+"""A partition cut into splits that are about as large as each other."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.read.cutting import UNCUT, Cut, EvenPieces, PieceSizes, cuts_of
+from kfs.read.cutting import UNCUT, Cut, EvenSplits, SplitSizes, cuts_of
 from kfs.read.wanted_offsets import WantedOffsets, lost_at_end
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-#: Bytes of log in a piece.
-PIECE_BYTES: Final = 4 * 1024 * 1024
+#: Bytes of log in a split.
+SPLIT_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BatchRange:
     """Batches of one segment from ``position`` to ``end`` (None: the log's end), both batch boundaries.
 
     ``seen`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
     is this ``version`` of it. Where it isn't, what is wanted are the offsets from those seen up to, not including,
     ``stop`` (None: the end of all that is wanted), wherever they lie then in the log of the topic of ``topic_id``.
-    Without a version it is for whoever made the piece to know all that.
+    Without a version it is for whoever made the split to know all that.
     """
 
     topic: str
@@ -44,44 +44,44 @@ class Work:
     version: FileVersion | None = None
     topic_id: Uuid | None = None
 
-    def continues(self, other: Work) -> bool:
-        """Whether this is work on the same segment."""
+    def continues(self, other: BatchRange) -> bool:
+        """Whether these are batches of the same segment."""
         return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Work, the offsets that are wanted of it, and about how many bytes are read for it.
+class Split:
+    """Batches, the offsets that are wanted of them, and about how many bytes are read for it.
 
-    Each wanted offset is in one piece, and so is all that is damaged: what lies in its bytes is asked for in a piece,
+    Each wanted offset is in one split, and so is all that is damaged: what lies in its bytes is asked for in a split,
     whatever offsets it held.
     """
 
-    work: Work
+    batches: BatchRange
     offsets: WantedOffsets
     size: int
 
 
-def pieces_of(log: Log, offsets: WantedOffsets, sizes: PieceSizes | None = None) -> Iterator[Piece]:
-    """Yield the pieces that together hold all of ``offsets``, in log order; ``sizes`` are asked for each anew.
+def splits_of(log: Log, offsets: WantedOffsets, sizes: SplitSizes | None = None) -> Iterator[Split]:
+    """Yield the splits that together hold all of ``offsets``, in log order; ``sizes`` are asked for each anew.
 
     By default they have 4 MiB.
 
     Segments are cut where their offset index says, at boundaries that were looked at. Where the log may go on behind
-    the offsets, and ends in damage, that is a piece, too, if no other has it.
+    the offsets, and ends in damage, that is a split, too, if no other has it.
     """
     metadata = log.partition_metadata()  # before the segments: those of another topic are no part of this one
     topic_id = None if metadata is None else metadata.topic_id
-    last: Piece | None = None
+    last: Split | None = None
     segments = log.segments
     for segment in filter(partial(holds_some_of, offsets), segments):
-        whole = Work(
+        whole = BatchRange(
             *(log.topic, log.partition, segment.base_offset, 0, None, None),
             *(segment.next_base_offset, FileVersion.of(segment), topic_id),
         )
-        for last in _pieces_of_segment(whole, segment, offsets, sizes or EvenPieces(PIECE_BYTES)):
+        for last in _splits_of_segment(whole, segment, offsets, sizes or EvenSplits(SPLIT_BYTES)):
             yield last
-    runs_to_end = last is not None and last.work.end is None and last.work.base_offset == segments[-1].base_offset
+    runs_to_end = last is not None and last.batches.end is None and last.batches.base_offset == segments[-1].base_offset
     if offsets.asked_end > offsets.end and not runs_to_end:
         yield from _damaged_end(log, topic_id, offsets)
 
@@ -93,18 +93,20 @@ def holds_some_of(offsets: OffsetRange, segment: Segment) -> bool:
     )
 
 
-def _damaged_end(log: Log, topic_id: Uuid | None, offsets: WantedOffsets) -> Iterator[Piece]:
+def _damaged_end(log: Log, topic_id: Uuid | None, offsets: WantedOffsets) -> Iterator[Split]:
     damage = lost_at_end(log)
     if damage is not None:
         segment, end = log.segments[-1], offsets.end
-        work = Work(
+        batches = BatchRange(
             *(log.topic, log.partition, segment.base_offset, damage.position, None, damage.after),
             *(None, FileVersion.of(segment), topic_id),
         )
-        yield Piece(work, WantedOffsets(end, end, offsets.asked_end), damage.end - damage.position)
+        yield Split(batches, WantedOffsets(end, end, offsets.asked_end), damage.end - damage.position)
 
 
-def _pieces_of_segment(whole: Work, segment: Segment, offsets: WantedOffsets, sizes: PieceSizes) -> Iterator[Piece]:
+def _splits_of_segment(
+    whole: BatchRange, segment: Segment, offsets: WantedOffsets, sizes: SplitSizes
+) -> Iterator[Split]:
     end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
     cuts = UNCUT
     with suppress(CorruptData):  # it vanished, or was cut: who reads it hears of that
@@ -120,7 +122,7 @@ def _pieces_of_segment(whole: Work, segment: Segment, offsets: WantedOffsets, si
             continue
         to = cuts.end if following is None else following.position
         stop = whole.stop if following is None else end
-        work = replace(whole, position=begin.position, end=to, seen=begin.seen, stop=stop)
+        batches = replace(whole, position=begin.position, end=to, seen=begin.seen, stop=stop)
         size = (cuts.stop if to is None else to) - begin.position
         begin = None
-        yield Piece(work, WantedOffsets(start, end, offsets.asked_end), max(size, 0))
+        yield Split(batches, WantedOffsets(start, end, offsets.asked_end), max(size, 0))

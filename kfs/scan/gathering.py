@@ -1,4 +1,4 @@
-"""A piece of work gathered into batches of rows, in one process."""
+"""A split gathered into batches of rows, in one process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kfs.format.layout import MAX_INT32
 from kfs.log.bulk import Records
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.piece import Chosen, PieceReader
-from kfs.read.plan import Work
+from kfs.read.plan import BatchRange
+from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Arena
 from kfs.render.arrow_columns import BatchFields, needs_batches
@@ -27,7 +27,7 @@ _MOST_GROWTH: Final = 3
 
 
 class Gatherer:
-    """Does pieces of work of one request, in any order; of each what was gathered, and problems between it.
+    """Gathers splits of one request, in any order; of each what was gathered, and problems between it.
 
     It may be gathered in an ``arena``, whose memory may be another one whenever something was yielded.
     """
@@ -35,16 +35,16 @@ class Gatherer:
     def __init__(self, request: Request, arena: Arena | None = None) -> None:
         self._request = request
         self._arena = arena
-        self._reader = PieceReader(request.selection, request.isolation)
+        self._reader = SplitReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
-        self._idle: tuple[Work, ArrowGather] | None = None
+        self._idle: tuple[BatchRange, ArrowGather] | None = None
 
-    def gather(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
-        """Yield the rows of a piece, and each problem behind what lies before it.
+    def gather(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
+        """Yield the rows of a split, and each problem behind what lies before it.
 
         That the segment is gone, or was cut, is a problem, too.
         """
-        return self._gathered(work, self._reader.choose(log, work, offsets))
+        return self._gathered(batches, self._reader.select(log, batches, offsets))
 
     def gather_some(
         self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
@@ -52,35 +52,35 @@ class Gatherer:
         """Yield only the first rows, or the last; see :func:`~kfs.cat.records.some_of`."""
         gone: list[CorruptData] = []
         found = some_of(self._reader, log, offsets, first, last, gone.append)
-        for work, of_work in groupby(found, key=itemgetter(0)):
-            yield from self._gathered(work, map(itemgetter(1), of_work))
+        for batches, of_range in groupby(found, key=itemgetter(0)):
+            yield from self._gathered(batches, map(itemgetter(1), of_range))
         yield from map(_vanished, gone)
 
-    def _gathered(self, work: Work, found: Iterable[Chosen]) -> Iterator[Gathered | Problem]:
-        gather = self._gather_of(work)
+    def _gathered(self, batches: BatchRange, found: Iterable[SelectedRecords]) -> Iterator[Gathered | Problem]:
+        gather = self._gather_of(batches)
         vanished: Problem | None = None
         try:
-            for chosen in found:
-                if chosen.problems:
+            for selected in found:
+                if selected.problems:
                     if gather.rows:
                         yield gather.take()
-                    yield from chosen.problems
-                if chosen.records is not None:
-                    yield from self._add(gather, chosen.records, chosen.indexes)
+                    yield from selected.problems
+                if selected.records is not None:
+                    yield from self._add(gather, selected.records, selected.indexes)
         except CorruptData as error:
             vanished = _vanished(error)
         if gather.rows:
             yield gather.take()
-        self._idle = (work, gather)
+        self._idle = (batches, gather)
         if vanished is not None:
             yield vanished
 
-    def _gather_of(self, work: Work) -> ArrowGather:
+    def _gather_of(self, batches: BatchRange) -> ArrowGather:
         """Return what gathers that segment: the last one if that did, since it knows how large a batch becomes."""
         idle, self._idle = self._idle, None
-        if idle is not None and work.continues(idle[0]):
+        if idle is not None and batches.continues(idle[0]):
             return idle[1]
-        return arrow_gather(self._request.columns, work.topic, work.partition, work.base_offset, self._arena)
+        return arrow_gather(self._request.columns, batches.topic, batches.partition, batches.base_offset, self._arena)
 
     def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))

@@ -1,4 +1,4 @@
-"""Pieces of logs gathered into batches of rows, by any process."""
+"""Splits of logs gathered into batches of rows, by any process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GatherJob(LogJob[Gathered | Problem]):
 
 
 class OpenGather(OpenLogJob[Gathered | Problem]):
-    """Gathers pieces; what can't be read, or has vanished, is a problem behind what lies before it."""
+    """Gathers splits; what can't be read, or has vanished, is a problem behind what lies before it."""
 
     def __init__(self, request: Request, logs: OpenLogs, arena: Arena | None) -> None:
         super().__init__(logs)
@@ -53,4 +53,4 @@ class OpenGather(OpenLogJob[Gathered | Problem]):
 
     def read(self, log: Log, task: LogTask) -> Iterator[Gathered | Problem]:
         """See :meth:`OpenLogJob.read`."""
-        return self._gatherer.gather(log, task.work, task.offsets)
+        return self._gatherer.gather(log, task.batches, task.offsets)

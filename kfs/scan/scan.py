@@ -13,7 +13,7 @@ from kfs.log.log import Log
 from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
-from kfs.read.plan import pieces_of
+from kfs.read.plan import splits_of
 from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.cores import cores
@@ -39,7 +39,7 @@ Offsets = Bounds | Mapping[int, Bounds] | Mapping[tuple[str, int], Bounds]
 class Scan:
     """The records of logs, in the order of the logs and of their offsets; it may be iterated any number of times.
 
-    Each iteration reads anew, and takes in what was appended since. A batch is of one partition, and of one piece of
+    Each iteration reads anew, and takes in what was appended since. A batch is of one partition, and of one split of
     a segment: it may have fewer rows than ``batch_size``, never more. Several processes decode ahead, in order; what
     they have ready is bounded, and so is memory.
 
@@ -192,8 +192,8 @@ class Scan:
     def _tasks(self, here: LogsOfParent) -> Iterator[LogTask]:
         for log, offsets in self._wanted():
             source = here.source_of(log)
-            for piece in pieces_of(log, offsets):
-                yield LogTask(source, piece.work, piece.offsets, piece.size)
+            for split in splits_of(log, offsets):
+                yield LogTask(source, split.batches, split.offsets, split.size)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):

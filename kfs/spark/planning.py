@@ -15,7 +15,7 @@ from kfs.format.uuid import Uuid
 from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
 from kfs.read.log_source import LogSource
-from kfs.read.plan import Work, holds_some_of, pieces_of
+from kfs.read.plan import BatchRange, holds_some_of, splits_of
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.cores import cores
 from kfs.spark.options import SplitOptions
@@ -32,7 +32,7 @@ _LEEWAY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SourceSplit:
     """A range of bytes of one segment, and the offsets that are wanted of it.
 
     Position and end hold as long as the segment's file is this ``version`` of it; offsets hold always.
@@ -40,7 +40,7 @@ class Piece:
     """
 
     source: LogSource
-    work: Work
+    batches: BatchRange
     offsets: WantedOffsets
     version: FileVersion
     size: int
@@ -51,30 +51,30 @@ class Piece:
 class Task:
     """What one task reads, in this order."""
 
-    pieces: tuple[Piece, ...]
+    splits: tuple[SourceSplit, ...]
 
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return sum(piece.size for piece in self.pieces)
+        return sum(split.size for split in self.splits)
 
 
-def plan(ranges: Sequence[LogRange], split: SplitOptions) -> list[Task]:
+def plan(ranges: Sequence[LogRange], options: SplitOptions) -> list[Task]:
     """Return the tasks that together read the ranges, in their order; none where there is nothing to read."""
-    tasks = _Tasks(_target_bytes(ranges, split), split.max_records)
+    tasks = _Tasks(_target_bytes(ranges, options), options.max_records)
     for each in ranges:
-        for piece in _pieces_of_range(each, tasks):
-            tasks.add(piece)
+        for split in _splits_of_range(each, tasks):
+            tasks.add(split)
     return tasks.done()
 
 
-def _target_bytes(ranges: Sequence[LogRange], split: SplitOptions) -> int:
+def _target_bytes(ranges: Sequence[LogRange], options: SplitOptions) -> int:
     """How many bytes a task should have: with as few tasks as may be, all of them get about as many."""
     sizes = [segment.size() for each in ranges for segment in each.log.segments if holds_some_of(each.offsets, segment)]
     total = sum(sizes)
-    if split.min_partitions and not (split.max_bytes and split.max_bytes * split.min_partitions < total):
-        return max(total // split.min_partitions, 1)
-    most = split.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
+    if options.min_partitions and not (options.max_bytes and options.max_bytes * options.min_partitions < total):
+        return max(total // options.min_partitions, 1)
+    most = options.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
     cost = total + _OPEN_COST_BYTES * (len(sizes) - 1)
     count = max(-(-(cost - most // _LEEWAY) // most), 1)
     # Cores that idle while others do the last tasks are of no use; a few more tasks than there have to be cost less.
@@ -93,22 +93,22 @@ def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
         yield OffsetRange(offsets.start + size * part // parts, offsets.start + size * (part + 1) // parts)
 
 
-def _pieces_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[Piece]:
-    """Yield pieces as the ``tasks`` want them, each of which was given the one before."""
+def _splits_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[SourceSplit]:
+    """Yield splits as the ``tasks`` want them, each of which was given the one before."""
     source = LogSource.of(wanted.log)
     for offsets in _chunks(wanted.offsets, tasks.max_records):
         to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
         asked = WantedOffsets(offsets.start, offsets.end, MAX_INT64 if to_log_end else offsets.end)
-        for piece in pieces_of(wanted.log, asked, tasks):
-            version = piece.work.version
+        for split in splits_of(wanted.log, asked, tasks):
+            version = split.batches.version
             assert version is not None
             # Where the file is another one by now, that is for the task to say.
-            work = replace(piece.work, version=None, topic_id=None, stop=None)
-            yield Piece(source, work, piece.offsets, version, piece.size, wanted.topic_id)
+            batches = replace(split.batches, version=None, topic_id=None, stop=None)
+            yield SourceSplit(source, batches, split.offsets, version, split.size, wanted.topic_id)
 
 
 class _Tasks:
-    """Tasks that are filled one after another, with pieces of logs that follow one another.
+    """Tasks that are filled one after another, with splits of logs that follow one another.
 
     Each gets ``target`` bytes, about, and at most ``max_records`` offsets.
     """
@@ -123,34 +123,34 @@ class _Tasks:
         self._begin()
 
     def _begin(self) -> None:
-        self._pieces: list[Piece] = []
+        self._splits: list[SourceSplit] = []
         self._size = -_OPEN_COST_BYTES  # whatever a task reads, one file is opened for it
         self._records = 0
 
     @property
     def room(self) -> int:
-        """How many bytes the next piece should have at most, about."""
+        """How many bytes the next split should have at most, about."""
         room = self.target - self._size - _OPEN_COST_BYTES
-        return room if self._pieces and room > _OPEN_COST_BYTES else self.target
+        return room if self._splits and room > _OPEN_COST_BYTES else self.target
 
-    def add(self, piece: Piece) -> None:
-        """Put a piece into the task that isn't full yet, or into a new one."""
-        cost, count = piece.size + _OPEN_COST_BYTES, piece.offsets.end - piece.offsets.start
+    def add(self, split: SourceSplit) -> None:
+        """Put a split into the task that isn't full yet, or into a new one."""
+        cost, count = split.size + _OPEN_COST_BYTES, split.offsets.end - split.offsets.start
         is_full = self._size + cost > self.target + self.target // _LEEWAY or (
             self.max_records is not None and self._records + count > self.max_records
         )
-        if self._pieces and is_full:
+        if self._splits and is_full:
             self._finish()
-        self._pieces.append(piece)
+        self._splits.append(split)
         self._size += cost
         self._records += count
 
     def _finish(self) -> None:
-        self._done.append(Task(tuple(self._pieces)))
+        self._done.append(Task(tuple(self._splits)))
         self._begin()
 
     def done(self) -> list[Task]:
         """Return the tasks: that was all."""
-        if self._pieces:
+        if self._splits:
             self._finish()
         return self._done

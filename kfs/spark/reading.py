@@ -14,13 +14,13 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.cutting import end_of
 from kfs.read.log_source import LogSource
-from kfs.read.plan import Work
+from kfs.read.plan import BatchRange
 from kfs.render.arrow_batches import record_batch, schema_of
 from kfs.render.arrow_gather import Gathered
 from kfs.scan.gathering import Gatherer
 from kfs.scan.request import Request
 from kfs.spark.options import ReadOptions
-from kfs.spark.planning import Piece, Task
+from kfs.spark.planning import SourceSplit, Task
 from kfs.spark.ranges import lose
 from kfs.spark.skipped import Skipped
 from kfs.storage.listing import check_listable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def read_task(
     task: Task, request: Request, options: ReadOptions, skipped: Skipped | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is requested of the records of a task, in the order of its pieces.
+    """Yield what is requested of the records of a task, in the order of its splits.
 
     ``skipped`` gets the ranges of bytes that are left out, where somebody wants to have them.
 
@@ -46,15 +46,15 @@ def read_task(
     skipped = skipped or Skipped(task, options.skipped_path)
     reader = _TaskReader(request, options, skipped)
     try:
-        for piece in task.pieces:
-            yield from reader.read(piece)
+        for split in task.splits:
+            yield from reader.read(split)
     finally:
         reader.close()
     skipped.save()
 
 
 class _TaskReader:
-    """Reads pieces, of as many logs as there are; a log stays open until a piece of another log comes."""
+    """Reads splits, of as many logs as there are; a log stays open until a split of another log comes."""
 
     def __init__(self, request: Request, options: ReadOptions, skipped: Skipped) -> None:
         self._request = request
@@ -65,24 +65,24 @@ class _TaskReader:
         self._gatherer = Gatherer(request)
         self._schema = schema_of(request.columns)
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a piece."""
-        log = self._open(piece.source)
-        if log is None or self._is_other_topic(log, piece):
+    def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a split."""
+        log = self._open(split.source)
+        if log is None or self._is_other_topic(log, split):
             return
-        for work in self._works(log, piece):
-            for portion in self._gatherer.gather(log, work, piece.offsets):
+        for batches in self._works(log, split):
+            for portion in self._gatherer.gather(log, batches, split.offsets):
                 if isinstance(portion, Gathered):
                     yield record_batch(self._schema, self._request.columns, portion)
                 else:
-                    self._meet(portion, piece)
-        self._is_other_topic(log, piece)  # it may have become another one before the last file was opened
+                    self._meet(portion, split)
+        self._is_other_topic(log, split)  # it may have become another one before the last file was opened
 
-    def _is_other_topic(self, log: Log, piece: Piece) -> bool:
+    def _is_other_topic(self, log: Log, split: SourceSplit) -> bool:
         """Whether there is another topic of that name by now: nothing of what was planned is there, then."""
-        other = other_log(log, piece.offsets.start, Identity(piece.topic_id))
+        other = other_log(log, split.offsets.start, Identity(split.topic_id))
         if other is not None:
-            self._lose(piece, other.reason)
+            self._lose(split, other.reason)
         return other is not None
 
     def _open(self, source: LogSource) -> Log | None:
@@ -109,53 +109,55 @@ class _TaskReader:
             raise UnusableSource(f"{path} can't be read on {host}: {error.strerror}") from None
         return True
 
-    def _works(self, log: Log, piece: Piece) -> Iterator[Work]:
-        """Yield the piece as planned, or, where the segment is another file by now, where its offsets lie now."""
-        segment = log.segment_for(piece.work.base_offset)
-        if segment is not None and segment.base_offset == piece.work.base_offset and piece.version.is_of(segment):
-            yield piece.work
+    def _works(self, log: Log, split: SourceSplit) -> Iterator[BatchRange]:
+        """Yield the split as planned, or, where the segment is another file by now, where its offsets lie now."""
+        segment = log.segment_for(split.batches.base_offset)
+        if segment is not None and segment.base_offset == split.batches.base_offset and split.version.is_of(segment):
+            yield split.batches
             return
-        self._check_for_loss(log, piece)
-        offsets = piece.offsets
+        self._check_for_loss(log, split)
+        offsets = split.offsets
         for segment in log.segments:
             if segment.base_offset >= offsets.end:
                 return
             if segment.next_base_offset is None or segment.next_base_offset > offsets.start:
                 position, seen = segment.position_before(max(offsets.start, segment.base_offset))
-                end = None if piece.work.end is None else end_of(segment, offsets.end)
-                yield Work(log.topic, log.partition, segment.base_offset, position, end, seen)
+                end = None if split.batches.end is None else end_of(segment, offsets.end)
+                yield BatchRange(log.topic, log.partition, segment.base_offset, position, end, seen)
 
-    def _check_for_loss(self, log: Log, piece: Piece) -> None:
-        wanted, segments = piece.offsets, log.segments
+    def _check_for_loss(self, log: Log, split: SourceSplit) -> None:
+        wanted, segments = split.offsets, log.segments
         there = OffsetRange(segments[0].base_offset, log.log_end_offset) if segments else OffsetRange(0, 0)
         if wanted.start < there.start or wanted.end > there.end:
-            self._lose(piece, f"the log has {there.start} to {there.end - 1} by now" if segments else "the log is gone")
+            self._lose(split, f"the log has {there.start} to {there.end - 1} by now" if segments else "the log is gone")
 
-    def _lose(self, piece: Piece, reason: str) -> None:
-        wanted = piece.offsets
+    def _lose(self, split: SourceSplit, reason: str) -> None:
+        wanted = split.offsets
         lose(
-            f"offsets {wanted.start} to {wanted.end - 1} of {piece.work.topic}-{piece.work.partition} "
-            f"were there when the query was planned, and {reason} ({piece.source.path} on {socket.gethostname()})",
+            f"offsets {wanted.start} to {wanted.end - 1} of {split.batches.topic}-{split.batches.partition} "
+            f"were there when the query was planned, and {reason} ({split.source.path} on {socket.gethostname()})",
             fail=self._options.fail_on_data_loss,
         )
 
-    def _meet(self, problem: Problem, piece: Piece) -> None:
+    def _meet(self, problem: Problem, split: SourceSplit) -> None:
         """Decide what becomes of bytes that can't be read."""
-        if self._is_gone(problem, piece):
-            self._lose(piece, problem.reason)
+        if self._is_gone(problem, split):
+            self._lose(split, problem.reason)
         elif self._options.on_damage is DamagePolicy.FAIL:
             raise problem.error()
         else:
             self._skipped.add(problem)
 
     @staticmethod
-    def _is_gone(problem: Problem, piece: Piece) -> bool:
+    def _is_gone(problem: Problem, split: SourceSplit) -> bool:
         """Whether a problem is that a file was removed or cut."""
         try:
             status = status_if_there(problem.file)
         except OSError:  # it can't be asked, and what can't be read is no more gone than damaged
             return False
-        return status is None or status.size < (piece.work.position if piece.work.end is None else piece.work.end)
+        return status is None or status.size < (
+            split.batches.position if split.batches.end is None else split.batches.end
+        )
 
     def close(self) -> None:
         """Give back what is open."""

@@ -58,9 +58,9 @@ class Skipped:
             raise UnusableSession(f"what was skipped can't be written to {path}: {error.strerror}") from None
 
     def _name(self) -> str:
-        first, last = self._task.pieces[0], self._task.pieces[-1]
-        begin = f"{first.work.topic}-{first.work.partition}-{first.offsets.start}"
-        return f"{begin}_{last.work.topic}-{last.work.partition}-{last.offsets.end}.jsonl"
+        first, last = self._task.splits[0], self._task.splits[-1]
+        begin = f"{first.batches.topic}-{first.batches.partition}-{first.offsets.start}"
+        return f"{begin}_{last.batches.topic}-{last.batches.partition}-{last.offsets.end}.jsonl"
 
     @staticmethod
     def _line(problem: Problem) -> str:

@@ -167,7 +167,7 @@ def test_topics_are_chosen_by_pattern(root: Path) -> None:
 
 
 def test_any_part_of_a_log_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 1)
     everything = [*range(10, 15), *range(20, 40)]
     with kfs.open(root) as data:
         log = data["t"][0]
@@ -239,7 +239,7 @@ def test_any_range_of_any_log_is_its_records(segments: dict[int, list[Batch]], d
     bounds = st.integers(written[0].offset - 2, written[-1].offset + 3)
     start, until = data.draw(bounds), data.draw(bounds)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "PIECE_BYTES", 1)
+        patch.setattr(plan, "SPLIT_BYTES", 1)
         write_partition(Path(name) / "t-0", segments)
         with kfs.open(name) as opened:
             log = opened["t"][0]
@@ -252,7 +252,7 @@ def test_any_range_of_any_log_is_its_records(segments: dict[int, list[Batch]], d
 def test_messages_that_are_decoded_together_may_be_of_several_pieces(
     magic: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 1)
     content = [batch([Record(offset, -1 if magic == 0 else START, None, None)], magic=magic) for offset in (0, 2, 3, 4)]
     write_partition(tmp_path / "t-0", {0: content[:3], 4: content[3:]})
     with kfs.open(tmp_path) as opened:
@@ -308,7 +308,7 @@ def test_a_broken_record_in_an_intact_batch_costs_itself_only(magic: int, tmp_pa
 def test_a_segment_that_vanishes_is_no_damage_but_for_who_asked_for_its_offsets(
     on_damage: Literal["fail", "skip"], root: Path, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 1)
     with kfs.open(root, on_damage=on_damage) as data:
         log = data["t"][0]
         reading, asked = log.read(), log.read(10)

@@ -173,7 +173,7 @@ def test_any_interleaving_reads_as_a_naive_reader_reads_it(
     size: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "PIECE_BYTES", 1)
+        patch.setattr(plan, "SPLIT_BYTES", 1)
         if far and damage is not lies:
             patch.setattr(aborted_transactions, "_FAR_BYTES", 0)  # the index is asked at once
         root = Path(name)

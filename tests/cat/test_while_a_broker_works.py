@@ -14,7 +14,7 @@ from kfs.errors import CorruptData
 from kfs.format.partition_metadata import PARTITION_METADATA_VERSION
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read import piece, plan
+from kfs.read import plan, split_reader
 from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.scan import Scan, scan
@@ -31,7 +31,7 @@ Step = Callable[[Path], list[int]]
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "PIECE_BYTES", 1)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 1)
 
 
 @pytest.fixture
@@ -151,15 +151,15 @@ def after_plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object
     def do_after(step: Callable[[], object]) -> None:
         left = [step]
 
-        def planned(log: Log, offsets: WantedOffsets) -> Iterator[plan.Piece]:
-            found = list(plan.pieces_of(log, offsets))
+        def planned(log: Log, offsets: WantedOffsets) -> Iterator[plan.Split]:
+            found = list(plan.splits_of(log, offsets))
             if left:
                 left.pop()()
                 log.storage.files.close()
             yield from found
 
-        for module in (piece, records, scan):
-            monkeypatch.setattr(module, "pieces_of", planned)
+        for module in (split_reader, records, scan):
+            monkeypatch.setattr(module, "splits_of", planned)
 
     return do_after
 

@@ -18,9 +18,9 @@ from kfs.format.record import Record
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
-from kfs.read.piece import PieceReader
-from kfs.read.plan import Work
+from kfs.read.plan import BatchRange
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.scan import Scan
 from tests.logs import (
@@ -83,8 +83,8 @@ def scanned(directory: Path, cuts: Sequence[int] = ()) -> tuple[list[int], int]:
     offsets: list[int] = []
     problems: list[object] = []
     for position, end in zip(cuts, [*cuts[1:], None], strict=True):
-        work = Work(log.topic, log.partition, 0, position, end, None)
-        for chosen in PieceReader(Selection()).choose(log, work, WantedOffsets(0, MAX_INT64, MAX_INT64)):
+        work = BatchRange(log.topic, log.partition, 0, position, end, None)
+        for chosen in SplitReader(Selection()).select(log, work, WantedOffsets(0, MAX_INT64, MAX_INT64)):
             problems += chosen.problems
             if chosen.records is not None:
                 offsets += (chosen.records.columns.offsets[index] for index in chosen.indexes)

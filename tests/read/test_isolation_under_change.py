@@ -15,8 +15,8 @@ from kfs.log.block import Block
 from kfs.log.log import Log
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import CommittedReader, IsolationLevel, last_stable_offset
-from kfs.read.piece import PieceReader, chosen_in
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SplitReader, selected_in
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.kafka_tree import KafkaTree
@@ -147,11 +147,11 @@ def test_verdicts_are_not_kept_when_the_log_is_written_anew(directory: Path) -> 
 
 
 def committed_offsets_of(log: Log) -> list[int]:
-    reader = PieceReader(Selection(), IsolationLevel.READ_COMMITTED)
+    reader = SplitReader(Selection(), IsolationLevel.READ_COMMITTED)
     wanted = WantedOffsets(0, last_stable_offset(log), MAX_INT64)
     return [
         chosen.records.columns.offsets[index]
-        for _, chosen in chosen_in(reader, log, wanted)
+        for _, chosen in selected_in(reader, log, wanted)
         if chosen.records is not None
         for index in chosen.indexes
     ]
@@ -166,8 +166,8 @@ def test_a_piece_whose_segment_goes_meanwhile_is_read_from_what_is_there(
     directory: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(directory)
-    reader = PieceReader(Selection(), IsolationLevel.READ_COMMITTED)
-    pieces = chosen_in(reader, log, WantedOffsets(0, MAX_INT64, MAX_INT64))
+    reader = SplitReader(Selection(), IsolationLevel.READ_COMMITTED)
+    pieces = selected_in(reader, log, WantedOffsets(0, MAX_INT64, MAX_INT64))
     segments = log.segments
     for segment in segments:
         assert segment.file().size()

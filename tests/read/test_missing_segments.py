@@ -23,12 +23,12 @@ from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
-from kfs.read.cutting import EvenPieces
+from kfs.read.cutting import EvenSplits
 from kfs.read.isolation import IsolationLevel
 from kfs.read.log_follower import LogFollower
-from kfs.read.piece import PieceReader
-from kfs.read.plan import pieces_of
+from kfs.read.plan import splits_of
 from kfs.read.selection import Selection
+from kfs.read.split_reader import SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.lines.index_store import LineIndexStore
@@ -206,8 +206,8 @@ def test_who_follows_the_log_is_told_once(root: Path) -> None:
 def test_exactly_one_piece_tells_it(size: int, root: Path) -> None:
     log = open_log(root / "t-0")
     for are_limits in (False, True):
-        pieces = list(pieces_of(log, WantedOffsets(0, 100, MAX_INT64), EvenPieces(size, are_limits)))
-        found = [PieceReader(Selection()).choose(log, piece.work, piece.offsets) for piece in pieces]
+        pieces = list(splits_of(log, WantedOffsets(0, 100, MAX_INT64), EvenSplits(size, are_limits)))
+        found = [SplitReader(Selection()).select(log, piece.batches, piece.offsets) for piece in pieces]
         told = [problem for each in found for chosen in each for problem in chosen.problems]
         assert len(told) == 1
 

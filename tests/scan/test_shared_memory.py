@@ -283,7 +283,7 @@ from kfs.read.workers.team import Team
 from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-GatherJob.worth_sharing = GatherJob.worth_processes = plan.PIECE_BYTES = 1
+GatherJob.worth_sharing = GatherJob.worth_processes = plan.SPLIT_BYTES = 1
 start = Team._start_processes
 def start_and_wait(team):
     start(team)

@@ -156,9 +156,9 @@ def two_segments(tmp_path: Path) -> Path:
 def pieces(tasks: Sequence[Task]) -> list[tuple[int, int, int | None, int, int]]:
     """Return each piece's segment, bytes and offsets."""
     return [
-        (piece.work.base_offset, piece.work.position, piece.work.end, piece.offsets.start, piece.offsets.end)
+        (piece.batches.base_offset, piece.batches.position, piece.batches.end, piece.offsets.start, piece.offsets.end)
         for task in tasks
-        for piece in task.pieces
+        for piece in task.splits
     ]
 
 

@@ -11,7 +11,7 @@ from kfs.log.problem import Problem
 from kfs.spark.exporting.files import COLUMNS, PartitionFiles, WrittenFile
 from kfs.spark.offsets.staged_output import Staging
 from kfs.spark.options import ReadOptions
-from kfs.spark.planning import Piece, Task
+from kfs.spark.planning import SourceSplit, Task
 from kfs.spark.session import as_one_sentence, check_version, own_version, show_log
 
 
@@ -56,10 +56,10 @@ class ParquetWriting:
         request = Request(COLUMNS, isolation=self._read.isolation)
         skipped = Skipped(task, None)
         written: list[WrittenFile] = []
-        for (topic, partition), pieces in groupby(task.pieces, _partition_of):
+        for (topic, partition), splits in groupby(task.splits, _partition_of):
             files = PartitionFiles(self._staging, topic, partition, self._compression)
             try:
-                for batch in read_task(Task(tuple(pieces)), request, self._read, skipped):
+                for batch in read_task(Task(tuple(splits)), request, self._read, skipped):
                     files.write(batch)
                 written += files.finish()
             except BaseException:
@@ -68,5 +68,5 @@ class ParquetWriting:
         return TaskDone(tuple(written), skipped.problems)
 
 
-def _partition_of(piece: Piece) -> tuple[str, int]:
-    return piece.work.topic, piece.work.partition
+def _partition_of(split: SourceSplit) -> tuple[str, int]:
+    return split.batches.topic, split.batches.partition

@@ -1,4 +1,4 @@
-"""Reading one piece of work: which records of a segment are wanted, and what of it could not be read."""
+"""Reading one split: which records of a segment are wanted, and what of it could not be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import IsolationLevel
-from kfs.read.plan import Work, pieces_of
+from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
 from kfs.read.sight import Sight
 from kfs.read.wanted_offsets import WantedOffsets
@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger("kfs")
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedRecords:
     """Records of some blocks that are wanted, by index, and what of the blocks could not be read."""
 
     records: Records | None = None
@@ -38,8 +38,8 @@ class Chosen:
 
 
 @dataclass(slots=True)
-class PieceReader:
-    """Reads pieces of work, in any order: each has its own offsets."""
+class SplitReader:
+    """Reads splits, in any order: each has its own offsets."""
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -47,68 +47,70 @@ class PieceReader:
     #: The highest offset that was read up to.
     _seen: int = -1
 
-    def choose(self, log: Log | None, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
-        """Yield the records of a piece that are wanted, block by block; those outside of ``offsets`` are not.
+    def select(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
+        """Yield the records of a split that are wanted, block by block; those outside of ``offsets`` are not.
 
         Damage is among them where it may hide offsets that were asked for (:class:`~kfs.read.sight.Sight`).
-        ``log`` is that of the piece, None where it is gone.
+        ``log`` is that of the split, None where it is gone.
 
-        Where the segment's file is no more what it was when the piece was planned, the offsets of the piece are read
+        Where the segment's file is no more what it was when the split was planned, the offsets of the split are read
         from what is there now, each once. Those that are gone are no problem if nobody asked for them by number.
 
         Raises:
-            FileChanged: the segment is gone, or was cut under our hands, and what the piece then is isn't known; or
+            FileChanged: the segment is gone, or was cut under our hands, and what the split then is isn't known; or
                 that goes on and on.
             CorruptData: a device fails.
         """
-        self._seen = work.base_offset - 1 if work.seen is None else work.seen
+        self._seen = batches.base_offset - 1 if batches.seen is None else batches.seen
         try:
             if log is None:
-                raise FileGone("is gone", 0, f"{work.topic}-{work.partition}")
-            segment = log.segment_for(work.base_offset)
-            if segment is None or not _is_planned(work, segment):
-                raise FileGone("is gone, or another file", work.position, _path_of(work, log))
+                raise FileGone("is gone", 0, f"{batches.topic}-{batches.partition}")
+            segment = log.segment_for(batches.base_offset)
+            if segment is None or not _is_planned(batches, segment):
+                raise FileGone("is gone, or another file", batches.position, _path_of(batches, log))
             self._isolate(log)
-            yield from self._chosen_in(segment, work, offsets)
+            yield from self._selected_in(segment, batches, offsets)
         except FileChanged as error:
-            # Where nothing but positions bounds a piece, nobody knows what of it is left.
-            is_bounded = work.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
+            # Where nothing but positions bounds a split, nobody knows what of it is left.
+            is_bounded = batches.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
             if log is None or not is_bounded:
                 raise
-            yield from self._choose_elsewhere(log, work, offsets)
+            yield from self._select_elsewhere(log, batches, offsets)
 
-    def _chosen_in(self, segment: Segment, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
+    def _selected_in(self, segment: Segment, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
         sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
-        for item in segment.bulk(work.position, work.seen, work.end):
+        for item in segment.bulk(batches.position, batches.seen, batches.end):
             if isinstance(item, Records):
                 first, last = _offsets_of(item)
-                chosen = self._of_records(sight, segment, item) if first < offsets.end else None
-                if chosen is not None:
-                    yield chosen
+                selected = self._of_records(sight, segment, item) if first < offsets.end else None
+                if selected is not None:
+                    yield selected
                 is_behind = first >= offsets.end or last + 1 >= offsets.asked_end
             else:
                 last, is_behind = item.last_seen, False
                 if sight.misses(segment, item):
-                    yield Chosen(problems=(item.problem,))
+                    yield SelectedRecords(problems=(item.problem,))
             self._seen = max(self._seen, last)
             if is_behind:
                 return
 
-    def _choose_elsewhere(self, log: Log, work: Work, offsets: WantedOffsets) -> Iterator[Chosen]:
-        """Yield what is wanted of a piece, behind what was given out of it, from the segments that there are now."""
-        end = offsets.end if work.stop is None else min(offsets.end, work.stop)
-        asked_end = offsets.asked_end if work.stop is None else end
+    def _select_elsewhere(self, log: Log, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
+        """Yield what is wanted of a split, behind what was given out of it, from the segments that there are now."""
+        end = offsets.end if batches.stop is None else min(offsets.end, batches.stop)
+        asked_end = offsets.asked_end if batches.stop is None else end
         start, looks = max(offsets.start, self._seen + 1), 0
         while start < end:
             log.look_again()
             segment = log.first_from(start)
-            if segment is None or not _is_of_topic(log, work):
-                yield self._lost(work, log, OffsetRange(start, end), "the log is gone")
+            if segment is None or not _is_of_topic(log, batches):
+                yield self._lost(batches, log, OffsetRange(start, end), "the log is gone")
                 return
             here = min(max(start, segment.base_offset), end)
             if start < here:
-                yield self._lost(work, log, OffsetRange(start, here), f"the log start moved to {segment.base_offset}")
+                yield self._lost(
+                    batches, log, OffsetRange(start, here), f"the log start moved to {segment.base_offset}"
+                )
                 start = here
                 continue
             stop = segment.next_base_offset
@@ -117,8 +119,8 @@ class PieceReader:
             try:
                 self._isolate(log)
                 position, seen = segment.position_before(start)
-                where = Work(work.topic, work.partition, segment.base_offset, position, None, seen)
-                yield from self._chosen_in(segment, where, WantedOffsets(start, end, asked_end))
+                where = BatchRange(batches.topic, batches.partition, segment.base_offset, position, None, seen)
+                yield from self._selected_in(segment, where, WantedOffsets(start, end, asked_end))
             except FileChanged:
                 looks += 1
                 if looks >= MOST_LOOKS:
@@ -128,21 +130,21 @@ class PieceReader:
                 looks = 0
                 start = end if stop is None else stop
 
-    def _lost(self, work: Work, log: Log, lost: OffsetRange, why: str) -> Chosen:
-        """Return what is to be said of offsets that are gone since the piece was planned."""
+    def _lost(self, batches: BatchRange, log: Log, lost: OffsetRange, why: str) -> SelectedRecords:
+        """Return what is to be said of offsets that are gone since the split was planned."""
         told = f"offsets {lost.start} to {lost.end - 1} are gone: {why} while it was read"
-        if log.segments and _is_of_topic(log, work) and not self.selection.start:
+        if log.segments and _is_of_topic(log, batches) and not self.selection.start:
             _LOG.info("%s: %s", log.directory.path, told)
-            return Chosen()
-        problem = Problem(_path_of(work, log), 0, 0, told)
+            return SelectedRecords()
+        problem = Problem(_path_of(batches, log), 0, 0, told)
         log.problems.add(problem)
-        return Chosen(problems=(problem,))
+        return SelectedRecords(problems=(problem,))
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
             self._aborted = AbortedTransactions(log)
 
-    def _of_records(self, sight: Sight, segment: Segment, item: Records) -> Chosen | None:
+    def _of_records(self, sight: Sight, segment: Segment, item: Records) -> SelectedRecords | None:
         columns = item.columns
         ranges = sight.rows(segment, item)
         indexes: Sequence[int] = ranges[0] if len(ranges) == 1 else [index for some in ranges for index in some]
@@ -153,41 +155,41 @@ class PieceReader:
             indexes = [index for index in indexes if index not in columns.faults]
             if any(index in some for index in columns.faults for some in ranges):
                 problems = (faulty_records(columns, item.file, item.position, item.end - item.position),)
-        return Chosen(item, indexes, problems) if indexes or problems else None
+        return SelectedRecords(item, indexes, problems) if indexes or problems else None
 
 
-def _path_of(work: Work, log: Log) -> str:
-    """Return where the segment was that a piece of work was planned for."""
-    return os.path.join(log.directory.path, f"{work.base_offset:020d}.log")
+def _path_of(batches: BatchRange, log: Log) -> str:
+    """Return where the segment was that a split was planned for."""
+    return os.path.join(log.directory.path, f"{batches.base_offset:020d}.log")
 
 
-def _is_planned(work: Work, segment: Segment) -> bool:
-    """Whether a piece of work was planned for this very file."""
-    return segment.base_offset == work.base_offset and (work.version is None or work.version.is_of(segment))
+def _is_planned(batches: BatchRange, segment: Segment) -> bool:
+    """Whether a split was planned for this very file."""
+    return segment.base_offset == batches.base_offset and (batches.version is None or batches.version.is_of(segment))
 
 
-def _is_of_topic(log: Log, work: Work) -> bool:
+def _is_of_topic(log: Log, batches: BatchRange) -> bool:
     """Whether the topic wasn't deleted and made anew since; that is asked when its segments are known."""
-    if work.topic_id is None:
+    if batches.topic_id is None:
         return True
     metadata = log.partition_metadata()
-    return metadata is not None and metadata.topic_id == work.topic_id
+    return metadata is not None and metadata.topic_id == batches.topic_id
 
 
-def chosen_in(
-    reader: PieceReader, log: Log, offsets: WantedOffsets, gone: Callable[[CorruptData], None] | None = None
-) -> Iterator[tuple[Work, Chosen]]:
-    """Yield the records of a log that are wanted, block by block, with the work they belong to.
+def selected_in(
+    reader: SplitReader, log: Log, offsets: WantedOffsets, gone: Callable[[CorruptData], None] | None = None
+) -> Iterator[tuple[BatchRange, SelectedRecords]]:
+    """Yield the records of a log that are wanted, block by block, with the batches they belong to.
 
     ``gone`` is told of segments that vanished meanwhile, and reading goes on behind them.
 
     Raises:
         CorruptData: a segment vanished, and nobody is to be told.
     """
-    for piece in pieces_of(log, offsets):
+    for split in splits_of(log, offsets):
         try:
-            for chosen in reader.choose(log, piece.work, piece.offsets):
-                yield piece.work, chosen
+            for selected in reader.select(log, split.batches, split.offsets):
+                yield split.batches, selected
         except CorruptData as error:
             if gone is None:
                 raise
@@ -195,25 +197,27 @@ def chosen_in(
 
 
 def last_in(
-    reader: PieceReader, log: Log, offsets: WantedOffsets, count: int, gone: Callable[[CorruptData], None] | None = None
-) -> Iterator[tuple[Work, Chosen]]:
-    """Yield the last ``count`` of the records that :func:`chosen_in` yields; no more of the log is read than it takes.
+    reader: SplitReader, log: Log, offsets: WantedOffsets, count: int, gone: Callable[[CorruptData], None] | None = None
+) -> Iterator[tuple[BatchRange, SelectedRecords]]:
+    """Yield the last ``count`` of what :func:`selected_in` yields; no more of the log is read than it takes.
 
     That is looked for further and further back: compaction, markers and filters leave out what they will.
     """
     span, end, asked_end, missing = max(count, 1), offsets.end, offsets.asked_end, count
-    found: deque[tuple[Work, Chosen]] = deque()
+    found: deque[tuple[BatchRange, SelectedRecords]] = deque()
     told: set[Problem] = set()
     while missing > 0 and offsets.start < end:
         start = max(offsets.start, end - span)
-        earlier = list(chosen_in(reader, log, WantedOffsets(start, end, max(end, asked_end)), gone))
+        earlier = list(selected_in(reader, log, WantedOffsets(start, end, max(end, asked_end)), gone))
         asked_end = 0  # what is behind these was looked at
-        for work, chosen in reversed(earlier):
-            problems = tuple(problem for problem in chosen.problems if problem not in told)  # one may reach across
+        for batches, selected in reversed(earlier):
+            problems = tuple(problem for problem in selected.problems if problem not in told)  # one may reach across
             told.update(problems)
-            kept = replace(chosen, indexes=chosen.indexes[max(len(chosen.indexes) - missing, 0) :], problems=problems)
+            kept = replace(
+                selected, indexes=selected.indexes[max(len(selected.indexes) - missing, 0) :], problems=problems
+            )
             missing -= len(kept.indexes)
-            found.appendleft((work, kept))
+            found.appendleft((batches, kept))
             if missing <= 0:
                 break
         end, span = start, span * 2
