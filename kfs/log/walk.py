@@ -114,6 +114,8 @@ class SegmentWalk:
             self._seen = seen
         self._seen_is_known = seen is not None or position == 0
         self._end_is_known = position == 0
+        self._open_end = None
+        self._looked_behind_to = -1  # a reader of pages goes back, too
 
     def ordinary(self, position: int) -> BatchTable:
         """Return the record batches from ``position`` on that need no judgement, all at once: those at hand, if any.

@@ -260,6 +260,19 @@ def test_whatever_the_damage_text_and_files_agree(
     assert [line for line in text.splitlines() if line] == whole.splitlines()
 
 
+def test_junk_that_loses_nothing_is_no_empty_line_when_it_is_read_again(tmp_path: Path) -> None:
+    content = [batch([record(offset)], magic=0) for offset in range(10)]
+    moved = (1 << 56).to_bytes(8, "big") + content[1].data[8:]
+    write_log(tmp_path / "t-0", 0, b"\0" + content[0].data + moved + joined(content[2:]))
+    write_log(tmp_path / "t-0", 10, joined(dense(10, 14)))
+    first, _, *_ = lines_of_readable(open_tree(tmp_path)).splitlines(keepends=True)
+    file = file_at(open_tree(tmp_path), "t/0/segment/0.jsonl")
+    for _ in range(2):
+        with pytest.raises(CorruptData):
+            file.read(0, file.attributes().size)
+        assert file.read(0, len(first)) == first
+
+
 def read_around_faults(file: File, offset: int, size: int) -> bytes:
     """Read a range, with a newline for each byte that can't be read."""
     try:
