@@ -26,7 +26,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(TreeSource):
-    """How LOG_DIRs are read and shown, as a command is told."""
+    """How a command reads and shows LOG_DIRs: the values of its options."""
 
     def arguments(self) -> list[str]:
         """Return the arguments that make a command's options these."""

@@ -245,7 +245,7 @@ class Segment:
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
         missing = partial(self._missing_noted, bounds) if tells_missing else None
-        on_loss = self._loss_noted(bounds) if notes_loss else _pass_over
+        on_loss = self._loss_noted(bounds) if notes_loss else lambda: None  # who reads it comes to it
         return SegmentWalk(window.file, bounds, limit, report, decoder, window, on_loss, missing)
 
     def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
@@ -454,7 +454,3 @@ class Segment:
         walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False, notes_loss=False)
         item = next(walk.items(position), None)
         return item if isinstance(item, Block) else None
-
-
-def _pass_over() -> None:
-    """What is looked at here, who reads it comes to."""

@@ -31,7 +31,7 @@ class BatchRange:
     ``seen`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
     is this ``version`` of it. Where it isn't, what is wanted are the offsets from those seen up to, not including,
     ``stop`` (None: the end of all that is wanted), wherever they lie then in the log of the topic of ``topic_id``.
-    Without a version it is for whoever made the split to know all that.
+    Without a version only the maker of the split knows whether they do.
     """
 
     topic: str
