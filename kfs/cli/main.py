@@ -13,6 +13,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from kfs.cli.messages import messages
 from kfs.errors import KfsError
@@ -23,27 +24,28 @@ EXIT_FAILED: Final = 1
 _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
 #: What the system says where something can't be written for lack of room.
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-#: Each in the module of kfs.cli that has its name, imported when it is wanted: half of a short command is imports.
-_COMMANDS: Final = (
-    "cat",
-    "cluster",
-    "completion",
-    "demo",
-    "diff",
-    "dump",
-    "export",
-    "groups",
-    "import",
-    "index",
-    "ls",
-    "mount",
-    "offsets",
-    "recover",
-    "stat",
-    "txn",
-    "umount",
-    "verify",
-)
+#: What ``kfs --help`` says of each command. It is in the module of kfs.cli that has its name, which is imported when it
+#: is wanted: half of a short command is imports.
+_COMMANDS: Final = {
+    "cat": "Print the records of a topic or a partition.",
+    "cluster": "Show the cluster, from its metadata log and snapshots.",
+    "completion": "Print the shell's completion script.",
+    "demo": "Write a small Kafka data directory, to try kfs on.",
+    "diff": "Compare the copies of each partition.",
+    "dump": "Print Kafka's files as kafka-dump-log does, or as JSON.",
+    "export": "Export to Parquet files, with Spark; only what is new.",
+    "groups": "Show consumer groups: offsets, lag, members, state.",
+    "import": "Make partitions from JSON lines, Arrow or Parquet.",
+    "index": "Read closed segments once, so that a mount is fast.",
+    "ls": "List a directory of the tree, without mounting it.",
+    "mount": "Mount log directories; returns once the mount answers.",
+    "offsets": "Show or move the offsets that jobs keep.",
+    "recover": "Make a copy that a broker can start on.",
+    "stat": "Show size, times and owner of a file of the tree, as JSON.",
+    "txn": "Show open transactions, and which of them hang.",
+    "umount": "Unmount a mount point.",
+    "verify": "Check everything that can be checked; writes nothing.",
+}
 
 
 class _Group(click.Group):
@@ -52,12 +54,20 @@ class _Group(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
         name = f"{name}_" if iskeyword(name) else name
         command: click.Command = getattr(import_module(f"kfs.cli.{name}"), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [CompletionItem(name, help=does) for name, does in _COMMANDS.items() if name.startswith(incomplete)]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _failures_told():  # --help and --version are printed here

@@ -63,6 +63,23 @@ with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(Syst
     assert not {name.split(".")[0] for name in modules} & ENGINES
 
 
+def test_listing_the_commands_imports_none_of_them(demo: Path) -> None:
+    modules = imported_by(
+        """
+import contextlib, os
+from kfs.cli.main import main
+with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(SystemExit):
+    main(["--help"])
+commands = {item.value for item in main.shell_complete(main.make_context("kfs", [], resilient_parsing=True), "")}
+assert {"cat", "import", "verify"} <= commands, commands
+""",
+        demo,
+    )
+    assert {name for name in modules if name.startswith("kfs.")} == {
+        *("kfs.cli", "kfs.cli.main", "kfs.cli.messages", "kfs.errors", "kfs.storage", "kfs.storage.descriptors")
+    }
+
+
 def test_a_scan_imports_pyarrow_when_it_is_read_and_no_engine_ever(demo: Path) -> None:
     making = "import kfs\nscan = kfs.open('data')['orders'].scan(jobs=1)"
     assert not {name.split(".")[0] for name in imported_by(making, demo)} & ENGINES
