@@ -48,6 +48,14 @@ setup(
             optional=True,
         ),
         Extension(
+            "kfs.read.compiled_selection",
+            ["kfs/read/compiled_selection.pyx"],
+            depends=["kfs/read/find_text.h"],
+            include_dirs=["kfs/read"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "kfs.read.workers.compiled_memory",
             ["kfs/read/workers/compiled_memory.pyx"],
             extra_compile_args=["-O3"],

@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 _CENTRAL: Final = "https://repo1.maven.org/maven2"
 _LOCAL: Final = Path.home() / ".m2" / "repository"
 #: Found before tests choose another cache directory for what they test.
-CACHE: Final = user_cache_path("kfs-development", appauthor=False)
+CACHE: Final = user_cache_path("kfs-development", appauthor=False).resolve()
 _AT_A_TIME: Final = 8
 _SECONDS: Final = 60
 

@@ -21,7 +21,7 @@ from isal import isal_zlib
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from kfs.errors import KfsError
-from kfs.log.bulk import BulkReader, Records
+from kfs.log.bulk import BulkReader, DecodedBatches
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.segment import Segment
@@ -92,9 +92,9 @@ def bulk_reader(segment: Segment, storage: Storage) -> BulkReader:
     return BulkReader(walk, storage, _refuse)
 
 
-def _records(reader: BulkReader) -> Iterator[Records]:
+def _records(reader: BulkReader) -> Iterator[DecodedBatches]:
     for item in reader.items():
-        assert isinstance(item, Records)
+        assert isinstance(item, DecodedBatches)
         yield item
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kfs.errors import CorruptData, KfsError, NotFound, Shortage, SourceLost, UnusableSource
     from kfs.format.record import TimestampType
     from kfs.log.problem import Problem
-    from kfs.read.isolation import IsolationLevel
+    from kfs.read.isolation_level import IsolationLevel
 
     __version__: str
 
@@ -87,7 +87,7 @@ def __getattr__(name: str) -> object:
 
 
 def _version() -> str:
-    # Looking it up takes longer than some commands; hence only when somebody asks.
+    # Looking it up takes longer than some commands; hence only when it is asked for.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

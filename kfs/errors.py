@@ -21,7 +21,7 @@
     │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
     ├── RecoveryRefused      a log that no broker would start on, so that --mode kafka doesn't either
     ├── OffsetStoreError     a place where positions are kept that won't do what was asked
-    │   ├── StoreUnreachable     nobody answers there; whether the last change was made may be unknown
+    │   ├── StoreUnreachable     no answer from there; whether the last change was made may be unknown
     │   ├── CorruptStore         what is stored there is not what it has to be: place, reason
     │   ├── Fenced               another writer has taken the group over
     │   └── PositionMoved        the position is not the one that the range to be saved begins at
@@ -85,7 +85,7 @@ class NotFound(KfsError, KeyError):
 
 
 class Stale(NotFound):
-    """What was found before is gone, or something else has its name: whoever looks again finds what is there now."""
+    """What was found before is gone, or something else has its name: a new look finds what is there now."""
 
     errno = _errno.ESTALE
 

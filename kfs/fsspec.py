@@ -27,7 +27,7 @@ from fsspec.utils import glob_translate, stringify_path, tokenize
 from kfs.errors import CorruptData, IsADirectory, KfsError, Shortage, SourceLost
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.tree.node import Attributes, Directory, Entry, File, Node, Symlink, Tree, settled
 from kfs.tree.options import DEFAULT_RENDERED_BYTES
 from kfs.tree.source import TreeSource
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: What is read at once of a file that is read to its end.
 _PORTION: Final = 1024 * 1024
-#: What an open file reads ahead of whoever reads it in small pieces: no more, as reads of the tree are cheap.
+#: How much an open file reads ahead of small reads: no more, as reads of the tree are cheap.
 _BUFFER: Final = 128 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL: Final = (None, "file", "local")

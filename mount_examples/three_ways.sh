@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR source=../scripts/demonstrate.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/demonstrate.sh" spark
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/demonstrate.sh" test
 # shellcheck source-path=SCRIPTDIR source=../scripts/servers.sh
 source "$root/scripts/servers.sh"
 

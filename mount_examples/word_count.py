@@ -30,7 +30,7 @@ from kfs.spark.offsets import (
 GROUP = "word-count"
 LINES = "lines"
 COUNTS = "word-counts"
-LINES_A_BATCH = 600
+LINES_A_BATCH = 1000
 
 
 class WordCount:

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR source=../scripts/demonstrate.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/demonstrate.sh" spark
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/demonstrate.sh" test
 # shellcheck source-path=SCRIPTDIR source=../scripts/servers.sh
 source "$root/scripts/servers.sh"
 
@@ -26,8 +26,8 @@ job_group=$!
 
 show "nl -ba -w 1 text.1 | kafka-console-producer --bootstrap-server \$broker --topic lines --reader-property parse.key=true"
 
-tell "After its second batch it is killed, driver and executor at once."
-show "until [ \"\$(grep -c offsets job.log)\" -ge 2 ]; do sleep 0.1; done"
+tell "After its first batch it is killed, driver and executor at once."
+show "until grep -q offsets job.log; do sleep 0.1; done"
 show "kill -KILL -- -$job_group"
 wait "$job_group" 2>/dev/null || true
 show "cat job.log"

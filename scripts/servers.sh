@@ -5,20 +5,24 @@ set -euo pipefail
 
 : "${root:?}" "${scratch:?}"
 
+# With these, Java starts sooner.
+readonly quick_start="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
 # Where Kafka's own tools are, by the names that they have in Kafka's bin directory.
 PATH=$scratch/bin:$PATH
 
 # What /etc/spark has on a machine where Spark is installed: a session of two cores that says little and leaves nothing.
+# The tests add to the options of Java.
 configure_spark() {
     mkdir -p conf spark
-    export SPARK_CONF_DIR=$scratch/conf SPARK_LOCAL_DIRS=$scratch/spark
-    cat >conf/spark-defaults.conf <<-END
+    export SPARK_LOCAL_DIRS=$scratch/spark PYSPARK_SUBMIT_ARGS="--properties-file $scratch/conf/spark.conf pyspark-shell"
+    cat >conf/spark.conf <<-END
 		spark.master                    local[2]
 		spark.driver.memory             768m
 		spark.driver.bindAddress        127.0.0.1
 		spark.driver.host               127.0.0.1
-		spark.driver.extraClassPath     $(spark_kafka_jars)/*
-		spark.driver.extraJavaOptions   -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir=$scratch/spark
+		spark.jars                      $(spark_kafka_jars)
+		spark.driver.extraJavaOptions   ${SPARK_JAVA_OPTIONS:-$quick_start} -Djava.io.tmpdir=$scratch/spark -Dlog4j2.configurationFile=$scratch/conf/log4j2.properties
 		spark.sql.session.timeZone      UTC
 		spark.sql.shuffle.partitions    2
 		spark.sql.warehouse.dir         $scratch/spark/warehouse
@@ -36,9 +40,9 @@ configure_spark() {
     export PYTHONWARNINGS=ignore::FutureWarning # PySpark's, where there is pandas 3
 }
 
-# Spark's Kafka source and sink, which PySpark lacks; elsewhere --packages brings them.
+# Spark's Kafka source and sink, which PySpark lacks, separated by commas; elsewhere --packages brings them.
 spark_kafka_jars() {
-    (cd "$root" && python -c 'from benchmarks.kafka_jars import spark_kafka_jars; print(spark_kafka_jars())')
+    (cd "$root" && python -c 'from benchmarks.kafka_jars import spark_kafka_jars; print(*spark_kafka_jars().iterdir(), sep=",")')
 }
 
 # Starts a broker, whose log directory is broker/data, with topics (name=partitions); $broker is where it listens,
@@ -58,7 +62,7 @@ add_tool() {
     mkdir -p bin
     cat >"bin/$1" <<-END
 		#!/bin/sh
-		exec java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData \\
+		exec java -Xmx256m $quick_start \\
 		    -Dlog4j2.configurationFile=$root/benchmarks/java/log4j2.properties -cp '$3/*' $2 "\$@"
 	END
     chmod +x "bin/$1"

@@ -18,7 +18,7 @@ from tests.requirements import need_fuse
 from tests.system.shop import Shop
 from tests.thoroughness import examples
 
-pytest_plugins = ("tests.servers.stores",)
+pytest_plugins = ("tests.missing", "tests.servers.stores")
 
 # How long an example takes says more about the machine than about kfs.
 settings.register_profile("kfs", deadline=None, max_examples=examples(50, 200))

@@ -11,7 +11,7 @@ from kfs.read import plan
 from kfs.read.workers import pool
 from kfs.read.workers.job import Job
 from kfs.read.workers.team import Team
-from kfs.scan.job import GatherJob
+from kfs.scan.job import ScanJob
 from kfs.verify.job import CheckJob
 
 
@@ -24,7 +24,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def eager_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have processes work on anything that has several tasks, and wait until they are there."""
-    for job in (Job, GatherJob, CheckJob):
+    for job in (Job, ScanJob, CheckJob):
         monkeypatch.setattr(job, "worth_sharing", 1)
         monkeypatch.setattr(job, "worth_processes", 1)
     start = Team._start_processes

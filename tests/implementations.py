@@ -6,20 +6,23 @@ import pytest
 
 from kfs.dump.batch_text import BatchLines, BatchText
 from kfs.errors import KfsError
-from kfs.format.decode import BlockDecoder, PlainDecoder
-from kfs.render.arrow_gather import ArrowGather, PlainArrowGather
+from kfs.format.decode import BlockDecoder, PythonDecoder
+from kfs.read.selection import PythonRows, Rows
+from kfs.render.arrow_builder import ArrowBuilder, PythonArrowBuilder
 from kfs.render.record_json import RecordJson, SequencedJson
 from kfs.render.renderers import LineRenderer, SequencedRenderer
 
-DECODERS: list[type[BlockDecoder]] = [PlainDecoder]
+DECODERS: list[type[BlockDecoder]] = [PythonDecoder]
 RENDERERS: list[type[LineRenderer]] = [RecordJson]
 BATCH_TEXTS: list[type[BatchLines]] = [BatchText]
-GATHERS: list[type[ArrowGather]] = [PlainArrowGather]
+ARROW_BUILDERS: list[type[ArrowBuilder]] = [PythonArrowBuilder]
+ROWS: list[type[Rows]] = [PythonRows]
 SEQUENCED: list[type[SequencedRenderer]] = [SequencedJson]
 try:
     from kfs.dump.compiled_batch_text import CompiledBatchText
     from kfs.format.compiled_decode import CompiledDecoder
-    from kfs.render.compiled_arrow import CompiledArrowGather
+    from kfs.read.compiled_selection import CompiledRows
+    from kfs.render.compiled_arrow import CompiledArrowBuilder
     from kfs.render.compiled_json import CompiledRecordJson, CompiledSequencedJson
 except (ImportError, KfsError):
     pass
@@ -27,12 +30,22 @@ else:
     DECODERS.append(CompiledDecoder)
     RENDERERS.append(CompiledRecordJson)
     BATCH_TEXTS.append(CompiledBatchText)
-    GATHERS.append(CompiledArrowGather)
+    ARROW_BUILDERS.append(CompiledArrowBuilder)
+    ROWS.append(CompiledRows)
     SEQUENCED.append(CompiledSequencedJson)
 
 EVERY_DECODER = pytest.mark.parametrize(
-    "decoder", [twin() for twin in DECODERS], ids=[twin.__name__ for twin in DECODERS]
+    "decoder",
+    [implementation() for implementation in DECODERS],
+    ids=[implementation.__name__ for implementation in DECODERS],
 )
-EVERY_RENDERER = pytest.mark.parametrize("renderer", RENDERERS, ids=[twin.__name__ for twin in RENDERERS])
-EVERY_BATCH_TEXT = pytest.mark.parametrize("batch_text", BATCH_TEXTS, ids=[twin.__name__ for twin in BATCH_TEXTS])
-EVERY_GATHER = pytest.mark.parametrize("gather", GATHERS, ids=[twin.__name__ for twin in GATHERS])
+EVERY_RENDERER = pytest.mark.parametrize(
+    "renderer", RENDERERS, ids=[implementation.__name__ for implementation in RENDERERS]
+)
+EVERY_ROWS = pytest.mark.parametrize("rows", ROWS, ids=[implementation.__name__ for implementation in ROWS])
+EVERY_BATCH_TEXT = pytest.mark.parametrize(
+    "batch_text", BATCH_TEXTS, ids=[implementation.__name__ for implementation in BATCH_TEXTS]
+)
+EVERY_ARROW_BUILDER = pytest.mark.parametrize(
+    "builder", ARROW_BUILDERS, ids=[implementation.__name__ for implementation in ARROW_BUILDERS]
+)

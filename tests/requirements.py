@@ -1,38 +1,48 @@
-"""What some tests need of the machine: without it they are skipped, or fail where it is required."""
+"""What some tests need of the machine: without it they are skipped, and the end of the run names it."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from benchmarks.kafka_jars import kafka_jars
 from kfs.errors import MountFailed
 from kfs.mount import fronts
 
-REQUIRE_FUSE = "KFS_REQUIRE_FUSE"
-REQUIRE_JAVA = "KFS_REQUIRE_JAVA"
-REQUIRE_PYSPARK = "KFS_REQUIRE_PYSPARK"
-REQUIRE_REDIS = "KFS_REQUIRE_REDIS"
-REQUIRE_ZOOKEEPER = "KFS_REQUIRE_ZOOKEEPER"
 
-
-def need_fuse() -> None:
-    """Go on only where kfs can mount."""
+def need_fuse(front: str = "auto") -> None:
+    """Go on only where kfs can mount with that front."""
     try:
-        fronts.check("auto")
+        fronts.check(front)
     except MountFailed as error:
-        unmet(str(error), REQUIRE_FUSE)
+        unmet("FUSE", str(error))
+
+
+def need_setuid_helper() -> None:
+    """Go on only where others than root can mount."""
+    helper = shutil.which("fusermount3")
+    if helper is None or not os.stat(helper).st_mode & stat.S_ISUID:
+        unmet("FUSE for users other than root", "there is no setuid fusermount3")
 
 
 def need_java() -> str:
     """Return the ``java`` command."""
     java = shutil.which("java")
     if java is None:
-        unmet("there is no java", REQUIRE_JAVA)
+        unmet("Java", "there is no java")
+    return java
+
+
+def need_kafka() -> str:
+    """Return the ``java`` command, where Kafka's jars are there, too."""
+    java = need_java()
+    need_jars("Kafka", kafka_jars)
     return java
 
 
@@ -40,7 +50,7 @@ def need_redis() -> str:
     """Return the ``redis-server`` command."""
     server = shutil.which("redis-server")
     if server is None:
-        unmet("there is no redis-server", REQUIRE_REDIS)
+        unmet("Redis", "there is no redis-server")
     return server
 
 
@@ -49,22 +59,17 @@ def need_pyspark() -> None:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        unmet("there is no pyspark", REQUIRE_PYSPARK)
+        unmet("Spark", "there is no pyspark")
 
 
-def need_zookeeper(jars: Callable[[], Path]) -> tuple[str, Path]:
-    """Return the ``java`` command and the directory of ZooKeeper's ``jars``, which may have to be fetched."""
-    java = shutil.which("java")
-    if java is None:
-        unmet("there is no java for ZooKeeper", REQUIRE_ZOOKEEPER)
+def need_jars(what: str, fetch: Callable[[], Path]) -> Path:
+    """Return the directory of jars that may have to be fetched; ``what`` they are of."""
     try:
-        return java, jars()
+        return fetch()
     except OSError as error:
-        unmet(f"ZooKeeper's jars can't be fetched: {error}", REQUIRE_ZOOKEEPER)
+        unmet(what, f"its jars can't be fetched: {error}")
 
 
-def unmet(reason: str, variable: str) -> NoReturn:
-    """Skip the test for ``reason``, or fail it where the environment variable is 1."""
-    if os.environ.get(variable) == "1":
-        pytest.fail(f"{variable} is set, but {reason}", pytrace=False)
-    pytest.skip(reason)
+def unmet(what: str, reason: str) -> NoReturn:
+    """Skip the test: ``what`` is not tested for that ``reason``."""
+    pytest.skip(f"{what} ({reason})")

@@ -49,7 +49,6 @@ MAY_ASK: Final = {
     "cli.recover": "the report that is written",
     "spark.exporting.": "the dataset that is written, and Spark's own log",
     "spark.offsets.": "positions that are kept, and the dataset that is written",
-    "spark.skipped": "the list of what was skipped",
     # memory, the kernel, what kfs keeps for itself
     "mount.": "mount points, devices and processes",
     "read.workers.shared": "memory that processes share",

@@ -18,7 +18,7 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.log import Log
 from kfs.log.problem import DamagePolicy, Problem
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS
 from kfs.render.timestamps import Moment
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from kfs.api.by_name import ByName
 from kfs.errors import NotFound
-from kfs.internal.committed_offset import CommittedOffset, Standing
-from kfs.internal.group_description import Member
+from kfs.internal.committed_offset import CommittedOffset, OffsetInLog
+from kfs.internal.group_description import GroupMember
 from kfs.internal.group_json import group_json
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import Group as DescribedGroup
@@ -41,7 +41,7 @@ class GroupOffset:
     note: str | None
     committed: CommittedOffset | None
     pending: tuple[CommittedOffset, ...]
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
 class Group:
@@ -71,7 +71,7 @@ class Group:
         return self._described.description.state
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[GroupMember, ...]:
         """Its members, and what they are assigned."""
         return self._described.description.members
 
@@ -98,7 +98,7 @@ class Group:
         return group_json(self._described, self._standings, time.time())
 
 
-def _offset(partition: GroupPartition, standing: Standing) -> GroupOffset:
+def _offset(partition: GroupPartition, standing: OffsetInLog) -> GroupOffset:
     timestamp = standing.next_timestamp
     return GroupOffset(
         partition.topic,

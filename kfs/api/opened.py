@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 
 
 class Opened(Protocol):

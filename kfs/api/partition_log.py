@@ -17,7 +17,8 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy, Problem
-from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.isolation import CommittedReader
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.selection import Selection
 from kfs.read.split_reader import SelectedRecords, SplitReader, last_in, selected_in

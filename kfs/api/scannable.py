@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kfs.log.log import Log
 from kfs.log.problem import DamagePolicy, Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.render.timestamps import Moment
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ class Transaction:
     """A transaction in one partition.
 
     ``state`` is ``"committed"`` or ``"aborted"`` where there is a marker, at ``end_offset``. Without one it is
-    ``"open"``; ``"hanging"`` if nobody will ever end it, as its coordinator doesn't know of it; ``"unknown"`` if what
-    the coordinator knows isn't here. ``last_timestamp`` is that of the last batch or of the marker; timestamps are
+    ``"open"``; ``"hanging"`` if it will never end, as its coordinator doesn't know of it; ``"unknown"`` if what the
+    coordinator knows isn't here. ``last_timestamp`` is that of the last batch or of the marker; timestamps are
     milliseconds, -1 where there is none. ``transactional_id`` is None where nothing here says whose it is.
     """
 

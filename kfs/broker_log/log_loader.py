@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class LoadObserver:
-    """Is told what loading does to files, each time before it does it; this one takes no notice.
+    """Hears what loading does to files, each time before it does it; this one does nothing.
 
     Paths are those in the directory that is loaded.
     """

@@ -98,7 +98,7 @@ def locked(log_dir: str) -> Iterator[None]:
     Where the block fails, the file is taken away if it wasn't there.
 
     Raises:
-        KfsError: somebody holds it.
+        KfsError: another process holds it.
     """
     path = os.path.join(log_dir, LOCK)
     was_there = os.path.lexists(path)

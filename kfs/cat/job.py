@@ -9,7 +9,7 @@ from kfs.cat.output import OutputFormat, Writer
 from kfs.errors import CorruptData
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
 from kfs.read.plan import BatchRange
 from kfs.read.selection import Selection

@@ -9,14 +9,14 @@ from enum import StrEnum
 from typing import Final
 
 from kfs.format.columns import RecordColumns
-from kfs.read.selection import gathered
+from kfs.read.selection import rows_of
 from kfs.render.renderers import line_renderer
 
 _LENGTH: Final = struct.Struct(">i")
 _NULL_LENGTH: Final = _LENGTH.pack(-1)
 
 
-class Field(StrEnum):
+class RecordPart(StrEnum):
     """Which part of a record is written."""
 
     RECORD = "json"  # a line
@@ -32,15 +32,15 @@ class OutputFormat:
     big-endian int32, -1 for null. With a delimiter null is written as nothing before it.
     """
 
-    field: Field = Field.RECORD
+    field: RecordPart = RecordPart.RECORD
     delimiter: bytes | None = b"\n"
 
     def writer(self, topic: str, partition: int) -> Writer:
         """Return what turns columns into bytes for one partition."""
-        if self.field is Field.RECORD:
+        if self.field is RecordPart.RECORD:
             lines = line_renderer(topic, partition).lines
-            return lambda columns, indexes: lines(gathered(columns, indexes), (0, 0)).buffer
-        read = RecordColumns.value if self.field is Field.VALUE else RecordColumns.key
+            return lambda columns, indexes: lines(rows_of(columns, indexes), (0, 0)).buffer
+        read = RecordColumns.value if self.field is RecordPart.VALUE else RecordColumns.key
         delimiter = self.delimiter
         if delimiter is None:
             return lambda columns, indexes: b"".join(_prefixed(read(columns, index)) for index in indexes)

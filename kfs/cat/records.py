@@ -11,14 +11,13 @@ from kfs.errors import CorruptData, NotFound
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
 from kfs.read.split_reader import SelectedRecords, SplitReader, last_in, selected_in
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.job import Output, write
-from kfs.read.workers.run import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,8 @@ class CatRequest:
                 yield problem
 
     def _write_all(self, out: int, logs: Sequence[Log]) -> Iterator[Problem]:
+        from kfs.read.workers.run import run  # only here: a few records need no workers
+
         job = CatJob(self.selection, self.output, self.isolation)
         here = LogsOfParent()
         for item in run(job, self._tasks(here, logs), self.jobs, here=job.open_on(here), output=out):

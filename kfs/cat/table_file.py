@@ -165,4 +165,4 @@ class _Sink:
             self._out.flush()
 
     def close(self) -> None:
-        """Whoever opened the output closes it."""
+        """Leave the output open: who opened it closes it."""

@@ -13,22 +13,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from kfs.broker_log.output_directory import check_apart
-from kfs.cat.output import Field, OutputFormat
+from kfs.cat.output import OutputFormat, RecordPart
 from kfs.cat.records import CatRequest, logs_of
 from kfs.cat.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.cli.messages import messages
-from kfs.cli.options import also_option
-from kfs.cli.progress import LogsProgress, progress_bar
+from kfs.cli.options import also_option, choice_option, jobs_option, output_option
 from kfs.cli.source import SourceOptions, source_options
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.read.workers.cores import cores
 from kfs.render.timestamps import parse_time
-from kfs.storage.atomic_file import replacing
 from kfs.storage.memory import keep_freed_memory
 from kfs.tree.names import ABOUT, topic_name
 
@@ -82,39 +79,36 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.argument("log_dir", type=click.Path(readable=False))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
-    "--offsets", type=_Offsets(), help="Only offsets FROM up to, not including, TO: 100:200, 100:, :200, 100."
+    "--offsets", type=_Offsets(), help="Only offsets from FROM to below TO: 100:200, 100:, :200, or just 100."
 )
-@click.option("--since", type=_Time(), help="Only records of that time or later.")
+@click.option("--since", type=_Time(), help="Only records at that time or later.")
 @click.option("--before", type=_Time(), help="Only records earlier than that time.")
 @click.option("--first", type=click.IntRange(0), metavar="N", help="Only the first N of each partition.")
 @click.option("--last", type=click.IntRange(0), metavar="N", help="Only the last N of each partition.")
 @click.option("--key", metavar="TEXT", help="Only records with that key.")
 @click.option("--grep", metavar="REGEX", help="Only records whose value matches somewhere.")
 @click.option("--header", "headers", type=_Header(), multiple=True, help="Only records with that header. Repeatable.")
-@click.option(
+@choice_option(
     "--format",
     "-f",
     "form",
-    type=click.Choice([each.value for each in (*Field, *TableFormat)]),
-    default=Field.RECORD.value,
-    show_default=True,
-    help="A line of JSON for each record; the raw bytes of its value or key; or all in one Arrow or Parquet file.",
+    values=[each.value for each in (*RecordPart, *TableFormat)],
+    default=RecordPart.RECORD.value,
+    help_text="A line of JSON for each record; the raw bytes of its value or key; or all in one Arrow or Parquet file.",
 )
-@click.option(
-    "--output",
-    "-o",
-    metavar="FILE",
+@output_option(
+    "FILE",
+    "The file to write, instead of standard output; it gets its name once complete.",
     default=_STANDARD_OUTPUT,
     type=click.Path(readable=False, allow_dash=True),
-    help="Where to, in place of standard output; the file gets its name when all is in it.",
 )
 @click.option(
-    "--delimiter", default="\\n", show_default=True, help="What follows raw bytes; \\n, \\t and \\0 are known."
+    "--delimiter", default="\\n", show_default=True, help="What to write after raw bytes; \\n, \\t and \\0 are known."
 )
 @click.option(
-    "--length-prefix", is_flag=True, help="Raw bytes follow their length instead: int32, big-endian, -1: null."
+    "--length-prefix", is_flag=True, help="Write the length before raw bytes instead: int32, big-endian, -1 for null."
 )
-@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@jobs_option
 @also_option
 @source_options
 def cat(
@@ -164,7 +158,7 @@ def cat(
                 if table is not None:
                     failed = _write_table(data_dir, paths, wanted, table, out)
                 else:
-                    output_format = OutputFormat(Field(form), None if length_prefix else _unescaped(delimiter))
+                    output_format = OutputFormat(RecordPart(form), None if length_prefix else _unescaped(delimiter))
                     failed = _write_each(data_dir, source, paths, wanted, output_format, out)
         except BrokenPipeError:
             _leave_quietly()
@@ -250,6 +244,9 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    from kfs.broker_log.output_directory import check_apart  # only here: see _write_table
+    from kfs.storage.atomic_file import replacing
+
     for log_dir in log_dirs:
         check_apart(log_dir, output)
     with replacing(output) as file:
@@ -259,6 +256,7 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
 def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> bool:
     """Write all records as one table; return whether there is something that could not be read."""
     from kfs import __version__  # only here: what isn't asked for would double the time that a short command takes
+    from kfs.cli.progress import LogsProgress, progress_bar
     from kfs.scan import Scan
 
     places = [place for place in map(_records_at, paths) if place is not None]
@@ -327,5 +325,5 @@ def _lacks_remote(data_dir: DataDir, path: str) -> bool:
 
 
 def _leave_quietly() -> None:
-    """Whoever read us has had enough: nothing more to say, not even when Python flushes at exit."""
+    """End quietly: the reader of standard output has closed it. Nothing more is written, not even by Python at exit."""
     sys.stdout = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.options import json_option, max_batch_bytes_option, topic_option
 from kfs.cli.tables import print_table
 from kfs.internal.broker_state import BrokerState
 from kfs.internal.cluster.entity_rows import Row
@@ -72,7 +72,7 @@ def _broker_lines(broker: Row) -> Iterator[Sequence[Json]]:
         _broker_state(broker),
         where,
         broker["rack"],
-        broker["epoch"],
+        broker["brokerEpoch"],
         broker["incarnationId"],
         broker["logDirs"],
     ]
@@ -130,7 +130,7 @@ _SECTIONS: Final[Mapping[str, _Section]] = {
     "snapshots": _Section(
         ClusterRows.snapshots,
         ("SNAPSHOT", "END-OFFSET", "EPOCH", "WHOLE", "USED"),
-        _fields("file", "endOffset", "epoch", "isWhole", "isUsed"),
+        _fields("file", "endOffset", "leaderEpoch", "isWhole", "isUsed"),
     ),
     "problems": _Section(
         ClusterRows.problems,
@@ -166,7 +166,7 @@ def _section_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @_section_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option("Print one JSON object a line.")
 @topic_option
 @max_batch_bytes_option
 def cluster(
@@ -255,7 +255,7 @@ def _summary_lines(summary: Any) -> Iterator[tuple[str, str]]:
     if metadata is not None:
         yield "directory", metadata["directory"]
         yield "snapshot", _cell(metadata["snapshot"])
-        yield "offsets", f"below {metadata['endOffset']}, epoch {metadata['epoch']}, {_cell(metadata['time'])}"
+        yield "offsets", f"below {metadata['endOffset']}, epoch {metadata['leaderEpoch']}, {_cell(metadata['time'])}"
         yield "committed", f"at least below {_cell(metadata['committedAtLeast'])}"
     if version is not None:
         yield "metadata version", f"{_cell(version['name'])} (level {version['level']})"

@@ -34,7 +34,7 @@ def _report(directory: str, written: list[WrittenTopic]) -> Iterator[str]:
     for each in written:
         count = len(each.partitions)
         partitions = f"{count} partition{'s' if count != 1 else ' '}"
-        yield f"  {each.topic.name:{width}}  {partitions}  {each.messages:>6} messages  {each.topic.holds}"
+        yield f"  {each.topic.name:{width}}  {partitions}  {each.messages:>6} messages  {each.topic.description}"
     quoted = shlex.quote(directory)
     yield "Next:"
     yield f"  kfs mount {quoted} MOUNTPOINT"

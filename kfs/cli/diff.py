@@ -8,9 +8,9 @@ import click
 
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, say_what_is_logged, shown
-from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.options import jobs_option, json_option, max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
-from kfs.diff.copies import CopyReport, Offsets, PartitionReport, State
+from kfs.diff.copies import ComparedPartition, CopyReport, Offsets, State
 from kfs.diff.partitions import CompareJob
 from kfs.errors import CorruptData
 from kfs.log.compare import Place
@@ -23,8 +23,8 @@ _EXIT_FAILED = 2
 
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a partition.")
-@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@json_option("Print one JSON object a partition.")
+@jobs_option
 @topic_option
 @max_batch_bytes_option
 def diff(
@@ -53,7 +53,7 @@ def _compare(job: CompareJob, jobs: int, as_json: bool) -> int:
     here = job.open()
     # The largest first, so that no process is left alone with one at the end.
     copies = sorted(here.all_copies(), key=lambda each: -each.size)
-    reports: list[PartitionReport] = []
+    reports: list[ComparedPartition] = []
     failed = False
     with progress_bar(sum(each.size for each in copies), "comparing") as advance:
         for each, outcome in zip(copies, run(job, copies, jobs, here=here), strict=True):
@@ -74,12 +74,12 @@ def _compare(job: CompareJob, jobs: int, as_json: bool) -> int:
     return _EXIT_DIFFERENT if differing else 0
 
 
-def _summary(reports: list[PartitionReport], differing: int) -> str:
+def _summary(reports: list[ComparedPartition], differing: int) -> str:
     copies = sum(len(report.copies) for report in reports)
     return f"{len(reports)} partitions, {copies} copies: {len(reports) - differing} the same, {differing} differ"
 
 
-def _lines(report: PartitionReport) -> Iterator[str]:
+def _lines(report: ComparedPartition) -> Iterator[str]:
     name = f"{report.topic}-{report.partition}"
     if len(report.copies) < 2:
         yield f"{name}: only one copy, {report.copies[0].path}"
@@ -94,7 +94,9 @@ def _lines(report: PartitionReport) -> Iterator[str]:
 def _epochs(copy: CopyReport) -> str:
     if not copy.leader_epochs:
         return f"leader epoch {copy.last_leader_epoch}"
-    return "leader epochs " + ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in copy.leader_epochs)
+    return "leader epochs " + ", ".join(
+        f"{entry.leader_epoch} from {entry.start_offset}" for entry in copy.leader_epochs
+    )
 
 
 def _details(copy: CopyReport) -> Iterator[str]:

@@ -9,23 +9,23 @@ from typing import Any, Final, TypeVar
 import click
 
 from kfs.cli.messages import messages
-from kfs.cli.options import ByteSize, max_batch_bytes_option
-from kfs.dump.contents import (
-    DECODERS,
-    ClusterMetadataContents,
-    Contents,
-    DecodedFields,
-    RemoteLogContents,
-    decoder_name,
-    offsets_contents,
-    share_state_contents,
-    transaction_contents,
-)
+from kfs.cli.options import ByteSize, choice_option, max_batch_bytes_option
 from kfs.dump.dumper import Dumper, DumpOptions
-from kfs.dump.findings import Findings
 from kfs.dump.forms import Form, Printing
 from kfs.dump.json_form import JsonForm
 from kfs.dump.kinds import files_of
+from kfs.dump.message_parsers import (
+    DECODERS,
+    ClusterMetadataMessageParser,
+    DecoderMessageParser,
+    MessageParser,
+    RemoteLogMessageParser,
+    decoder_name,
+    offsets_message_parser,
+    share_state_message_parser,
+    transaction_message_parser,
+)
+from kfs.dump.problems import DumpProblems
 from kfs.dump.text_form import TextForm, encoded
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from kfs.log.storage import Storage
@@ -59,16 +59,18 @@ def _decoder(option: str, what: str) -> Callable[[Command], Command]:
     )
 
 
-@click.command(short_help="Print Kafka's files as kafka-dump-log does, or as JSON.")
+@click.command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(readable=False))
 @click.option("--files", multiple=True, metavar="FILE,FILE...", help="More files, separated by commas.")
-@click.option("--print-data-log", is_flag=True, help="Keys and values too. Any decoder implies it.")
-@click.option("--deep-iteration", is_flag=True, help="Records too, not only batches. --print-data-log implies it.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records their keys and values only.")
+@click.option("--print-data-log", is_flag=True, help="Also print keys and values. Any decoder implies it.")
+@click.option(
+    "--deep-iteration", is_flag=True, help="Also print records, not only batches. --print-data-log implies it."
+)
+@click.option("--skip-record-metadata", is_flag=True, help="Print only the keys and values of records.")
 @click.option("--max-bytes", type=ByteSize(), help="Look at that many bytes of each log.")
-@click.option("--index-sanity-check", is_flag=True, help="Of indexes only what a broker checks when it starts.")
-@click.option("--verify-index-only", is_flag=True, help="Hold indexes against their log without printing them.")
-@click.option("--max-message-size", type=click.IntRange(1, _MAX_INT), help="Known to Kafka's tool, not needed here.")
+@click.option("--index-sanity-check", is_flag=True, help="Check of indexes only what a broker checks when it starts.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log without printing them.")
+@click.option("--max-message-size", type=click.IntRange(1, _MAX_INT), help="Accepted as by Kafka's tool; not needed.")
 @_decoder("--key-decoder-class", "keys")
 @_decoder("--value-decoder-class", "values")
 @click.option("--offsets-decoder", is_flag=True, help="The log is __consumer_offsets.")
@@ -76,20 +78,18 @@ def _decoder(option: str, what: str) -> Callable[[Command], Command]:
 @click.option("--cluster-metadata-decoder", is_flag=True, help="The log is __cluster_metadata, or a snapshot of it.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="The log is __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="The log is __share_group_state.")
-@click.option(
+@choice_option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json"]),
+    values=("text", "json"),
     default="text",
-    show_default=True,
-    help="Lines as Kafka's tool prints them, or one JSON object a line, with all there is.",
+    help_text="Lines as Kafka's tool prints them, or one JSON object a line, with all there is.",
 )
-@click.option(
+@choice_option(
     "--dialect",
-    type=click.Choice(list(_DIALECTS)),
+    values=_DIALECTS,
     default="4.x",
-    show_default=True,
-    help="Which Kafka's lines: 4.x, 2.8, or 2.x for those of 2.0, which most articles show.",
+    help_text="Print as Kafka 4.x, 2.8, or 2.x (2.0, as most articles show it).",
 )
 @max_batch_bytes_option
 def dump(
@@ -129,7 +129,7 @@ def dump(
         deep_iteration or prints_contents, contents if prints_contents else None, not skip_record_metadata
     )
     options = DumpOptions(printing.is_deep, max_bytes, index_sanity_check, verify_index_only)
-    findings = Findings(messages.say)
+    findings = DumpProblems(messages.say)
     form: Form = JsonForm(printing) if output_format == "json" else _DIALECTS[dialect](printing)
     keep_freed_memory()
     storage = Storage(max_batch_bytes=max_batch_bytes)
@@ -139,22 +139,22 @@ def dump(
         raise click.exceptions.Exit(_SOMETHING_WRONG)
 
 
-def _contents(decoders: dict[str, Any]) -> Contents:
+def _contents(decoders: dict[str, Any]) -> MessageParser:
     """Return the decoder that was asked for, the first that Kafka's tool would take where there are several."""
     if decoders["offsets_decoder"]:
-        return offsets_contents()
+        return offsets_message_parser()
     if decoders["transaction_log_decoder"]:
-        return transaction_contents()
+        return transaction_message_parser()
     if decoders["cluster_metadata_decoder"]:
-        return ClusterMetadataContents()
+        return ClusterMetadataMessageParser()
     if decoders["remote_log_metadata_decoder"]:
-        return RemoteLogContents()
+        return RemoteLogMessageParser()
     if decoders["share_group_state_decoder"]:
-        return share_state_contents()
-    return DecodedFields(decoders["key_decoder_class"] or "string", decoders["value_decoder_class"] or "string")
+        return share_state_message_parser()
+    return DecoderMessageParser(decoders["key_decoder_class"] or "string", decoders["value_decoder_class"] or "string")
 
 
-def _write(dumper: Dumper, wanted: list[str], findings: Findings) -> None:
+def _write(dumper: Dumper, wanted: list[str], findings: DumpProblems) -> None:
     out = sys.stdout.buffer
     try:
         for path in wanted:
@@ -164,10 +164,10 @@ def _write(dumper: Dumper, wanted: list[str], findings: Findings) -> None:
             _say_plainly(line)
         out.flush()
     except BrokenPipeError:
-        sys.stdout = None  # whoever read us has had enough
+        sys.stdout = None  # the reader has closed it
 
 
-def _files(path: str, findings: Findings) -> Iterator[str]:
+def _files(path: str, findings: DumpProblems) -> Iterator[str]:
     has_any = False
     try:
         for file in files_of(path):

@@ -15,13 +15,20 @@ import click
 
 from kfs.cat.table_file import need_pyarrow
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, on_damage_option, topic_option
+from kfs.cli.options import (
+    ByteSize,
+    isolation_option,
+    json_option,
+    max_batch_bytes_option,
+    on_damage_option,
+    topic_option,
+)
 from kfs.cli.progress import progress_bar
 from kfs.cli.tables import print_table
 from kfs.errors import KfsError, UnusableSession
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
-from kfs.spark.exporting.export import Export, Totals, check_logs
+from kfs.read.isolation_level import IsolationLevel
+from kfs.spark.exporting.export import Export, ExportTotals, check_logs
 from kfs.spark.exporting.options import DEFAULT_COMPRESSION, PARQUET, BatchLimits, ExportOptions, parse_starting
 from kfs.spark.exporting.session import DEFAULT_MASTER, started_session
 from kfs.spark.exporting.with_spark import spark_export
@@ -73,12 +80,12 @@ class _Setting(click.ParamType[tuple[str, str]]):
     type=_Start(),
     default="earliest",
     show_default=True,
-    help="Where to start in partitions that have no position yet.",
+    help="Where to start in a partition without a position.",
 )
 @isolation_option
 @on_damage_option
-@click.option("--accept-data-loss", is_flag=True, help="Go on where offsets that come next are no longer in the log.")
-@click.option("--follow", is_flag=True, help="Go on with what is appended, until SIGINT or SIGTERM.")
+@click.option("--accept-data-loss", is_flag=True, help="Go on where the next offsets are no longer in the log.")
+@click.option("--follow", is_flag=True, help="Export what is appended, too, until SIGINT or SIGTERM.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -92,34 +99,36 @@ class _Setting(click.ParamType[tuple[str, str]]):
     metavar="FORMAT",
     default=PARQUET,
     show_default=True,
-    help="Or another that the session has: orc, json, avro; delta, iceberg.",
+    help="parquet, or another format of the session: orc, json, avro; delta, iceberg.",
 )
-@click.option("--table", metavar="NAME", default=None, help="Append to that table; DATASET has the positions only.")
+@click.option("--table", metavar="NAME", default=None, help="Append to that table; DATASET keeps only the positions.")
 @click.option(
     "--compression",
     metavar="CODEC",
     default=None,
     help=f"How files are compressed: zstd, snappy, none.  [default: {DEFAULT_COMPRESSION}; the format's own in others]",
 )
-@click.option("--max-records", type=click.IntRange(1), default=None, help="Offsets in a batch, at most.")
+@click.option("--max-records", type=click.IntRange(1), default=None, help="The most offsets in a batch.")
 @click.option(
     "--batch-bytes",
     type=ByteSize(),
     default=None,
-    help="Bytes of log in a batch, about, at most.  [default: 512M for each core]",
+    help="About the most bytes of log in a batch.  [default: 512M for each core]",
 )
 @max_batch_bytes_option
 @click.option("--store", metavar="URL", default=None, help="Where positions are kept.  [default: in the dataset]")
-@click.option("--group", metavar="NAME", default=None, help="Under which name; needed with --store.  [default: export]")
+@click.option(
+    "--group", metavar="NAME", default=None, help="The name to keep them under; needed with --store.  [default: export]"
+)
 @click.option("--master", metavar="URL", default=None, help=f"Spark's master.  [default: {DEFAULT_MASTER}]")
 @click.option("--conf", "settings", multiple=True, type=_Setting(), help="A setting of Spark. Repeatable.")
 @click.option(
     "--spark-log",
     type=click.Path(dir_okay=False),
     default=None,
-    help="Where to keep what Spark prints.  [default: kept only where the export fails]",
+    help="A file for what Spark prints.  [default: kept only where the export fails]",
 )
-@click.option("--json", "is_json", is_flag=True, help="The summary as one line of JSON.")
+@json_option("Print the summary as one line of JSON.")
 def export(
     log_dirs: tuple[str, ...],
     dataset: str,
@@ -141,7 +150,7 @@ def export(
     master: str | None,
     settings: tuple[tuple[str, str], ...],
     spark_log: str | None,
-    is_json: bool,
+    as_json: bool,
 ) -> None:
     """Export LOG_DIR... to DATASET, Parquet files by topic and date, with Spark: only what is new, each record once.
 
@@ -183,7 +192,7 @@ def export(
         spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)
-    _say(exporting.totals, is_complete, is_json)
+    _say(exporting.totals, is_complete, as_json)
     if exporting.totals.skipped or not (is_complete or follow):
         raise click.exceptions.Exit(EXIT_INCOMPLETE)
 
@@ -233,7 +242,7 @@ def _stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def _spark_log(path: str | None) -> Iterator[str]:
-    """Yield the path of a file for what Spark prints; one that nobody named is kept, and said, where that may help."""
+    """Yield the path of a file for what Spark prints; one without a name is kept, and named, where that may help."""
     if path is not None:
         try:
             open(path, "a").close()
@@ -256,14 +265,14 @@ def _spark_log(path: str | None) -> Iterator[str]:
             os.unlink(path)
 
 
-def _say(totals: Totals, is_complete: bool, is_json: bool) -> None:
+def _say(totals: ExportTotals, is_complete: bool, as_json: bool) -> None:
     for problem in totals.skipped[:_MOST_SKIPPED]:
         messages.say(f"{problem.file}: position {problem.position}: skipped {problem.size} bytes: {problem.reason}")
     if len(totals.skipped) > _MOST_SKIPPED:
         messages.say(
             f"and {len(totals.skipped) - _MOST_SKIPPED} more ranges of bytes were skipped; --json has them all"
         )
-    if is_json:
+    if as_json:
         click.echo(json.dumps(_json_fields(totals, is_complete), separators=(",", ":")))
         return
     print_table(
@@ -280,7 +289,7 @@ def _say(totals: Totals, is_complete: bool, is_json: bool) -> None:
     messages.say(done if is_complete else f"{done}; there is more to be exported")
 
 
-def _json_fields(totals: Totals, is_complete: bool) -> dict[str, Any]:
+def _json_fields(totals: ExportTotals, is_complete: bool) -> dict[str, Any]:
     return {
         "records": totals.records,
         "files": totals.files,

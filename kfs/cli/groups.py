@@ -10,12 +10,12 @@ from typing import Final
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import max_batch_bytes_option
+from kfs.cli.options import json_option, max_batch_bytes_option, topic_option_of, until_option
 from kfs.cli.state_problems import say_state_problems
 from kfs.cli.tables import print_table
 from kfs.errors import NotFound
 from kfs.internal.broker_state import BrokerState
-from kfs.internal.committed_offset import Standing
+from kfs.internal.committed_offset import OffsetInLog
 from kfs.internal.group_json import group_json
 from kfs.internal.group_table import MEMBERS, OFFSETS, STATE
 from kfs.internal.groups import Group, Groups
@@ -36,39 +36,27 @@ _EXIT_INCOMPLETE: Final = 1
     metavar="PATTERN",
     help="Only groups that match, such as 'billing*'. Repeatable.",
 )
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only offsets of topics that match, and groups that have some. Repeatable.",
-)
+@topic_option_of("Only offsets of topics that match, and groups that have some.")
 @click.option("--offsets", "view", flag_value="offsets", default=True, help="Committed offsets and lag (the default).")
 @click.option("--members", "view", flag_value="members", help="The members of the groups, and what they are assigned.")
 @click.option("--state", "view", flag_value="state", help="One line a group.")
-@click.option("--json", "is_json", is_flag=True, help="One group a line as JSON, with everything in it.")
-@click.option(
-    "--until",
-    type=click.Choice(["end", "hw"]),
-    default="end",
-    show_default=True,
-    help="What lag is reckoned to: the end of the log, or the high watermark checkpoint.",
-)
+@json_option("One JSON object a group, with all fields.")
+@until_option("Where lag is counted to: the end of the log, or the high watermark checkpoint.")
 @max_batch_bytes_option
 def groups(
     paths: tuple[str, ...],
     groups: tuple[str, ...],
     topics: tuple[str, ...],
     view: str,
-    is_json: bool,
+    as_json: bool,
     until: str,
     max_batch_bytes: int,
 ) -> None:
-    """Consumer groups, as the log directories LOG_DIR... tell of them: offsets, lag, members, state.
+    """Show consumer groups from LOG_DIR...: offsets, lag, members, state.
 
-    What kafka-consumer-groups --describe asks a broker for is read from __consumer_offsets, and lag is reckoned to
-    the ends of the logs in the same directories. Classic groups, those of the consumer protocol, share groups
-    and streams groups. On a terminal it is a table; elsewhere fields are separated by tabs, the first line names them.
+    What kafka-consumer-groups --describe asks a broker for is read from __consumer_offsets; lag is counted to the
+    ends of the logs in the same directories. Groups may be classic, of the consumer protocol, share or streams
+    groups. Prints a table on a terminal; elsewhere tabs separate fields, and the first line names them.
 
     docs/GROUPS.md says what each field means.
 
@@ -82,7 +70,7 @@ def groups(
     now = time.time()
     wanted = _Wanted(state, groups, topics)
     chosen = wanted.groups()
-    if is_json:
+    if as_json:
         for group, standings in chosen:
             click.echo(json.dumps(group_json(group, standings, now), separators=(",", ":")))
     else:
@@ -117,7 +105,7 @@ class _Wanted:
             reasons = [*self._missing, *(f"no group matches {pattern!r}" for pattern in others), *share]
             raise NotFound("\n".join(reasons))
 
-    def groups(self) -> Iterator[tuple[Group, list[Standing]]]:
+    def groups(self) -> Iterator[tuple[Group, list[OffsetInLog]]]:
         """Yield the groups, each with where it stands."""
         for name in self._names:
             group = self._state.group(name)

@@ -16,19 +16,19 @@ from kfs.broker_log.log_config import SEGMENT_BYTES
 from kfs.broker_log.output_directory import check_apart, locked, log_directory
 from kfs.cat.table_file import need_pyarrow
 from kfs.cli.messages import messages, shown
-from kfs.cli.options import ByteSize
+from kfs.cli.options import bytes_option, choice_option, isolation_option_of, output_option
 from kfs.cli.progress import progress_bar
 from kfs.errors import BadLine, CorruptData, KfsError
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT32
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 from kfs.imports.layout import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_RECORDS, BatchLayout
-from kfs.imports.lines import Line, lines_of
+from kfs.imports.lines import ImportedRecord, lines_of
 from kfs.imports.log_directory import LogDirectoryLines
 from kfs.imports.records import Import, Imported
 from kfs.imports.table_rows import TableInput, rows_of
 from kfs.log.problem import Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 
 _EXIT_SKIPPED: Final = 1
 _STANDARD_INPUT: Final = "-"
@@ -57,73 +57,62 @@ class _TopicId(click.ParamType[Uuid]):
 
 @click.command("import")
 @click.argument("files", metavar="[FILE|LOG_DIR...]", nargs=-1, type=click.Path(readable=False))
-@click.option(
-    "--output",
-    "-o",
+@output_option(
+    "LOG_DIR",
+    "A log directory, existing or new, to make partitions in. Of several, the one with the fewest gets the next.",
     "log_dirs",
-    metavar="LOG_DIR",
     multiple=True,
     required=True,
     type=click.Path(readable=False),
-    help="Where partitions are made: a log directory, or a new one. Of several the one with the fewest gets the next.",
 )
-@click.option(
+@choice_option(
     "--format",
     "magic",
-    type=click.Choice([_AUTO, "v0", "v1", "v2"]),
+    values=[_AUTO, "v0", "v1", "v2"],
     default=_AUTO,
-    show_default=True,
-    help="The message format: v2 (since Kafka 0.11), v1 (0.10), v0; auto: v2, and v0 for what only that can hold.",
+    help_text="The message format: v2 (since Kafka 0.11), v1 (0.10), v0; auto: v2, or v0 for what only v0 can hold.",
 )
-@click.option(
+@choice_option(
     "--codec",
-    type=click.Choice([codec.label for codec in Codec]),
+    values=[codec.label for codec in Codec],
     default=Codec.NONE.label,
-    show_default=True,
-    help="How batches are compressed.",
+    help_text="How batches are compressed.",
 )
 @click.option(
     "--batch-records",
     type=click.IntRange(1),
     default=DEFAULT_BATCH_RECORDS,
     show_default=True,
-    help="At most so many records in a batch.",
+    help="The most records in a batch.",
 )
-@click.option(
+@bytes_option(
     "--batch-bytes",
-    type=ByteSize(),
     default=DEFAULT_BATCH_BYTES,
-    show_default="64K",
-    help="About so many bytes in a batch, before compression; a larger record is a batch of its own.",
+    shown="64K",
+    help_text="About how many bytes a batch has before compression; a larger record gets a batch of its own.",
 )
-@click.option(
+@bytes_option(
     "--segment-bytes",
-    type=ByteSize(),
     default=SEGMENT_BYTES,
-    show_default="1G",
-    help="At most so many bytes in a segment.",
+    shown="1G",
+    help_text="The most bytes in a segment.",
 )
 @click.option("--topic-id", type=_TopicId(), help="The id of the topic, of 22 characters.  [default: a new one]")
-@click.option(
+@choice_option(
     "--offsets",
-    type=click.Choice(["keep", "new"]),
+    values=["keep", "new"],
     default="keep",
-    show_default=True,
-    help="The offsets in the lines, which have to ascend in a partition, or new ones from 0 on.",
+    help_text="keep: the offsets in the lines, which must ascend in a partition. new: count from 0.",
 )
-@click.option(
-    "--isolation",
-    type=click.Choice([level.value for level in IsolationLevel]),
-    default=IsolationLevel.READ_COMMITTED.value,
-    show_default=True,
-    help="Which records of a log directory are taken: those that transactions committed, or all.",
+@isolation_option_of(
+    IsolationLevel.READ_COMMITTED,
+    "Which records to take from a log directory: those that transactions committed, or all.",
 )
-@click.option(
+@choice_option(
     "--on-bad-line",
-    type=click.Choice(["stop", "skip"]),
+    values=["stop", "skip"],
     default="stop",
-    show_default=True,
-    help="Make nothing, or leave the line out and go on; the exit code is 1 either way.",
+    help_text="stop: make nothing. skip: leave the line out and go on. The exit code is 1 either way.",
 )
 def import_(
     files: tuple[str, ...],
@@ -138,7 +127,7 @@ def import_(
     isolation: str,
     on_bad_line: str,
 ) -> None:
-    """Make partitions that a broker opens of lines of JSON, or of Arrow or Parquet, as kfs cat writes them.
+    """Make partitions that a broker can open from JSON lines, Arrow or Parquet, as kfs cat writes them.
 
     The lines or rows come from FILE... or standard input (-) and may be of any topics and partitions. Offsets,
     timestamps and their types, keys, values and headers stay what they are; what the format can't hold is a bad line.
@@ -240,7 +229,9 @@ def _add_file(importing: Import, name: str, advance: Callable[[int], None]) -> N
             importing.add(_records_in(file, name, advance))
 
 
-def _records_in(file: BufferedReader, source: str, advance: Callable[[int], None]) -> Iterator[Line | BadLine]:
+def _records_in(
+    file: BufferedReader, source: str, advance: Callable[[int], None]
+) -> Iterator[ImportedRecord | BadLine]:
     table = TableInput.of(file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
     if table is None:
         return lines_of(file, source, advance)

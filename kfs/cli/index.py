@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from kfs.cli.messages import messages
+from kfs.cli.options import jobs_option
 from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.errors import CorruptData, Shortage, SourceLost
@@ -27,20 +28,20 @@ _LOOK_AGAIN_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
 _NICEST: Final = 19
 
-#: Whether the table had to be made, and why it can't be had.
+#: Whether the line index had to be made, and why it can't be had.
 _Sized = tuple[bool, CorruptData | None]
 
 
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
-@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
+@jobs_option
 @click.option("--background", is_flag=True, hidden=True, help="Go on at low priority until the parent is gone.")
 @source_options
 def index(log_dirs: tuple[str, ...], jobs: int | None, background: bool, source: SourceOptions) -> None:
     """Read the closed segments of LOG_DIR... once, so that a mount knows the sizes of their lines.
 
     A file in segment/ has a size, and to know it each record has to be looked at. That happens when
-    somebody first asks, or here, ahead of time and on all cores. What is found is kept in the user's
+    it is first asked for, or here, ahead of time and on all cores. What is found is kept in the user's
     cache directory, not in LOG_DIR. Give the options that the mount is given.
 
     \b
@@ -62,7 +63,7 @@ def _check_store(tree: KafkaTree) -> None:
     try:
         store.check()
     except OSError as error:
-        messages.say(f"{store.directory}: can't keep tables there: {error.strerror}")
+        messages.say(f"{store.directory}: can't keep line indexes there: {error.strerror}")
         raise click.exceptions.Exit(1) from None
 
 
@@ -97,13 +98,13 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
         assert store is not None
         messages.say(
             f"{store.directory} keeps {store.capacity:,} bytes at most: there was no room for what was found of "
-            f"{dropped} of {len(sized)} segments, and a mount reads those again when somebody asks"
+            f"{dropped} of {len(sized)} segments, and a mount reads those again when they are asked for"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SizeJob(Job[ClosedSegment, _Sized]):
-    """The tables of segments are made, each by itself."""
+    """The line indexes of segments are made, each by itself."""
 
     log_dirs: tuple[str, ...]
     source: SourceOptions
@@ -153,7 +154,7 @@ def _accompany(tree: KafkaTree) -> None:
                     return
                 if closed in done:
                     continue
-                with suppress(CorruptData):  # whoever reads it is told
+                with suppress(CorruptData):  # a reader gets the error
                     size_segment(tree.context, closed)
                 done.add(closed)
         until = time.monotonic() + _LOOK_AGAIN_SECONDS

@@ -22,7 +22,11 @@ from kfs.tree.node import Directory, Node, Symlink, settled
 @also_option
 @source_options
 @click.option(
-    "-l", "--long", "is_long", is_flag=True, help="Mode, owner, size and time as well; sizes may cost a pass."
+    "-l",
+    "--long",
+    "is_long",
+    is_flag=True,
+    help="Also show mode, owner, size and time; a size may take a pass over the segment.",
 )
 def ls(log_dir: str, path: str, also: tuple[str, ...], source: SourceOptions, is_long: bool) -> None:
     """List PATH of the tree over LOG_DIR, without mounting it."""

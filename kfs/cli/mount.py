@@ -18,8 +18,10 @@ from kfs.tree.kafka_tree import KafkaTree
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @click.argument("mountpoint", type=click.Path(readable=False))
 @source_options
-@click.option("-f", "--foreground", is_flag=True, help="Serve in this process; a line says when the mount answers.")
-@click.option("--allow-other", is_flag=True, help="Let other users in, as far as the files' modes let them.")
+@click.option(
+    "-f", "--foreground", is_flag=True, help="Serve in this process, and print a line once the mount answers."
+)
+@click.option("--allow-other", is_flag=True, help="Let other users in, as far as file modes allow.")
 @click.option(
     "--front",
     type=click.Choice(FRONTS),
@@ -34,7 +36,7 @@ from kfs.tree.kafka_tree import KafkaTree
     show_default=True,
     help="While mounted, read closed segments ahead of time, as kfs index does, at the lowest priority.",
 )
-@click.option("--log-file", type=click.Path(readable=False), help="Where a daemon writes what goes wrong.")
+@click.option("--log-file", type=click.Path(readable=False), help="Where the daemon logs errors.")
 def mount(
     log_dirs: tuple[str, ...],
     mountpoint: str,

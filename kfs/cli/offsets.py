@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged
-from kfs.cli.options import topic_option
+from kfs.cli.options import dry_run_option, json_option, topic_option
 from kfs.cli.tables import print_table
 from kfs.errors import NotFound, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
@@ -83,8 +83,7 @@ def _changing(command: Command) -> Command:
         help="Go on where a writer has the group and may be running (it is fenced, and stops), and replace what is "
         "stored and can't be understood.",
     )
-    dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be set.")
-    return force(dry_run(command))
+    return force(dry_run_option(command))
 
 
 @click.group()
@@ -110,12 +109,12 @@ def offsets() -> None:
 @click.option(
     "--group", "groups", multiple=True, metavar="NAME", help="Only that group. Repeatable.  [default: all of the store]"
 )
-@click.option("--json", "is_json", is_flag=True, help="One group a line as JSON, with everything in it.")
-def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_json: bool) -> None:
-    """Show what STORE has: positions, and with LOG_DIR... how far they are behind the ends of the logs.
+@json_option("One JSON object a group, with all fields.")
+def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
+    """Show the positions in STORE and, with LOG_DIR..., how far they are behind the ends of the logs.
 
     On a terminal it is a table; elsewhere fields are separated by tabs, the first line names them.
-    What is stored and can't be understood is named on standard error, all else is shown, and the exit code is 1.
+    Entries that can't be understood are named on standard error, all else is shown, and the exit code is 1.
 
     \b
       kfs offsets show sqlite:///var/lib/job/progress.db /var/lib/kafka/data
@@ -132,11 +131,11 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_
                 continue
             progress, unreadable = inspected
             found = list(standings(progress, data_dir, {each.partition for each in unreadable if each.partition}))
-            if is_json:
+            if as_json:
                 click.echo(json.dumps(group_fields(store.name, group, progress, found), separators=(",", ":")))
             else:
                 rows += _rows(group, progress, found)
-    if not is_json and (rows or not is_incomplete):
+    if not as_json and (rows or not is_incomplete):
         print_table(_SHOWN, rows)
     if is_incomplete:
         raise click.exceptions.Exit(_EXIT_INCOMPLETE)
@@ -150,10 +149,10 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], is_
 def set_(
     store_url: str, positions: tuple[tuple[TopicPartition, int], ...], group: str, dry_run: bool, force: bool
 ) -> None:
-    """Set positions of a group in STORE; those of other partitions stay as they are.
+    """Set positions of a group in STORE; those of other partitions stay.
 
-    A position is the offset that comes next. Whoever has the group is fenced, so that it stops
-    at its next batch; where it may be running, this takes --force.
+    A position is the next offset to read. The writer that has the group is fenced: it stops at its next
+    batch. Where it may be running, this takes --force.
 
     \b
       kfs offsets set sqlite:///var/lib/job/progress.db --group export orders/0=1000 orders/1=1200

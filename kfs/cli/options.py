@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 import click
 
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
+
+#: Adds an option to a command.
+Option: TypeAlias = "Callable[[Any], Any]"
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([KMG]?)(i?B)?\Z", re.IGNORECASE)
@@ -30,13 +34,49 @@ class ByteSize(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2].upper()]
 
 
-topic_option = click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only topics that match, such as 'orders*'. Repeatable.",
+def choice_option(*names: str, values: Iterable[str], default: str | None, help_text: str) -> Option:
+    """An option that takes one of several values."""
+    return click.option(
+        *names, type=click.Choice(list(values)), default=default, show_default=default is not None, help=help_text
+    )
+
+
+def bytes_option(name: str, *, default: int, shown: str, help_text: str) -> Option:
+    """An option that takes a number of bytes; ``shown`` is how the help puts the default."""
+    return click.option(name, type=ByteSize(), default=default, show_default=shown, help=help_text)
+
+
+def json_option(help_text: str) -> Option:
+    """``--json``, of commands that otherwise print for people; ``help_text`` says what an object is of."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def output_option(metavar: str, help_text: str, parameter: str = "output", **others: Any) -> Option:
+    """``--output``, of commands that write files; ``others`` are as for click."""
+    return click.option("--output", "-o", parameter, metavar=metavar, help=help_text, **others)
+
+
+def topic_option_of(help_text: str) -> Option:
+    """``--topic``, whose ``help_text`` says of what topics are chosen."""
+    return click.option("--topic", "topics", multiple=True, metavar="PATTERN", help=f"{help_text} Repeatable.")
+
+
+def until_option(help_text: str) -> Option:
+    """``--until``: where logs end; ``help_text`` says for what."""
+    return choice_option("--until", values=("end", "hw"), default="end", help_text=help_text)
+
+
+def isolation_option_of(default: IsolationLevel, help_text: str) -> Option:
+    """``--isolation``, with what it means where ``help_text`` stands."""
+    values = [level.value for level in IsolationLevel]
+    return choice_option("--isolation", values=values, default=default.value, help_text=help_text)
+
+
+topic_option = topic_option_of("Only topics that match, such as 'orders*'.")
+jobs_option = click.option(
+    "--jobs", "-j", type=click.IntRange(1), default=None, help="How many processes to use.  [default: all cores]"
 )
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
 #: For commands that have one LOG_DIR, before a PATH or because they make another of it.
 also_option = click.option(
     "--also",
@@ -45,24 +85,19 @@ also_option = click.option(
     type=click.Path(readable=False),
     help="Another LOG_DIR, or a copy of what LOG_DIR has, such as another broker's. Repeatable.",
 )
-on_damage_option = click.option(
+on_damage_option = choice_option(
     "--on-damage",
-    type=click.Choice([choice.value for choice in DamagePolicy]),
+    values=[choice.value for choice in DamagePolicy],
     default=DamagePolicy.FAIL.value,
-    show_default=True,
-    help="At a batch that can't be read: fail, or skip it and say so.",
+    help_text="At a batch that can't be read: fail, or skip it and report it.",
 )
-isolation_option = click.option(
-    "--isolation",
-    type=click.Choice([level.value for level in IsolationLevel]),
-    default=IsolationLevel.READ_UNCOMMITTED.value,
-    show_default=True,
-    help="All records, or only what a read_committed consumer gets: no aborted transactions, none still open.",
+isolation_option = isolation_option_of(
+    IsolationLevel.READ_UNCOMMITTED,
+    "All records, or only those a read_committed consumer gets: none of aborted or open transactions.",
 )
-max_batch_bytes_option = click.option(
+max_batch_bytes_option = bytes_option(
     "--max-batch-bytes",
-    type=ByteSize(),
     default=DEFAULT_MAX_BATCH_BYTES,
-    show_default="128M",
-    help="Refuse a batch larger than that, before or after decompression.",
+    shown="128M",
+    help_text="Refuse a batch that is larger, before or after decompression.",
 )

@@ -15,7 +15,7 @@ from kfs.log.log import Log
 def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
     """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes.
 
-    Without a ``total`` nobody knows how much it will be.
+    Without a ``total`` it isn't known how much it will be.
     """
     if not sys.stderr.isatty():
         yield lambda done: None

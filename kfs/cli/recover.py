@@ -11,7 +11,7 @@ from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.broker_log.log_config import LogConfig
 from kfs.cli.json_line import json_line
 from kfs.cli.messages import messages, shown
-from kfs.cli.options import ByteSize, also_option, max_batch_bytes_option
+from kfs.cli.options import also_option, bytes_option, choice_option, json_option, max_batch_bytes_option, output_option
 from kfs.cli.progress import progress_bar
 from kfs.errors import RecoveryRefused
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
@@ -28,17 +28,15 @@ REPORT = "kfs-recovery-report.jsonl"
 
 @click.command()
 @click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False))
-@click.option(
-    "--output", "-o", metavar="DIR", type=click.Path(readable=False), help="Where the copy goes: empty, or not there."
-)
+@output_option("DIR", "Where the copy goes: an empty directory, or a new one.", type=click.Path(readable=False))
 @click.option("--in-place", is_flag=True, help="Change LOG_DIR itself; there is no way back.")
 @click.option("--yes", is_flag=True, help="Don't ask before LOG_DIR is changed.")
-@click.option(
+@choice_option(
     "--mode",
-    type=click.Choice(["salvage", "kafka"]),
+    values=["salvage", "kafka"],
     default=None,
-    help="salvage: keep every intact batch. kafka: what a broker's own recovery leaves; all behind the first bad batch"
-    " is lost.  [default: salvage; with --in-place kafka]",
+    help_text="salvage: keep every intact batch. kafka: what a broker's own recovery leaves; all behind the first bad"
+    " batch is lost.  [default: salvage; with --in-place kafka]",
 )
 @click.option("--unclean", is_flag=True, help="kafka: recover what isn't known to be flushed even after a clean stop.")
 @also_option
@@ -50,12 +48,11 @@ REPORT = "kfs-recovery-report.jsonl"
     show_default=True,
     help="The broker's log.index.interval.bytes, or its topics' index.interval.bytes.",
 )
-@click.option(
+@bytes_option(
     "--segment-index-bytes",
-    type=ByteSize(),
     default=MAX_INDEX_BYTES,
-    show_default="10M",
-    help="The broker's log.index.size.max.bytes.",
+    shown="10M",
+    help_text="The broker's log.index.size.max.bytes.",
 )
 @click.option(
     "--producer-expiration-ms",
@@ -65,7 +62,7 @@ REPORT = "kfs-recovery-report.jsonl"
     help="The broker's producer.id.expiration.ms.",
 )
 @max_batch_bytes_option
-@click.option("--json", "as_json", is_flag=True, help="Say what was done as one JSON object a line.")
+@json_option("Report as one JSON object a line.")
 def recover(
     log_dir: str,
     output: str | None,
@@ -81,14 +78,14 @@ def recover(
     max_batch_bytes: int,
     as_json: bool,
 ) -> None:
-    """Make a copy of LOG_DIR that a broker starts on, and say exactly what was lost.
+    """Make a copy of LOG_DIR that a broker can start on, and report exactly what was lost.
 
     LOG_DIR is one of a broker's log.dirs, or one partition's directory in it, and is only read. Every
     batch that is intact is kept, at its offset, behind damage too, and in the segment where that
     belongs: files whose names were exchanged get their own again. Intact batches whose offsets can't
     be right go to extra/ in their partition's directory. Indexes, producer snapshots, leader
-    epochs and checkpoints are made again. What was lost is said by byte and offset range, and what
-    that means, here and in kfs-recovery-report.jsonl in the output.
+    epochs and checkpoints are rebuilt. The report says what was lost by byte and offset range, and
+    what that means, here and in kfs-recovery-report.jsonl in the output.
 
     What LOG_DIR has lost is taken from where it still is, and that is said: from copies that --also
     names, as far as they are proven to be of the same history, from deleted segments, and from those
@@ -102,8 +99,8 @@ def recover(
       kfs recover /var/lib/kafka/data --output /var/lib/kafka/recovered
       kfs recover /disks/broker1 --also /disks/broker2 --also /disks/broker3 --output /disks/recovered
 
-    A partition that can't be read is left out, and said; the others are recovered. What a running broker
-    has open is refused.
+    A partition that can't be read is left out and reported; the others are recovered. A directory that
+    a running broker has open is refused.
 
     Exit code 1 where anything was lost or left out.
     """

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kfs.cli.messages import say_what_is_logged
-from kfs.cli.options import ByteSize, isolation_option, max_batch_bytes_option, on_damage_option, topic_option
+from kfs.cli.options import (
+    bytes_option,
+    isolation_option,
+    max_batch_bytes_option,
+    on_damage_option,
+    topic_option,
+    until_option,
+)
 from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES
@@ -80,23 +87,18 @@ def source_options(command: Command) -> Command:
 
 _OPTIONS = (
     topic_option,
-    click.option("--views", is_flag=True, help="List what otherwise only resolves by name: value/, time/, .kfs/ ..."),
     click.option(
-        "--until",
-        type=click.Choice(["end", "hw"]),
-        default="end",
-        show_default=True,
-        help="Where listings end: at the end of the log, or at the high watermark checkpoint.",
+        "--views", is_flag=True, help="Also list what otherwise only resolves by name: value/, time/, .kfs/ ..."
     ),
+    until_option("Where listings end: the end of the log, or the high watermark checkpoint."),
     isolation_option,
     on_damage_option,
     max_batch_bytes_option,
-    click.option(
+    bytes_option(
         "--cache-bytes",
-        type=ByteSize(),
         default=DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES,
-        show_default="80M",
-        help="Memory for decoded and rendered batches.",
+        shown="80M",
+        help_text="Memory for decoded and rendered batches.",
     ),
 )
 

@@ -11,12 +11,12 @@ from typing import Final
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged, shown
-from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.options import json_option, max_batch_bytes_option, topic_option, until_option
 from kfs.cli.state_problems import say_state_problems
 from kfs.cli.tables import print_table
 from kfs.errors import CorruptData
 from kfs.internal.broker_state import BrokerState
-from kfs.internal.hanging import Judge, Standing
+from kfs.internal.hanging import Judge, TransactionVerdict
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_json import ended_json, open_json, transactional_id_json
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalIds
@@ -69,46 +69,42 @@ _Row = dict[str, Json]
 @click.command()
 @click.argument("paths", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @topic_option
-@click.option("--all", "with_ended", is_flag=True, help="Committed and aborted ones too: this reads the logs through.")
 @click.option(
-    "--ids", "of_ids", is_flag=True, help="Transactional ids and their state instead, from their coordinators."
+    "--all", "with_ended", is_flag=True, help="Also show committed and aborted ones: this reads the whole logs."
 )
-@click.option("--json", "is_json", is_flag=True, help="One a line as JSON, with everything in it.")
+@click.option(
+    "--ids", "of_ids", is_flag=True, help="Show transactional ids and their state instead, from their coordinators."
+)
+@json_option("One JSON object a transaction, with all fields.")
 @click.option(
     "--max-transaction-timeout",
     type=click.IntRange(0),
     default=MAX_TRANSACTION_TIMEOUT_MS // _MINUTE_MS,
     show_default=True,
     metavar="MINUTES",
-    help="What nothing came for in that time may be hanging: as long as brokers let a transaction take.",
+    help="How long brokers let a transaction take: one that was quiet for longer may be hanging.",
 )
 @click.option(
     "--bootstrap-server",
     default="localhost:9092",
     show_default=True,
     metavar="HOST:PORT",
-    help="The broker in the command lines that end what hangs. Nothing is sent there.",
+    help="The broker to name in the printed commands. Nothing is sent to it.",
 )
-@click.option(
-    "--until",
-    type=click.Choice(["end", "hw"]),
-    default="end",
-    show_default=True,
-    help="Where logs end: at their end, or at the high watermark checkpoint.",
-)
+@until_option("Where logs end: at their end, or the high watermark checkpoint.")
 @max_batch_bytes_option
 def txn(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
     with_ended: bool,
     of_ids: bool,
-    is_json: bool,
+    as_json: bool,
     max_transaction_timeout: int,
     bootstrap_server: str,
     until: str,
     max_batch_bytes: int,
 ) -> None:
-    """Open transactions in the partitions of LOG_DIR..., and which of them hang.
+    """Show open transactions in the partitions of LOG_DIR..., and which of them hang.
 
     What holds back read_committed consumers, oldest first, with whose it is as far as __transaction_state tells.
     A transaction hangs if its coordinator doesn't know of it and never will end it: what kafka-transactions
@@ -133,13 +129,13 @@ def txn(
     try:
         if of_ids:
             ids.check_here()
-            _print_ids(ids, now_ms, is_json=is_json)
+            _print_ids(ids, now_ms, as_json=as_json)
             needs_all = True
             is_incomplete = False
         else:
             judge = Judge(ids, now_ms, max_transaction_timeout * _MINUTE_MS)
             listing = _Listing(data_dir, topics, judge, bootstrap_server, with_ended=with_ended)
-            _print_transactions(listing, is_json=is_json)
+            _print_transactions(listing, as_json=as_json)
             is_incomplete, needs_all = listing.is_incomplete, listing.has_unknown
         listed = ".kfs/transactions/problems.jsonl"
         is_incomplete |= needs_all and ids.state_problems().is_partial
@@ -187,12 +183,12 @@ class _Listing:
                 yield where | ended_json(ended) | stable
         for transaction in found.transactions:
             judged = self._judge.judge(log.topic_partition, transaction)
-            self.has_unknown |= judged.standing is Standing.UNKNOWN
+            self.has_unknown |= judged.standing is TransactionVerdict.UNKNOWN
             yield where | open_json(judged, self._bootstrap_server) | stable
 
 
-def _print_transactions(listing: _Listing, *, is_json: bool) -> None:
-    if is_json:
+def _print_transactions(listing: _Listing, *, as_json: bool) -> None:
+    if as_json:
         _print_json(listing.rows())
         return
     if not sys.stdout.isatty():
@@ -209,22 +205,22 @@ def _print_transactions(listing: _Listing, *, is_json: bool) -> None:
 
 def _print_advice(rows: list[_Row]) -> None:
     """Print what to do about transactions that hang, and why it isn't known of some whether they do."""
-    hanging = [row for row in rows if row["state"] == Standing.HANGING]
+    hanging = [row for row in rows if row["state"] == TransactionVerdict.HANGING]
     for heading, field in (("To end what hangs:", "abortCommand"), ("before Kafka 3.0:", "abortCommandBefore30")):
         if hanging:
             click.echo(f"\n{heading}")
         for row in hanging:
             click.echo(f"  {shown(str(row[field]))}")
-    if any(row["state"] == Standing.UNKNOWN for row in rows):
+    if any(row["state"] == TransactionVerdict.UNKNOWN for row in rows):
         click.echo(
             f"\nunknown: whether it hangs is for its coordinator to say, whose {TRANSACTION_STATE_TOPIC} isn't here."
         )
 
 
-def _print_ids(ids: TransactionalIds, now_ms: int, *, is_json: bool) -> None:
+def _print_ids(ids: TransactionalIds, now_ms: int, *, as_json: bool) -> None:
     found = (ids.get(name) for name in ids.names())
     rows = (transactional_id_json(known, now_ms) for known in found if known is not None)
-    if is_json:
+    if as_json:
         _print_json(rows)
     else:
         cells = ([_cell(name, row[name]) for name in _ID_COLUMNS.values()] for row in rows)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from kfs.cli.messages import shown
-from kfs.cli.options import max_batch_bytes_option, topic_option
+from kfs.cli.options import jobs_option, json_option, max_batch_bytes_option, topic_option
 from kfs.cli.progress import progress_bar
 from kfs.internal.broker_state import BrokerState
 from kfs.log.directory_name import topic_filter
@@ -20,21 +20,21 @@ from kfs.read.workers.cores import cores
 from kfs.verify.finding import Finding, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import SegmentReport
-from kfs.verify.verification import Totals, Verification
+from kfs.verify.verification import Verification, VerifyTotals
 
 EXIT_FINDINGS: Final = 1
 
 
 @click.command()
 @click.argument("paths", metavar="LOG_DIR|FILE...", nargs=-1, required=True, type=click.Path(readable=False))
-@click.option("--jobs", "-j", type=click.IntRange(1), default=None, help="Processes to use.  [default: all cores]")
-@click.option("--json", "is_json", is_flag=True, help="One finding a line as JSON, the summary last.")
+@jobs_option
+@json_option("One JSON object a finding, the summary last.")
 @topic_option
 @max_batch_bytes_option
 def verify(
-    paths: tuple[str, ...], jobs: int | None, is_json: bool, topics: tuple[str, ...], max_batch_bytes: int
+    paths: tuple[str, ...], jobs: int | None, as_json: bool, topics: tuple[str, ...], max_batch_bytes: int
 ) -> None:
-    """Check everything in LOG_DIR... that can be checked, and say what is wrong; nothing is written.
+    """Check everything in LOG_DIR... that can be checked, and report what is wrong; nothing is written.
 
     Every batch of every segment is read and its records are looked at; indexes, transaction indexes, producer
     snapshots, leader epochs and checkpoints are held to what the batches say. What brokers from 0.8 to 4.x
@@ -45,8 +45,8 @@ def verify(
     \b
     Exit codes: 0 clean (there may be findings of severity info), 1 findings, 2 it could not run.
     """
-    totals = _verify(paths, jobs or cores(), _json_line if is_json else _line, topics, max_batch_bytes)
-    click.echo(_json_summary(totals) if is_json else _summary(totals))
+    totals = _verify(paths, jobs or cores(), _json_line if as_json else _line, topics, max_batch_bytes)
+    click.echo(_json_summary(totals) if as_json else _summary(totals))
     if not totals.is_clean:
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
@@ -57,7 +57,7 @@ def _verify(
     line_of: Callable[[Finding], str],
     topics: tuple[str, ...],
     max_batch_bytes: int,
-) -> Totals:
+) -> VerifyTotals:
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
     BrokerState(verification.data_dir)  # which knows what topics are tiered
@@ -90,7 +90,7 @@ def _is_below_here(path: str) -> bool:
     return path.startswith(os.path.join(os.getcwd(), ""))
 
 
-def _summary(totals: Totals) -> str:
+def _summary(totals: VerifyTotals) -> str:
     found = ", ".join(
         f"{count} {'error' if severity is Severity.ERROR else severity}{'s' if count != 1 else ''}"
         for severity, count in totals.findings.items()
@@ -118,7 +118,7 @@ def _json_line(finding: Finding) -> str:
     return json.dumps(fields)
 
 
-def _json_summary(totals: Totals) -> str:
+def _json_summary(totals: VerifyTotals) -> str:
     return json.dumps(
         {
             "summary": {

@@ -4,12 +4,12 @@ from kfs.demo.data_directory import WrittenTopic, write_data_directory
 from kfs.demo.machines import empty, launch_info, legacy_audit, sensor_readings
 from kfs.demo.payments import payments
 from kfs.demo.shop import clickstream, customer_profiles, orders, thumbnails
-from kfs.demo.topic import Topic
+from kfs.demo.topic import DemoTopic
 
 __all__ = ["WrittenTopic", "demo_topics", "write_demo"]
 
 
-def demo_topics() -> list[Topic]:
+def demo_topics() -> list[DemoTopic]:
     """Return the demo's topics, by name."""
     return [
         clickstream(),

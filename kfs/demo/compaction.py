@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from kfs.demo.topic import Batch, Producer
+from kfs.demo.topic import ProducedBatch, Producer
 
 
-def compacted(batches: Iterable[Batch], *, still_active: Collection[Producer], delete_horizon: int) -> list[Batch]:
+def compacted(
+    batches: Iterable[ProducedBatch], *, still_active: Collection[Producer], delete_horizon: int
+) -> list[ProducedBatch]:
     """Return the batches with only the latest record of each key; each keeps the offsets it spanned.
 
     A batch that loses all of them goes, unless it is its producer's last: that one stays empty, for its sequence

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfs.broker_log.output_directory import make_empty_directory
-from kfs.demo.partition_writer import Written, write_file, write_partition
-from kfs.demo.topic import Topic
+from kfs.demo.partition_writer import WrittenPartition, write_file, write_partition
+from kfs.demo.topic import DemoTopic
 from kfs.errors import KfsError
 from kfs.format.checkpoint import TopicPartition, encode_offset_checkpoint
 from kfs.format.clean_shutdown import CleanShutdown, encode_clean_shutdown
@@ -33,8 +33,8 @@ _BROKER_EPOCH: Final = 14
 class WrittenTopic:
     """What became of a topic."""
 
-    topic: Topic
-    partitions: tuple[Written, ...]
+    topic: DemoTopic
+    partitions: tuple[WrittenPartition, ...]
 
     @property
     def messages(self) -> int:
@@ -42,7 +42,7 @@ class WrittenTopic:
         return sum(partition.messages for partition in self.partitions)
 
 
-def write_data_directory(path: str, topics: Iterable[Topic]) -> list[WrittenTopic]:
+def write_data_directory(path: str, topics: Iterable[DemoTopic]) -> list[WrittenTopic]:
     """Write a log directory that holds ``topics`` to ``path``, and return what was written.
 
     The same topics give the same bytes.
@@ -57,7 +57,7 @@ def write_data_directory(path: str, topics: Iterable[Topic]) -> list[WrittenTopi
         raise KfsError(f"{error.filename or path}: {error.strerror}") from error
 
 
-def _write(path: str, topics: Iterable[Topic]) -> list[WrittenTopic]:
+def _write(path: str, topics: Iterable[DemoTopic]) -> list[WrittenTopic]:
     written = []
     for topic in topics:
         topic_id = _uuid(topic.name)

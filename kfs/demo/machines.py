@@ -9,7 +9,7 @@ import zlib
 from typing import Final
 
 from kfs.demo.timeline import DAY, HOUR, batches_of, header, in_segments, moments
-from kfs.demo.topic import Batch, Event, NewLeader, Partition, Producer, Roll, Topic
+from kfs.demo.topic import DemoPartition, DemoTopic, Event, NewLeader, ProducedBatch, Producer, Roll
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP
 from kfs.format.record import Record, TimestampType
@@ -31,13 +31,13 @@ _ACTIONS: Final = ("login", "logout", "change-password", "grant role=editor", "r
 _USERS: Final = ("root", "årstad", "björn", "j.doe", "li.na", "ops-bot")
 
 
-def launch_info() -> Topic:
+def launch_info() -> DemoTopic:
     """Small text values; partition 0 has the offset that the documentation uses."""
     partitions = [_launches(0, _KNOWN_OFFSET, 368601, 3), _launches(1, 351300, 351120, 2)]
-    return Topic("launch_info", "numbers as text, trace headers", partitions)
+    return DemoTopic("launch_info", "numbers as text, trace headers", partitions)
 
 
-def _launches(number: int, known_offset: int, first_offset: int, segments: int) -> Partition:
+def _launches(number: int, known_offset: int, first_offset: int, segments: int) -> DemoPartition:
     """Every launch is in the one partition or the other, by its number; retention deleted the first of them."""
     source = random.Random(f"launch_info {number}")
     records = []
@@ -56,16 +56,16 @@ def _launches(number: int, known_offset: int, first_offset: int, segments: int) 
         in_segment = records[start : start + _LAUNCHES_IN_SEGMENT]
         producer = Producer(100 + number)
         events.extend(batches_of(source, in_segment, 4, producer=producer, first_sequence=first_offset + start))
-    return Partition(events, first_offset=first_offset)
+    return DemoPartition(events, first_offset=first_offset)
 
 
-def sensor_readings() -> Topic:
+def sensor_readings() -> DemoTopic:
     """Binary frames, timestamps by the broker; DeleteRecords has cut the beginning of partition 0."""
     partitions = [_readings(0, log_start_offset=250), _readings(1)]
-    return Topic("sensor-readings", "binary values, LogAppendTime", partitions)
+    return DemoTopic("sensor-readings", "binary values, LogAppendTime", partitions)
 
 
-def _readings(number: int, log_start_offset: int | None = None) -> Partition:
+def _readings(number: int, log_start_offset: int | None = None) -> DemoPartition:
     source = random.Random(f"sensor-readings {number}")
     records = []
     for offset, moment in enumerate(moments(source, 1800)):
@@ -76,10 +76,10 @@ def _readings(number: int, log_start_offset: int | None = None) -> Partition:
         value = frame + struct.pack(">I", zlib.crc32(frame))
         records.append(Record(offset, moment, f"device-{device:02d}".encode(), value))
     batches = list(batches_of(source, records, 30, timestamp_type=TimestampType.LOG_APPEND_TIME))
-    return Partition(in_segments(batches, 3), log_start_offset=log_start_offset)
+    return DemoPartition(in_segments(batches, 3), log_start_offset=log_start_offset)
 
 
-def legacy_audit() -> Topic:
+def legacy_audit() -> DemoTopic:
     """One log written by three generations of brokers: message formats v0, v1 and v2; snappy."""
     source = random.Random("legacy-audit")
     batches = [
@@ -95,10 +95,10 @@ def legacy_audit() -> Topic:
         if batch.base_offset == _FIRST_V2_OFFSET:
             events.append(NewLeader(7))
         events.append(batch)
-    return Topic("legacy-audit", "text in message formats v0, v1 and v2; snappy", [Partition(events)])
+    return DemoTopic("legacy-audit", "text in message formats v0, v1 and v2; snappy", [DemoPartition(events)])
 
 
-def _audit(source: random.Random, magic: int, first_offset: int, times: list[int]) -> list[Batch]:
+def _audit(source: random.Random, magic: int, first_offset: int, times: list[int]) -> list[ProducedBatch]:
     records = []
     for offset, moment in enumerate(times, first_offset):
         user = source.choice(_USERS)
@@ -113,7 +113,7 @@ def _audit(source: random.Random, magic: int, first_offset: int, times: list[int
         some = records[at : at + (source.randint(2, 9) if codec else 1)]
         at += len(some)
         batches.append(
-            Batch(
+            ProducedBatch(
                 records=some,
                 magic=magic,
                 codec=codec,
@@ -126,6 +126,6 @@ def _audit(source: random.Random, magic: int, first_offset: int, times: list[int
     return batches
 
 
-def empty() -> Topic:
-    """A topic that nobody has written to yet."""
-    return Topic("empty", "nothing yet", [Partition([NewLeader(0)])])
+def empty() -> DemoTopic:
+    """A topic without records."""
+    return DemoTopic("empty", "nothing yet", [DemoPartition([NewLeader(0)])])

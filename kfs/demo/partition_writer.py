@@ -8,7 +8,7 @@ from typing import Final
 
 from kfs.broker_log.log_config import LogConfig
 from kfs.broker_log.unified_log import UnifiedLog
-from kfs.demo.topic import Batch, EndOfTransaction, Event, NewLeader, Partition, Producer, Roll
+from kfs.demo.topic import DemoPartition, EndOfTransaction, Event, NewLeader, ProducedBatch, Producer, Roll
 from kfs.format.control_record import AbortMarker, CommitMarker, encode_control_record
 from kfs.format.layout import MAGIC_V2, MAX_INT64, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kfs.format.legacy_writer import encode_message_set
@@ -22,20 +22,20 @@ _CONFIG: Final = LogConfig(segment_ms=MAX_INT64)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPartition:
     """What became of a partition: how many messages its log holds, and the offset after the last."""
 
     messages: int
     log_end_offset: int
 
 
-def write_partition(directory: str, partition: Partition, topic_id: Uuid) -> Written:
+def write_partition(directory: str, partition: DemoPartition, topic_id: Uuid) -> WrittenPartition:
     """Make ``directory`` and write the files of a cleanly stopped broker into it."""
     writer = _PartitionWriter(directory, partition.first_offset, topic_id)
     for event in partition.events:
         writer.apply(event)
     writer.close()
-    return Written(writer.messages, writer.log.log_end_offset)
+    return WrittenPartition(writer.messages, writer.log.log_end_offset)
 
 
 def write_file(path: str, content: bytes) -> None:
@@ -55,7 +55,7 @@ class _PartitionWriter:
 
     def apply(self, event: Event) -> None:
         match event:
-            case Batch():
+            case ProducedBatch():
                 self._append(self._encode(event), _latest(event))
                 self.messages += len(event.records)
             case EndOfTransaction():
@@ -77,7 +77,7 @@ class _PartitionWriter:
         path = self.log.segments.last.path(".log")
         self._latest[path] = max(self._latest.get(path, timestamp), timestamp)
 
-    def _encode(self, batch: Batch) -> bytes:
+    def _encode(self, batch: ProducedBatch) -> bytes:
         if batch.magic < MAGIC_V2:
             return encode_message_set(batch.records, magic=batch.magic, codec=batch.codec)
         producer = batch.producer or Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -118,7 +118,7 @@ class _PartitionWriter:
         )
 
 
-def _latest(batch: Batch) -> int:
+def _latest(batch: ProducedBatch) -> int:
     if batch.emptied_timestamp is not None:
         return batch.emptied_timestamp
     return max(record.timestamp for record in batch.records)

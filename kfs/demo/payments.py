@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from kfs.demo.timeline import SECOND, header, hexadecimal, moments
-from kfs.demo.topic import Batch, EndOfTransaction, Event, NewLeader, Partition, Producer, Roll, Topic
+from kfs.demo.topic import DemoPartition, DemoTopic, EndOfTransaction, Event, NewLeader, ProducedBatch, Producer, Roll
 from kfs.format.record import Record
 
 _TRANSACTIONS: Final = 120
@@ -17,12 +17,12 @@ _DECLINED: Final = 0.15
 _METHODS: Final = ("card", "card", "transfer", "wallet")
 
 
-def payments() -> Topic:
+def payments() -> DemoTopic:
     """JSON, transactional, not compressed."""
-    return Topic("payments", "JSON in transactions, some aborted", [_payments(number) for number in range(2)])
+    return DemoTopic("payments", "JSON in transactions, some aborted", [_payments(number) for number in range(2)])
 
 
-def _payments(number: int) -> Partition:
+def _payments(number: int) -> DemoPartition:
     source = random.Random(f"payments {number}")
     producers = [Producer(5000 + 10 * number + each, epoch=each) for each in range(3)]
     log = _TransactionalLog(source)
@@ -30,7 +30,7 @@ def _payments(number: int) -> Partition:
     events.append(NewLeader(0))
     open_producers: list[Producer] = []
     for at, moment in enumerate(moments(source, _TRANSACTIONS)):
-        # The transaction of whoever has waited longest ends once a third begins or by chance before.
+        # The transaction that has waited longest ends once a third begins or by chance before.
         while open_producers and (len(open_producers) == len(producers) or source.random() < 0.6):
             log.end(open_producers.pop(0), moment, is_commit=source.random() >= _DECLINED)
         if any(at == _TRANSACTIONS * part // _SEGMENTS for part in range(1, _SEGMENTS)):
@@ -41,7 +41,7 @@ def _payments(number: int) -> Partition:
     last = log.moment
     for producer in open_producers:
         log.end(producer, last + SECOND, is_commit=True)
-    return Partition(events)
+    return DemoPartition(events)
 
 
 class _TransactionalLog:
@@ -66,7 +66,7 @@ class _TransactionalLog:
                 records.append(Record(offset, moment, f"p-{offset:06d}".encode(), self._payment(offset), (trace,)))
             last_offset = self.end_offset + len(records) - 1
             self.events.append(
-                Batch(
+                ProducedBatch(
                     records=records,
                     base_offset=self.end_offset,
                     last_offset=last_offset,

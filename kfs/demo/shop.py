@@ -21,7 +21,7 @@ from kfs.demo.timeline import (
     in_segments,
     moments,
 )
-from kfs.demo.topic import Partition, Producer, Roll, Topic
+from kfs.demo.topic import DemoPartition, DemoTopic, Producer, Roll
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 
@@ -34,12 +34,12 @@ _PAGES: Final = ("/", "/search", "/cart", "/checkout", "/help/returns", "/produc
 _AGENTS: Final = ("Firefox/83.0", "Chrome/87.0.4280.66", "Safari/14.0.1", "shop-ios/5.12", "shop-android/5.11")
 
 
-def orders() -> Topic:
+def orders() -> DemoTopic:
     """JSON with keys, and headers of a tracing system; lz4."""
-    return Topic("orders", "JSON, keys, trace headers; lz4", [_orders(number) for number in range(3)])
+    return DemoTopic("orders", "JSON, keys, trace headers; lz4", [_orders(number) for number in range(3)])
 
 
-def _orders(number: int) -> Partition:
+def _orders(number: int) -> DemoPartition:
     source = random.Random(f"orders {number}")
     records = []
     for offset, moment in enumerate(moments(source, 700)):
@@ -58,15 +58,15 @@ def _orders(number: int) -> Partition:
         headers = (header("traceparent", trace), header("source", source.choice(("web", "mobile", "call-center"))))
         records.append(Record(offset, moment, order_id.encode(), _json(order), headers))
     batches = list(batches_of(source, records, 12, producer=Producer(1000 + number), codec=Codec.LZ4))
-    return Partition(in_segments(batches, 3, epochs=(0, 2)))
+    return DemoPartition(in_segments(batches, 3, epochs=(0, 2)))
 
 
-def clickstream() -> Topic:
+def clickstream() -> DemoTopic:
     """The largest: many small events, some of them late; zstd."""
-    return Topic("clickstream", "JSON, the largest, events out of order; zstd", [_clicks(n) for n in range(3)])
+    return DemoTopic("clickstream", "JSON, the largest, events out of order; zstd", [_clicks(n) for n in range(3)])
 
 
-def _clicks(number: int) -> Partition:
+def _clicks(number: int) -> DemoPartition:
     source = random.Random(f"clickstream {number}")
     records = []
     for offset, moment in enumerate(moments(source, 4000)):
@@ -84,10 +84,10 @@ def _clicks(number: int) -> Partition:
         }
         records.append(Record(offset, moment - late, visitor.customer_id.encode(), _json(click)))
     batches = list(batches_of(source, records, 100, producer=Producer(2000 + number), codec=Codec.ZSTD))
-    return Partition(in_segments(batches, 4))
+    return DemoPartition(in_segments(batches, 4))
 
 
-def customer_profiles() -> Topic:
+def customer_profiles() -> DemoTopic:
     """Compacted: the cleaner has been over all but the last segment; gzip."""
     source = random.Random("customer-profiles")
     load = Producer(3000)  # wrote every customer once, then never again
@@ -108,8 +108,8 @@ def customer_profiles() -> Topic:
     horizon = FIRST_DAY + 7 * DAY
     cleaned = in_segments(compacted(batches[:active], still_active={updates}, delete_horizon=horizon), 2)
     dirty = in_segments(batches[active:], 1, epochs=(1,))
-    partition = Partition([*cleaned, Roll(first_dirty_offset), *dirty], first_dirty_offset=first_dirty_offset)
-    return Topic("customer-profiles", "JSON by customer, compacted, tombstones; gzip", [partition])
+    partition = DemoPartition([*cleaned, Roll(first_dirty_offset), *dirty], first_dirty_offset=first_dirty_offset)
+    return DemoTopic("customer-profiles", "JSON by customer, compacted, tombstones; gzip", [partition])
 
 
 def _profile(source: random.Random, number: int) -> bytes:
@@ -126,7 +126,7 @@ def _profile(source: random.Random, number: int) -> bytes:
     )
 
 
-def thumbnails() -> Topic:
+def thumbnails() -> DemoTopic:
     """PNG pictures: binary values that any viewer opens; not compressed."""
     source = random.Random("thumbnails")
     records = []
@@ -135,7 +135,7 @@ def thumbnails() -> Topic:
         headers = (header("content-type", "image/png"), header("width", "48"))
         records.append(Record(offset, moment, f"product-{offset % 40:03d}.png".encode(), picture, headers))
     batches = list(batches_of(source, records, 3, producer=Producer(4000)))
-    return Topic("thumbnails", "PNG pictures, content-type headers", [Partition(in_segments(batches, 2))])
+    return DemoTopic("thumbnails", "PNG pictures, content-type headers", [DemoPartition(in_segments(batches, 2))])
 
 
 def _png(side: int, colour: int) -> bytes:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kfs.demo.topic import Batch, Event, NewLeader, Producer, Roll
+from kfs.demo.topic import Event, NewLeader, ProducedBatch, Producer, Roll
 from kfs.format.codecs import Codec
 from kfs.format.layout import NO_SEQUENCE
 from kfs.format.record import Header, Record, TimestampType
@@ -39,14 +39,14 @@ def batches_of(
     first_sequence: int = 0,
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-) -> Iterator[Batch]:
+) -> Iterator[ProducedBatch]:
     """Yield records as a producer batches them, 1 to ``largest`` at a time; the first has ``first_sequence``."""
     at = 0
     while at < len(records):
         some = records[at : at + 1 + int(source.random() * largest)]
         sequence = NO_SEQUENCE if producer is None else first_sequence + at
         at += len(some)
-        yield Batch(
+        yield ProducedBatch(
             records=some,
             base_offset=some[0].offset,
             last_offset=some[-1].offset,
@@ -57,7 +57,7 @@ def batches_of(
         )
 
 
-def in_segments(batches: Sequence[Batch], segments: int, epochs: Sequence[int] = (0,)) -> list[Event]:
+def in_segments(batches: Sequence[ProducedBatch], segments: int, epochs: Sequence[int] = (0,)) -> list[Event]:
     """Return the batches in ``segments`` segments of like length, written by a leader of each epoch in turn."""
     events: list[Event] = []
     for at, batch in enumerate(batches):

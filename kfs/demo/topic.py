@@ -19,7 +19,7 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class ProducedBatch:
     """Records that a producer sent at once, their offsets and sequence numbers already assigned.
 
     From ``base_offset`` to ``last_offset`` there may be fewer records than offsets, or none: what compaction leaves.
@@ -64,11 +64,11 @@ class NewLeader:
     epoch: int
 
 
-Event = Batch | EndOfTransaction | Roll | NewLeader
+Event = ProducedBatch | EndOfTransaction | Roll | NewLeader
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class DemoPartition:
     """What happened to a partition since ``first_offset``; retention has deleted what was before.
 
     ``log_start_offset`` is what DeleteRecords moved it to, ``first_dirty_offset`` how far the cleaner came.
@@ -81,9 +81,9 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class DemoTopic:
     """A topic, its partitions numbered from 0, and in a few words what is in it."""
 
     name: str
-    holds: str
-    partitions: Sequence[Partition]
+    description: str
+    partitions: Sequence[DemoPartition]

@@ -73,7 +73,7 @@ class CopyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
+class ComparedPartition:
     """The copies of a partition, the one to keep first."""
 
     topic: str
@@ -86,7 +86,7 @@ class PartitionReport:
         return len(self.copies) < 2 or any(copy.differs for copy in self.copies)
 
 
-def report_on(logs: Sequence[Log]) -> PartitionReport:
+def report_on(logs: Sequence[Log]) -> ComparedPartition:
     """Compare the copies of one partition with the one to keep: see :meth:`~kfs.log.log.Log.standing`.
 
     Raises:
@@ -97,7 +97,7 @@ def report_on(logs: Sequence[Log]) -> PartitionReport:
     completed = _Completed(kept, others)
     judged = [_judge(kept, log, comparison, completed) for log, comparison in compared]
     copies = [_describe(kept, State.KEEP), *judged]
-    return PartitionReport(kept.topic, kept.partition, tuple(copies))
+    return ComparedPartition(kept.topic, kept.partition, tuple(copies))
 
 
 class _Completed:

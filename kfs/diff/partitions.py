@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kfs.diff.copies import PartitionReport, report_on
+from kfs.diff.copies import ComparedPartition, report_on
 from kfs.errors import CorruptData
 from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
@@ -15,7 +15,7 @@ from kfs.log.storage import Storage
 from kfs.read.workers.job import Job, OpenJob
 
 #: What became of a partition: a report, or why there is none.
-Outcome = PartitionReport | CorruptData
+Outcome = ComparedPartition | CorruptData
 
 
 @dataclass(frozen=True, slots=True)

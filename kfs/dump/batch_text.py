@@ -6,13 +6,13 @@ from functools import cache
 from typing import Protocol
 
 from kfs.compiled import compiled_or_python
-from kfs.dump.batches import Batch, batches_of
+from kfs.dump.batches import DumpedBatch, batches_of
 from kfs.dump.control_text import control_text
 from kfs.dump.forms import Printing
 from kfs.format.batch_header import BatchHeader
 from kfs.format.java_text import java_text
 from kfs.format.layout import MAGIC_V2
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 
 
 class BatchLines(Protocol):
@@ -20,11 +20,11 @@ class BatchLines(Protocol):
 
     def __init__(self, printing: Printing) -> None: ...
 
-    def records(self, records: Records) -> bytes:
+    def records(self, records: DecodedBatches) -> bytes:
         """Return the lines of batches that were read together."""
         ...
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """Return the lines of one batch, perhaps an invalid one."""
         ...
 
@@ -57,23 +57,23 @@ def optional_long(value: int | None) -> str:
 
 
 class BatchText:
-    """Writes them in plain Python."""
+    """Writes them in Python."""
 
     def __init__(self, printing: Printing) -> None:
         self.printing = printing
 
-    def records(self, records: Records) -> bytes:
+    def records(self, records: DecodedBatches) -> bytes:
         """See :meth:`BatchLines.records`."""
         return b"".join(map(self.batch, batches_of(records)))
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """See :meth:`BatchLines.batch`."""
         lines = [self.batch_line(batch)]
         if self.printing.is_deep and batch.columns is not None:
             lines += [self.record_line(batch, index) for index in range(batch.first, batch.stop)]
         return "".join(lines).encode()
 
-    def batch_line(self, batch: Batch) -> str:
+    def batch_line(self, batch: DumpedBatch) -> str:
         """Return the line of the batch itself."""
         header = batch.header
         start = self.batch_start(header)
@@ -106,15 +106,15 @@ class BatchText:
         """Return the name of the codec."""
         return header.codec_label
 
-    def record_line(self, batch: Batch, index: int) -> str:
+    def record_line(self, batch: DumpedBatch, index: int) -> str:
         """Return the line of one of its records."""
         parts = self.metadata(batch, index) if self.printing.has_metadata else ""
-        if self.printing.contents is not None and not batch.header.is_control:
+        if self.printing.parser is not None and not batch.header.is_control:
             contents = self._contents(batch, index)
             parts = f"{parts} {contents}" if parts and contents else parts or (contents and f"| {contents}")
         return parts + "\n"
 
-    def metadata(self, batch: Batch, index: int) -> str:
+    def metadata(self, batch: DumpedBatch, index: int) -> str:
         """Return what is said of a record beside its contents."""
         columns, header = batch.columns, batch.header
         assert columns is not None
@@ -130,16 +130,16 @@ class BatchText:
             text += f" {control_text(columns.key(index), columns.value(index))}"
         return text
 
-    def _contents(self, batch: Batch, index: int) -> str:
-        columns, contents = batch.columns, self.printing.contents
+    def _contents(self, batch: DumpedBatch, index: int) -> str:
+        columns, parser = batch.columns, self.printing.parser
         assert columns is not None
-        assert contents is not None
-        key, value = contents.texts(columns.offsets[index], columns.key(index), columns.value(index))
+        assert parser is not None
+        key, value = parser.texts(columns.offsets[index], columns.key(index), columns.value(index))
         parts = ([] if key is None else [f"key: {key}"]) + ([] if value is None else [f"payload: {value}"])
         return " ".join(parts)
 
     @staticmethod
-    def header_keys(batch: Batch, index: int) -> str:
+    def header_keys(batch: DumpedBatch, index: int) -> str:
         """Return the names of a record's headers, joined."""
         assert batch.columns is not None
         if batch.columns.header_starts[index] < 0:

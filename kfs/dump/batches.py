@@ -10,7 +10,7 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import Codec
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import LEGACY_HEADER, MAGIC_V1, MAGIC_V2
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 
 # From the start of a message (v0, v1) to its key: log overhead, crc, magic, attributes, the key's length.
 _TO_KEY = LEGACY_HEADER.size + 4
@@ -18,7 +18,7 @@ _TIMESTAMP_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DumpedBatch:
     """A batch or message, and which records of ``columns`` are its records; None where they can't be had."""
 
     header: BatchHeader
@@ -39,7 +39,7 @@ class Batch:
         return int(LEGACY_HEADER.unpack_from(self.columns.buffer, at)[2])
 
 
-def batches_of(records: Records) -> Iterator[Batch]:
+def batches_of(records: DecodedBatches) -> Iterator[DumpedBatch]:
     """Yield the batches of records that were read together, or the messages of a run."""
     columns, table = records.columns, records.table
     start = 0
@@ -48,7 +48,7 @@ def batches_of(records: Records) -> Iterator[Batch]:
         if header.magic != MAGIC_V2:
             yield from _messages(columns, table)
             return
-        yield Batch(header, True, columns, start, start + header.record_count)
+        yield DumpedBatch(header, True, columns, start, start + header.record_count)
         start += header.record_count
 
 
@@ -65,11 +65,11 @@ def headers_of(table: BatchTable) -> Iterator[BatchHeader]:
         at += header.size
 
 
-def _messages(columns: RecordColumns, table: BatchTable) -> Iterator[Batch]:
+def _messages(columns: RecordColumns, table: BatchTable) -> Iterator[DumpedBatch]:
     header = table.header(0)
     if header.codec_id != Codec.NONE:
         assert header.record_count == UNKNOWN_COUNT
-        yield Batch(header, True, columns, 0, len(columns))
+        yield DumpedBatch(header, True, columns, 0, len(columns))
         return
     for index, message in enumerate(headers_of(table)):
-        yield Batch(message, True, columns, index, index + 1)
+        yield DumpedBatch(message, True, columns, index, index + 1)

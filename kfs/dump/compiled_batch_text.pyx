@@ -1,30 +1,33 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Batches and records as lines of text, compiled: the twin of :mod:`kfs.dump.batch_text`.
+"""Batches and records as lines of text, compiled: the same as :mod:`kfs.dump.batch_text`.
 
 Many batches are written at once, with the GIL released: what is most of a log, batches of v2 that hold messages, keys
-and values as text. Anything else the plain twin writes.
+and values as text. Anything else is written in Python.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
-from kfs.format.compiled_decode cimport byte, read_varint
+from kfs.format.compiled_decode cimport byte
 from kfs.render.compiled_output cimport (
     clear,
+    Header,
     Output,
     Source,
     int32s,
     int64s,
+    next_header,
     open_source,
     put,
     put_literal,
     put_number,
     read_character,
+    read_header_count,
     reserve,
 )
 
 from kfs.dump.batch_text import BatchText
-from kfs.dump.contents import DecodedFields
+from kfs.dump.message_parsers import DecoderMessageParser
 from kfs.format.codecs import Codec
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
 
@@ -74,23 +77,23 @@ cdef struct Rows:
 cdef class CompiledBatchText:
     """Writes the batches of one dump."""
 
-    cdef object plain
+    cdef object python
     cdef bint is_fast
     cdef bint has_metadata
     cdef bint has_contents
 
     def __cinit__(self, printing):
-        contents = printing.contents
-        self.plain = BatchText(printing)
+        parser = printing.parser
+        self.python = BatchText(printing)
         self.has_metadata = printing.has_metadata
-        self.has_contents = contents is not None
+        self.has_contents = parser is not None
         self.is_fast = printing.is_deep and (
-            contents is None or (isinstance(contents, DecodedFields) and contents.is_plain)
+            parser is None or (isinstance(parser, DecoderMessageParser) and parser.is_text)
         )
 
     def batch(self, batch):
         """See :meth:`kfs.dump.batch_text.BatchLines.batch`."""
-        return self.plain.batch(batch)
+        return self.python.batch(batch)
 
     def records(self, records):
         """See :meth:`kfs.dump.batch_text.BatchLines.records`."""
@@ -100,9 +103,9 @@ cdef class CompiledBatchText:
         cdef Status status
         table = records.table
         if not self.is_fast or records.is_control or records.columns.faults:
-            return self.plain.records(records)
+            return self.python.records(records)
         if table.buffer[table.positions[records.first] - table.buffer_position + MAGIC_OFFSET] != MAGIC_V2:
-            return self.plain.records(records)
+            return self.python.records(records)
         open_rows(records, &rows)
         open_source(records.columns, &source)
         memset(&output, 0, sizeof(Output))
@@ -310,26 +313,22 @@ cdef Status put_metadata(
 
 
 cdef Status put_header_keys(const Source* source, Py_ssize_t position, Output* output) noexcept nogil:
-    cdef int count, length
+    cdef int count
+    cdef Header header
     cdef Status status
     cdef bint is_first = True
-    if not read_varint(source.data, &position, source.size, &count) or count < 0:
+    if not read_header_count(source, &position, &count):
         return OUTSIDE
     while count > 0:
         count -= 1
         if not is_first:
             put_literal(output, ",")
         is_first = False
-        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+        if not next_header(source, &position, &header):
             return OUTSIDE
-        status = put_text(source, position, length, output)
+        status = put_text(source, header.key_start, header.key_length, output)
         if status != DONE:
             return status
-        position += length
-        if not read_varint(source.data, &position, source.size, &length):
-            return OUTSIDE
-        if length > 0:
-            position += length
     return DONE
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeVar
 
-from kfs.dump.batches import Batch, batches_of
-from kfs.dump.findings import Findings, HoleFinder, Pair
+from kfs.dump.batches import DumpedBatch, batches_of
 from kfs.dump.forms import Form
 from kfs.dump.index_check import Outline, check_offsets, check_times
 from kfs.dump.kinds import FileKind, base_offset, kind_of, snapshot_end
+from kfs.dump.problems import DumpProblems, HoleFinder, Pair
 from kfs.errors import CorruptData
 from kfs.format.aborted_txn import parse_aborted_transactions
 from kfs.format.batch_header import BatchHeader, is_intact, read_header
@@ -23,7 +23,7 @@ from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.producer_snapshot import parse_producer_snapshot
 from kfs.format.properties import parse_properties
 from kfs.log.block import Damage
-from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
 from kfs.log.problem import Problem
 from kfs.log.segment_bounds import SegmentBounds
@@ -51,7 +51,7 @@ class Dumper:
     """Dumps one file after another, in one form."""
 
     def __init__(
-        self, form: Form, options: DumpOptions, findings: Findings, storage: Storage, ignore: Callable[[str], None]
+        self, form: Form, options: DumpOptions, findings: DumpProblems, storage: Storage, ignore: Callable[[str], None]
     ) -> None:
         self._form = form
         self._options = options
@@ -73,7 +73,7 @@ class Dumper:
         }
 
     def dump(self, path: str) -> Iterator[bytes]:
-        """Yield the lines of a file; what is wrong in it, even all of it, is told to the findings."""
+        """Yield the lines of a file; the findings get what is wrong in it, even if that is all of it."""
         yield self._form.begin(path)
         kind = kind_of(path)
         if kind is None:
@@ -111,7 +111,7 @@ class Dumper:
         end = walk.size if most is None else min(most, walk.size)
         for item in reader.items(end=end):
             if item.end > end:  # only now is it known where the batches end
-                if isinstance(item, Records):
+                if isinstance(item, DecodedBatches):
                     yield from self._records_before(end, item, holes)
                 break
             yield self._item(item, walk.file, holes)
@@ -121,7 +121,7 @@ class Dumper:
             self._findings.trailing_bytes()
             yield self._form.trailing_bytes(walk.size - walk.end)
 
-    def _records_before(self, end: int, records: Records, holes: HoleFinder) -> Iterator[bytes]:
+    def _records_before(self, end: int, records: DecodedBatches, holes: HoleFinder) -> Iterator[bytes]:
         for batch in batches_of(records):
             if batch.header.position + batch.header.size > end:
                 return
@@ -133,10 +133,10 @@ class Dumper:
         bounds = SegmentBounds(start, None)
         return SegmentWalk(OpenFile(path), bounds, self._storage.max_batch_bytes, report, self._storage.decoder)
 
-    def _item(self, item: Records | Undecodable | Damage, file: OpenFile, holes: HoleFinder) -> bytes:
+    def _item(self, item: DecodedBatches | Undecodable | Damage, file: OpenFile, holes: HoleFinder) -> bytes:
         if isinstance(item, Undecodable):
-            return self._form.batch(Batch(item.block.header))
-        if isinstance(item, Records):
+            return self._form.batch(DumpedBatch(item.block.header))
+        if isinstance(item, DecodedBatches):
             if self._options.is_deep:
                 holes.look_at(item.columns.offsets)
             if _lacks_records(item):
@@ -149,7 +149,7 @@ class Dumper:
             holes.look_at(batch.columns.offsets)
         return self._form.batch(batch)
 
-    def _damaged_batch(self, damage: Damage, file: OpenFile) -> Batch | None:
+    def _damaged_batch(self, damage: Damage, file: OpenFile) -> DumpedBatch | None:
         """Return what can be shown of a broken batch: nothing unless its header fits what it takes of the file."""
         size = damage.problem.size
         try:
@@ -160,15 +160,15 @@ class Dumper:
             return None
         return self._decoded(header, file.read(damage.position, size))
 
-    def _decoded(self, header: BatchHeader, data: bytes) -> Batch:
+    def _decoded(self, header: BatchHeader, data: bytes) -> DumpedBatch:
         is_valid = is_intact(header, data)
         if not self._options.is_deep:
-            return Batch(header, is_valid)
+            return DumpedBatch(header, is_valid)
         try:
             columns = self._storage.decoder.decode(header, data, self._storage.max_batch_bytes)
         except CorruptData:
-            return Batch(header, is_valid)
-        return Batch(header, is_valid, columns, 0, len(columns))
+            return DumpedBatch(header, is_valid)
+        return DumpedBatch(header, is_valid, columns, 0, len(columns))
 
     # Indexes
 
@@ -272,7 +272,7 @@ class Dumper:
         yield self._form.properties(_read(path, parse_json_object))
 
 
-def _lacks_records(records: Records) -> bool:
+def _lacks_records(records: DecodedBatches) -> bool:
     """Whether some records of a batch are none of its log: it stands by itself then, and is shown whole."""
     header = records.table.header(0)
     return len(records.table) == 1 and header.magic == MAGIC_V2 and header.record_count != len(records.columns)

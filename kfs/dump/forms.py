@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kfs.dump.batches import Batch
-from kfs.dump.contents import Contents
+from kfs.dump.batches import DumpedBatch
+from kfs.dump.message_parsers import MessageParser
 from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.internal.message_json import Json
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.problem import Problem
 
 
@@ -21,7 +21,7 @@ class Printing:
     """What of a log is printed: its records or only its batches, what they hold, what is known about them."""
 
     is_deep: bool = False
-    contents: Contents | None = None
+    parser: MessageParser | None = None
     has_metadata: bool = True
 
 
@@ -44,11 +44,11 @@ class Form(Protocol):
         """The snapshot is the one that a cluster begins with."""
         ...
 
-    def records(self, records: Records) -> bytes:
+    def records(self, records: DecodedBatches) -> bytes:
         """Batches, and their records."""
         ...
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """One batch, perhaps an invalid one, and its records where they can be had."""
         ...
 

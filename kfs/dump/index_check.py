@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import Final
 
 from kfs.dump.batches import headers_of
-from kfs.dump.findings import IndexFindings, Pair
+from kfs.dump.problems import IndexFindings, Pair
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.batch_table import BatchTable
 from kfs.format.layout import NO_TIMESTAMP, OFFSET_INDEX_ENTRY
@@ -37,7 +37,7 @@ class Outline:
         position = 0
         walk.begin(0, None)
         while position < walk.size:
-            table = walk.ordinary(position)
+            table = walk.scan(position)
             if not len(table):
                 item = walk.item(position)
                 if item is None:

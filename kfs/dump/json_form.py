@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from kfs.dump.batches import Batch, batches_of
-from kfs.dump.contents import DecodedFields
+from kfs.dump.batches import DumpedBatch, batches_of
 from kfs.dump.control_text import control_json
 from kfs.dump.forms import Printing
+from kfs.dump.message_parsers import DecoderMessageParser
 from kfs.errors import CorruptData
 from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.batch_header import BatchHeader
@@ -24,11 +24,12 @@ from kfs.format.java_text import java_double
 from kfs.format.layout import MAGIC_V2
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.internal.message_json import Json
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.problem import Problem
 from kfs.render.quoting import quote
 from kfs.render.record_json import record_fields
 from kfs.render.renderers import SequencedRenderer, sequenced_renderer
+from kfs.render.state_json import aborted_txn_fields, leader_epoch_fields, producer_fields
 
 
 def json_of(node: Json) -> str:
@@ -50,10 +51,10 @@ class JsonForm:
     """Writes an object for each thing that is found."""
 
     def __init__(self, printing: Printing) -> None:
-        contents = printing.contents
+        parser = printing.parser
         self.printing = printing
         self._file = ""
-        self._is_plain = printing.has_metadata and isinstance(contents, DecodedFields) and contents.is_plain
+        self._is_text = printing.has_metadata and isinstance(parser, DecoderMessageParser) and parser.is_text
         self.renderer: SequencedRenderer = sequenced_renderer()
 
     def begin(self, path: str) -> bytes:
@@ -74,24 +75,24 @@ class JsonForm:
 
     def snapshot_end(self, end_offset: int, epoch: int) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.snapshot_end`."""
-        return self._line("snapshot", {"endOffset": end_offset, "epoch": epoch})
+        return self._line("snapshot", {"endOffset": end_offset, "leaderEpoch": epoch})
 
     def bootstrap_snapshot(self) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.bootstrap_snapshot`."""
         return self._line("snapshot", {"isBootstrap": True})
 
-    def records(self, records: Records) -> bytes:
+    def records(self, records: DecodedBatches) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.records`."""
         return b"".join(map(self.batch, batches_of(records)))
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.batch`."""
         line = f"{self._start('batch')},{_batch_fields(batch)}}}\n".encode()
         if not self.printing.is_deep or batch.columns is None:
             return line
         header, columns = batch.header, batch.columns
         start = f'{self._start("record")},"position":{header.position},"offset":'
-        if self._is_plain and header.magic >= MAGIC_V2 and not header.is_control:
+        if self._is_text and header.magic >= MAGIC_V2 and not header.is_control:
             base_offset, base_sequence = header.base_offset, header.base_sequence
             return line + self.renderer.lines(
                 columns, batch.first, batch.stop, start.encode(), base_offset, base_sequence
@@ -102,7 +103,7 @@ class JsonForm:
     def _start(self, kind: str) -> str:
         return f'{{"type":"{kind}","file":{self._file}'
 
-    def _record_fields(self, batch: Batch, columns: RecordColumns, index: int) -> str:
+    def _record_fields(self, batch: DumpedBatch, columns: RecordColumns, index: int) -> str:
         header = batch.header
         text = str(columns.offsets[index])
         if self.printing.has_metadata:
@@ -113,12 +114,12 @@ class JsonForm:
                 text += f',"crc":{batch.record_crc(index)},"isValid":{is_valid}'
         if header.is_control:
             text += f',"control":{json_of(_control_fields(columns.key(index), columns.value(index)))}'
-        text += record_fields(columns, index, has_contents=self.printing.contents is not None)
-        if self.printing.contents is None:
+        text += record_fields(columns, index, has_contents=self.printing.parser is not None)
+        if self.printing.parser is None:
             text += f',"keySize":{columns.key_lengths[index]},"valueSize":{columns.value_lengths[index]}'
         elif not header.is_control:
             key, value = columns.key(index), columns.value(index)
-            for name, node in self.printing.contents.json(columns.offsets[index], key, value).items():
+            for name, node in self.printing.parser.json(columns.offsets[index], key, value).items():
                 text += f",{quote(name)}:{json_of(node)}"
         return text
 
@@ -146,15 +147,15 @@ class JsonForm:
 
     def aborted_transactions(self, transactions: Sequence[AbortedTxn]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.aborted_transactions`."""
-        return self._lines("abortedTransaction", map(_aborted_fields, transactions))
+        return self._lines("abortedTransaction", map(aborted_txn_fields, transactions))
 
     def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.producers`."""
-        return self._lines("producer", map(_producer_fields, producers))
+        return self._lines("producer", map(producer_fields, producers))
 
     def leader_epochs(self, epochs: Sequence[EpochEntry]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.leader_epochs`."""
-        return self._lines("leaderEpoch", ({"epoch": one.epoch, "startOffset": one.start_offset} for one in epochs))
+        return self._lines("leaderEpoch", map(leader_epoch_fields, epochs))
 
     def offset_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.offset_checkpoint`."""
@@ -174,7 +175,7 @@ class JsonForm:
         return self._line("problem", fields)
 
 
-def _batch_fields(batch: Batch) -> str:
+def _batch_fields(batch: DumpedBatch) -> str:
     header = batch.header
     known = _known_by_attributes(header.magic, header.attributes)
     text = f'"position":{header.position},"size":{header.size},"magic":{header.magic}'
@@ -183,13 +184,13 @@ def _batch_fields(batch: Batch) -> str:
             f',"baseOffset":{header.base_offset},"lastOffset":{header.last_offset},"count":{header.record_count}'
             f',"baseSequence":{header.base_sequence},"lastSequence":{header.last_sequence}'
             f',"producerId":{header.producer_id},"producerEpoch":{header.producer_epoch}'
-            f',"partitionLeaderEpoch":{header.leader_epoch}{known.transaction}'
+            f',"leaderEpoch":{header.leader_epoch}{known.transaction}'
             f',"deleteHorizonMs":{header.base_timestamp if known.has_horizon else "null"}'
         )
     else:
         text += f',"lastOffset":{header.last_offset}'
     is_valid = "true" if batch.is_valid else "false"
-    return f'{text}{known.timestamps}{header.max_timestamp}{known.compression},"crc":{header.crc},"isValid":{is_valid}'
+    return f'{text}{known.timestamps}{header.max_timestamp}{known.codec},"crc":{header.crc},"isValid":{is_valid}'
 
 
 class _Known(NamedTuple):
@@ -198,7 +199,7 @@ class _Known(NamedTuple):
     transaction: str
     has_horizon: bool
     timestamps: str
-    compression: str
+    codec: str
 
 
 @lru_cache(maxsize=256)
@@ -208,7 +209,7 @@ def _known_by_attributes(magic: int, attributes: int) -> _Known:
         f',"isTransactional":{json_of(header.is_transactional)},"isControl":{json_of(header.is_control)}',
         header.delete_horizon is not None,
         f',"timestampType":"{header.timestamp_type.label}","maxTimestamp":',
-        f',"compression":"{header.codec_label}"',
+        f',"codec":"{header.codec_label}"',
     )
 
 
@@ -220,30 +221,3 @@ def _control_fields(key: bytes | None, value: bytes | None) -> Mapping[str, Json
     if isinstance(record, UnknownControlRecord):
         return {"type": f"UNKNOWN({record.type})"}
     return {"type": ControlRecordType(record.type).name, **control_json(record)}
-
-
-def _aborted_fields(transaction: AbortedTxn) -> Mapping[str, Json]:
-    return {
-        "producerId": transaction.producer_id,
-        "firstOffset": transaction.first_offset,
-        "lastOffset": transaction.last_offset,
-        "lastStableOffset": transaction.last_stable_offset,
-    }
-
-
-def _producer_fields(producer: ProducerStateEntry) -> Mapping[str, Json]:
-    fields: dict[str, Json] = {
-        "producerId": producer.producer_id,
-        "producerEpoch": producer.producer_epoch,
-        "coordinatorEpoch": producer.coordinator_epoch,
-        "currentTxnFirstOffset": producer.current_txn_first_offset,
-        "lastTimestamp": producer.timestamp,
-    }
-    if producer.has_batch:
-        fields |= {
-            "firstSequence": producer.first_sequence,
-            "lastSequence": producer.last_sequence,
-            "lastOffset": producer.last_offset,
-            "offsetDelta": producer.offset_delta,
-        }
-    return fields

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from kfs.dump.batch_text import BatchLines, batch_lines, optional_long
-from kfs.dump.batches import Batch
+from kfs.dump.batches import DumpedBatch
 from kfs.dump.forms import Printing
 from kfs.format.aborted_txn import AbortedTxn
 from kfs.format.checkpoint import EpochEntry, TopicPartition
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.internal.message_json import Json
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.problem import Problem
 
 
@@ -40,11 +40,11 @@ class TextForm:
         """See :meth:`~kfs.dump.forms.Form.bootstrap_snapshot`."""
         return b"KRaft bootstrap snapshot\n"
 
-    def records(self, records: Records) -> bytes:
+    def records(self, records: DecodedBatches) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.records`."""
         return self.lines.records(records)
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.batch`."""
         return self.lines.batch(batch)
 
@@ -90,7 +90,7 @@ class TextForm:
 
     def leader_epochs(self, epochs: Sequence[EpochEntry]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.leader_epochs`."""
-        return joined(f"epoch: {one.epoch} startOffset: {one.start_offset}\n" for one in epochs)
+        return joined(f"epoch: {one.leader_epoch} startOffset: {one.start_offset}\n" for one in epochs)
 
     def offset_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.offset_checkpoint`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfs.dump.batch_text import BatchText, java_boolean
-from kfs.dump.batches import Batch
+from kfs.dump.batches import DumpedBatch
 from kfs.dump.control_text import control_text
 from kfs.dump.forms import Printing
 from kfs.dump.text_form import TextForm, encoded, joined, last_batch
@@ -27,20 +27,20 @@ class _EarlierBatchText(BatchText):
         """See :meth:`~kfs.dump.batch_text.BatchText.codec`."""
         return header.codec_label.upper()
 
-    def _is_valid(self, batch: Batch, index: int) -> str:
+    def _is_valid(self, batch: DumpedBatch, index: int) -> str:
         """Whether a record is: those of v2 have no CRC of their own."""
         assert batch.columns is not None
         return java_boolean(index not in batch.columns.faults)
 
-    def _crc(self, batch: Batch, index: int) -> str:
+    def _crc(self, batch: DumpedBatch, index: int) -> str:
         return "null" if batch.header.magic >= MAGIC_V2 else str(batch.record_crc(index))
 
-    def _parts(self, batch: Batch, index: int) -> tuple[str, str]:
+    def _parts(self, batch: DumpedBatch, index: int) -> tuple[str, str]:
         """Return the key and the value as they are printed, or nothing."""
-        columns, contents = batch.columns, self.printing.contents
-        if contents is None or columns is None or batch.header.is_control:
+        columns, parser = batch.columns, self.printing.parser
+        if parser is None or columns is None or batch.header.is_control:
             return "", ""
-        key, value = contents.texts(columns.offsets[index], columns.key(index), columns.value(index))
+        key, value = parser.texts(columns.offsets[index], columns.key(index), columns.value(index))
         return "" if key is None else f"key: {key}", "" if value is None else f" payload: {value}"
 
 
@@ -58,7 +58,7 @@ def _earlier_control_text(key: bytes | None, value: bytes | None) -> str:
 class BatchText20(_EarlierBatchText):
     """Writes what Kafka 2.0 wrote: a line for each record, or else for each batch."""
 
-    def batch(self, batch: Batch) -> bytes:
+    def batch(self, batch: DumpedBatch) -> bytes:
         """See :meth:`~kfs.dump.batch_text.BatchLines.batch`."""
         if not self.printing.is_deep:
             return self.batch_line(batch).encode()
@@ -66,7 +66,7 @@ class BatchText20(_EarlierBatchText):
             return b""
         return joined(self.record_line(batch, index) for index in range(batch.first, batch.stop))
 
-    def batch_line(self, batch: Batch) -> str:
+    def batch_line(self, batch: DumpedBatch) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.batch_line`."""
         header = batch.header
         return (
@@ -75,14 +75,14 @@ class BatchText20(_EarlierBatchText):
             f" size: {header.size} magic: {header.magic} compresscodec: {self.codec(header)} crc: {header.crc}\n"
         )
 
-    def record_line(self, batch: Batch, index: int) -> str:
+    def record_line(self, batch: DumpedBatch, index: int) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
         key, value = self._parts(batch, index)
         key = f" {key}" if key else ""
         metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
         return f"{metadata}{key}{value}\n"
 
-    def metadata(self, batch: Batch, index: int) -> str:
+    def metadata(self, batch: DumpedBatch, index: int) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
         columns, header = batch.columns, batch.header
         assert columns is not None
@@ -111,7 +111,7 @@ class BatchText28(_EarlierBatchText):
         """See :meth:`~kfs.dump.batch_text.BatchText.horizon`; it was not known yet."""
         return ""
 
-    def record_line(self, batch: Batch, index: int) -> str:
+    def record_line(self, batch: DumpedBatch, index: int) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.record_line`."""
         key, value = self._parts(batch, index)
         metadata = self.metadata(batch, index) if self.printing.has_metadata else ""
@@ -119,7 +119,7 @@ class BatchText28(_EarlierBatchText):
             key = f" {key}" if metadata else f"| {key}"
         return f"{metadata}{key}{value}\n"
 
-    def metadata(self, batch: Batch, index: int) -> str:
+    def metadata(self, batch: DumpedBatch, index: int) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.metadata`."""
         columns, header = batch.columns, batch.header
         assert columns is not None

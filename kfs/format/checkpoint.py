@@ -20,7 +20,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32, MAX_INT64
-from kfs.format.text_lines import Line, parse_number, shown, split_lines
+from kfs.format.text_lines import TextLine, parse_number, shown, split_lines
 
 CHECKPOINT_VERSION: Final = 0
 
@@ -43,7 +43,7 @@ class TopicPartition:
 class EpochEntry:
     """A leader epoch and the first offset written in it."""
 
-    epoch: int
+    leader_epoch: int
     start_offset: int
 
 
@@ -70,10 +70,10 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
 
 def encode_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> bytes:
     """Write a ``leader-epoch-checkpoint``."""
-    return _encode(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+    return _encode(f"{entry.leader_epoch} {entry.start_offset}" for entry in entries)
 
 
-def _entry_lines(data: bytes) -> list[Line]:
+def _entry_lines(data: bytes) -> list[TextLine]:
     """Return the lines after version and count, once both are right."""
     lines = list(split_lines(data, MAX_CHECKPOINT_BYTES))
     if lines:
@@ -88,7 +88,7 @@ def _entry_lines(data: bytes) -> list[Line]:
     return entries
 
 
-def _parse_offset(line: Line) -> tuple[TopicPartition, int]:
+def _parse_offset(line: TextLine) -> tuple[TopicPartition, int]:
     topic, partition, offset = _fields(line, 3, "a topic, a partition and an offset")
     try:
         name = topic.decode("utf-8")
@@ -100,7 +100,7 @@ def _parse_offset(line: Line) -> tuple[TopicPartition, int]:
     )
 
 
-def _parse_epoch(line: Line) -> EpochEntry:
+def _parse_epoch(line: TextLine) -> EpochEntry:
     epoch, start_offset = _fields(line, 2, "an epoch and a start offset")
     return EpochEntry(
         parse_number(epoch, MAX_INT32, "the epoch", line.position),
@@ -108,7 +108,7 @@ def _parse_epoch(line: Line) -> EpochEntry:
     )
 
 
-def _fields(line: Line, count: int, expected: str) -> list[bytes]:
+def _fields(line: TextLine, count: int, expected: str) -> list[bytes]:
     fields = line.text.split()
     if len(fields) != count:
         raise CorruptData(f"the line {shown(line.text)}, expected {expected}", line.position)

@@ -33,7 +33,7 @@ cdef bint is_intact(const byte* data, const Batch* batch) noexcept nogil:
 
 
 cdef Py_ssize_t scan_rows(
-    const byte* data, Py_ssize_t at, Py_ssize_t end, long long seen, long long limit, long long max_size, Batch** rows
+    const byte* data, Py_ssize_t at, Py_ssize_t end, long long after, long long limit, long long max_size, Batch** rows
 ) noexcept nogil:
     """Collect the batches from ``at`` on into ``rows``, which the caller frees; return how many, -1: no memory."""
     cdef Py_ssize_t count = 0
@@ -44,9 +44,9 @@ cdef Py_ssize_t scan_rows(
     while found and batch.size <= max_size and batch.size <= end - at:
         at += batch.size
         found = read_batch(data, at, end, &following)
-        if batch.base_offset <= seen or batch.last_offset >= limit:
+        if batch.base_offset <= after or batch.last_offset >= limit:
             break
-        if batch.base_offset > seen + 1 and not (found and following.base_offset > batch.last_offset):
+        if batch.base_offset > after + 1 and not (found and following.base_offset > batch.last_offset):
             break
         if not is_intact(data, &batch):
             break
@@ -58,7 +58,7 @@ cdef Py_ssize_t scan_rows(
             rows[0] = grown
         rows[0][count] = batch
         count += 1
-        seen = batch.last_offset
+        after = batch.last_offset
         batch = following
     return count
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Batches to columns, compiled: the twin of :mod:`kfs.format.decode` and :mod:`kfs.format.scan`.
+"""Batches to columns, compiled: the same as :mod:`kfs.format.decode` and :mod:`kfs.format.scan`.
 
 Whole buffers are worked through with the GIL released. Every length and count is checked against the bytes that are
-there before it is used; what doesn't fit is never explained here, but left to the plain decoder, whose errors are
+there before it is used; what doesn't fit is never explained here, but left to the decoder in Python, whose errors are
 the errors of both.
 """
 
@@ -13,13 +13,13 @@ from kfs.errors import CorruptData
 from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import decompress
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from kfs.format.record import TimestampType
 
 cdef array INT64 = array("q")
 cdef array INT32 = array("i")
 
-cdef object PLAIN = PlainDecoder()
+cdef object PLAIN = PythonDecoder()
 cdef object CREATE_TIME = TimestampType.CREATE_TIME
 cdef object LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
@@ -136,7 +136,7 @@ cdef class CompiledDecoder:
         bytes buffer not None,
         Py_ssize_t at,
         long long position,
-        long long seen,
+        long long after,
         long long limit,
         long long max_size,
     ):
@@ -149,7 +149,7 @@ cdef class CompiledDecoder:
             raise IndexError("at")
         try:
             with nogil:
-                count = scan_rows(data, at, end, seen, limit, max_size, &rows)
+                count = scan_rows(data, at, end, after, limit, max_size, &rows)
             if count < 0:
                 raise MemoryError
             return table_of(buffer, position - at, rows, count)

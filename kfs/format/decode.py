@@ -1,6 +1,6 @@
-"""Batches to columns, in plain Python.
+"""Batches to columns, in Python.
 
-:class:`BlockDecoder` is the protocol; :class:`PlainDecoder` needs nothing but the interpreter.
+:class:`BlockDecoder` is the protocol; :class:`PythonDecoder` needs nothing but the interpreter.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class BlockDecoder(Protocol):
         """
         ...
 
-    def scan(self, buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+    def scan(self, buffer: bytes, at: int, position: int, after: int, limit: int, max_size: int) -> BatchTable:
         """Return the record batches (v2) from ``at`` in ``buffer`` on, up to the first that isn't ordinary.
 
         An ordinary batch is whole, no larger than ``max_size`` bytes, its CRC holds, and its offsets
-        lie above ``seen``, the highest offset before it, and below ``limit``. Where it leaves offsets
+        lie above ``after``, the highest offset before it, and below ``limit``. Where it leaves offsets
         out, the next header must go on behind it: a leap that is taken back is for others to judge.
         ``position`` is that of ``at`` in the file.
         """
@@ -99,7 +99,7 @@ class BlockDecoder(Protocol):
         ...
 
 
-class PlainDecoder:
+class PythonDecoder:
     """The decoder that is always there."""
 
     name = "python"
@@ -112,9 +112,9 @@ class PlainDecoder:
             return _decode_wrapper(header, data, limit)
         return _MessageSet(header.magic, header.timestamp_type).columns(data)
 
-    def scan(self, buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+    def scan(self, buffer: bytes, at: int, position: int, after: int, limit: int, max_size: int) -> BatchTable:
         """See :meth:`BlockDecoder.scan`."""
-        return scan_batches(buffer, at, position, seen, limit, max_size)
+        return scan_batches(buffer, at, position, after, limit, max_size)
 
     def scan_messages(
         self, buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int
@@ -277,7 +277,7 @@ class _MessageSet:
         self.faults: dict[int, CorruptData] = {}
 
     def columns(self, buffer: bytes) -> RecordColumns:
-        """Parse all of ``buffer``, the CRC of each message checked by whoever collected them."""
+        """Parse all of ``buffer``, the CRC of each message was checked by the caller."""
         position = 0
         while position < len(buffer):
             position = self._message(buffer, position, len(buffer))

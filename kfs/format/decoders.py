@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 
 from kfs.compiled import compiled_or_python
-from kfs.format.decode import BlockDecoder, PlainDecoder
+from kfs.format.decode import BlockDecoder, PythonDecoder
 
 
 @cache
 def default_decoder() -> BlockDecoder:
     """Return the decoder to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
-    decoder: type[BlockDecoder] = compiled_or_python(PlainDecoder, _import_compiled)
+    decoder: type[BlockDecoder] = compiled_or_python(PythonDecoder, _import_compiled)
     return decoder()
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32
-from kfs.format.text_lines import Line, parse_number, shown, split_lines
+from kfs.format.text_lines import TextLine, parse_number, shown, split_lines
 from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 
 PARTITION_METADATA_VERSION: Final = 0
@@ -43,7 +43,7 @@ def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode("ascii")
 
 
-def _value(line: Line, name: bytes) -> bytes:
+def _value(line: TextLine, name: bytes) -> bytes:
     fields = line.text.split()
     if len(fields) != 2 or fields[0] != name:
         raise CorruptData(f"the line {shown(line.text)}, expected {name.decode()} and its value", line.position)

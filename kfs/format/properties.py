@@ -14,7 +14,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32
-from kfs.format.text_lines import Line, parse_number, shown, split_lines
+from kfs.format.text_lines import TextLine, parse_number, shown, split_lines
 from kfs.format.uuid import Uuid, parse_uuid
 
 MAX_PROPERTIES_BYTES: Final = 64 * 1024
@@ -89,7 +89,7 @@ def _node_id_key(version: int) -> str:
     return "broker.id" if version == 0 else "node.id"
 
 
-def _unescape(text: str, line: Line) -> str:
+def _unescape(text: str, line: TextLine) -> str:
     def character(escape: re.Match[str]) -> str:
         if escape[1] is not None:
             return chr(int(escape[1], 16))

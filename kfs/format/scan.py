@@ -1,4 +1,4 @@
-"""The walk over batches that need no judgement, in plain Python."""
+"""The walk over batches that need no judgement, in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kfs.format.layout import (
 )
 
 
-def scan_batches(buffer: bytes, at: int, position: int, seen: int, limit: int, max_size: int) -> BatchTable:
+def scan_batches(buffer: bytes, at: int, position: int, after: int, limit: int, max_size: int) -> BatchTable:
     """See :meth:`kfs.format.decode.BlockDecoder.scan`."""
     rows: list[BatchHeader] = []
     buffer_position = position - at
@@ -25,14 +25,14 @@ def scan_batches(buffer: bytes, at: int, position: int, seen: int, limit: int, m
     header = _header(buffer, at, buffer_position)
     while header is not None and header.size <= min(len(buffer) - at, max_size):
         following = _header(buffer, at + header.size, buffer_position)
-        if header.base_offset <= seen or header.last_offset >= limit:
+        if header.base_offset <= after or header.last_offset >= limit:
             break
-        if header.base_offset > seen + 1 and (following is None or following.base_offset <= header.last_offset):
+        if header.base_offset > after + 1 and (following is None or following.base_offset <= header.last_offset):
             break
         if not is_intact(header, view[at : at + header.size]):
             break
         rows.append(header)
-        seen = header.last_offset
+        after = header.last_offset
         at += header.size
         header = following
     return BatchTable(

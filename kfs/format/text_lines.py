@@ -15,14 +15,14 @@ _SHOWN_LENGTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """One line without its end, and the byte position where it begins."""
 
     text: bytes
     position: int
 
 
-def split_lines(data: bytes, maximum_size: int) -> Iterator[Line]:
+def split_lines(data: bytes, maximum_size: int) -> Iterator[TextLine]:
     r"""Yield the lines of ``data``, ended by ``\n`` or ``\r\n``, the last perhaps not; refuse too large a file."""
     if len(data) > maximum_size:
         raise LimitExceeded(f"a text file of {len(data)} bytes, the limit is {maximum_size}", maximum_size)
@@ -31,7 +31,7 @@ def split_lines(data: bytes, maximum_size: int) -> Iterator[Line]:
         end = data.find(b"\n", position)
         if end < 0:
             end = len(data)
-        yield Line(data[position:end].removesuffix(b"\r"), position)
+        yield TextLine(data[position:end].removesuffix(b"\r"), position)
         position = end + 1
 
 

@@ -21,7 +21,7 @@ _MAX_OFFSET: Final = MAX_INT64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ImportedRecord:
     """A record, the partition it belongs to, and where it was read: the name of the input and the line's number.
 
     ``unit`` is what is numbered: a table has rows.
@@ -45,10 +45,10 @@ class Line:
 
 def lines_of(
     file: BinaryIO, source: str, advance: Callable[[int], None] = lambda size: None
-) -> Iterator[Line | BadLine]:
+) -> Iterator[ImportedRecord | BadLine]:
     """Yield the lines of an input that is called ``source``, and those that are no records; one at a time in memory.
 
-    ``advance`` is told every now and then how many bytes more were read.
+    ``advance`` gets every now and then how many more bytes were read.
     """
     maker = LineMaker(source)
     number = unsaid = 0
@@ -67,7 +67,7 @@ def lines_of(
     advance(unsaid)
 
 
-def _parsed(maker: LineMaker, data: bytes, number: int) -> Line | BadLine:
+def _parsed(maker: LineMaker, data: bytes, number: int) -> ImportedRecord | BadLine:
     if data.isspace():
         return maker.bad(number, "an empty line, which stands for what could not be read")
     try:
@@ -84,12 +84,12 @@ class LineMaker:
         self._unit = unit
         self._partitions: dict[tuple[str, int], TopicPartition] = {}
 
-    def line(self, number: int, topic: str, partition: int, record: Record) -> Line:
+    def line(self, number: int, topic: str, partition: int, record: Record) -> ImportedRecord:
         """Return the line of a record; raise ValueError where it is one that no log can have."""
         found = self._partitions.get((topic, partition)) or self._partition(topic, partition)
         _check_range("offset", record.offset, 0, _MAX_OFFSET)
         _check_range("timestamp", record.timestamp, -MAX_INT64 - 1, MAX_INT64)
-        return Line(self._source, number, found, record, self._unit)
+        return ImportedRecord(self._source, number, found, record, self._unit)
 
     def bad(self, number: int, reason: str) -> BadLine:
         """Return the error that what has this number can't be imported."""

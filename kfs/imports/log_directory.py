@@ -13,14 +13,14 @@ from kfs.errors import KfsError
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 
 
 class LogDirectoryLines:
     """What ``kfs cat`` prints of every topic in a log or partition directory, as a file to read once, to its end.
 
-    A thread writes them while they are read. ``report`` is told of what can't be read, and isn't in the lines.
+    A thread writes them while they are read. ``report`` gets what can't be read, and isn't in the lines.
     """
 
     def __init__(self, path: str, isolation: IsolationLevel, report: Callable[[Problem], None]) -> None:
@@ -42,7 +42,7 @@ class LogDirectoryLines:
             for topic in self._data_dir.topics():
                 for problem in self._request.write(out, topic):
                     self._report(problem)
-        except BrokenPipeError:  # whoever read has failed, and says why
+        except BrokenPipeError:  # the reader has failed, and says why
             pass
         except KfsError as error:
             self._failure = error

@@ -9,7 +9,7 @@ from kfs.broker_log.unified_log import UnifiedLog
 from kfs.errors import BadLine
 from kfs.format.layout import MAX_INT32
 from kfs.imports.layout import BatchLayout, size_of
-from kfs.imports.lines import Line
+from kfs.imports.lines import ImportedRecord
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class PartitionImport:
     records: int = 0
     first_offset: int | None = None
     _next_offset: int = 0
-    _waiting: list[Line] = field(default_factory=list)
+    _waiting: list[ImportedRecord] = field(default_factory=list)
     _waiting_bytes: int = 0
 
     @property
@@ -34,7 +34,7 @@ class PartitionImport:
         """The offset after the last record."""
         return self._next_offset
 
-    def add(self, line: Line) -> Iterator[BadLine]:
+    def add(self, line: ImportedRecord) -> Iterator[BadLine]:
         """Take a line, and append the batch that is full before or with it; yield the lines that can't be imported."""
         record = line.record
         if self.new_offsets:
@@ -50,7 +50,7 @@ class PartitionImport:
         self._waiting_bytes += size
         self._next_offset = record.offset + 1
 
-    def _has_room(self, line: Line, size: int) -> bool:
+    def _has_room(self, line: ImportedRecord, size: int) -> bool:
         if len(self._waiting) >= self.layout.batch_records or self._waiting_bytes + size > self.layout.batch_bytes:
             return False
         return self.layout.belong_together(self._waiting[0].record, line.record)
@@ -61,7 +61,7 @@ class PartitionImport:
         if lines:
             yield from self._append(lines)
 
-    def _append(self, lines: list[Line]) -> Iterator[BadLine]:
+    def _append(self, lines: list[ImportedRecord]) -> Iterator[BadLine]:
         records = [line.record for line in lines]
         try:
             data = self.layout.encode(records)

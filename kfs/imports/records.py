@@ -19,9 +19,9 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
 from kfs.imports.layout import BatchLayout
-from kfs.imports.lines import Line
+from kfs.imports.lines import ImportedRecord
 from kfs.imports.partition import PartitionImport
-from kfs.imports.topic_ids import TopicIds
+from kfs.imports.topic_ids import ImportTopicIds
 
 #: Partitions whose files are held open.
 _MOST_OPEN: Final = 256
@@ -63,7 +63,7 @@ class Import:
         # Only the size decides: how old the records are says nothing about when a segment was begun.
         config = LogConfig(segment_bytes=segment_bytes, segment_ms=MAX_INT64)
         self._logs = LogManager(log_dirs, config)
-        self._topic_ids = TopicIds(self._logs.log_dirs, topic_id)
+        self._topic_ids = ImportTopicIds(self._logs.log_dirs, topic_id)
         self._layout = layout
         self._segment_bytes = segment_bytes
         self._new_offsets = new_offsets
@@ -82,7 +82,7 @@ class Import:
         if not self._is_finished:
             self._logs.discard()
 
-    def add(self, lines: Iterable[Line | BadLine]) -> None:
+    def add(self, lines: Iterable[ImportedRecord | BadLine]) -> None:
         """Take the lines of an input.
 
         Raises:
@@ -97,7 +97,7 @@ class Import:
             else:
                 self._report(self._partition_of(line).add(line))
 
-    def _partition_of(self, line: Line) -> PartitionImport:
+    def _partition_of(self, line: ImportedRecord) -> PartitionImport:
         partition = line.partition
         found = self._partitions.get(partition)
         if found is None:
@@ -107,7 +107,7 @@ class Import:
             self._keep_open(partition)
         return found
 
-    def _begin(self, line: Line) -> PartitionImport:
+    def _begin(self, line: ImportedRecord) -> PartitionImport:
         first_offset = 0 if self._new_offsets else line.record.offset
         try:
             topic_id = self._topic_ids.of(line.partition.topic)

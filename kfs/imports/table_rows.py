@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kfs.errors import BadLine, KfsError
 from kfs.format.record import Header, Record, TimestampType
-from kfs.imports.lines import Line, LineMaker
+from kfs.imports.lines import ImportedRecord, LineMaker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,10 +54,10 @@ _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 def rows_of(
     file: BinaryIO, kind: TableInput, source: str, advance: Callable[[int], None] = lambda size: None
-) -> Iterator[Line | BadLine]:
+) -> Iterator[ImportedRecord | BadLine]:
     """Yield the rows of a table that is called ``source``, and those that are no records; some at a time in memory.
 
-    ``advance`` is told every now and then how many bytes more were read.
+    ``advance`` gets every now and then how many more bytes were read.
 
     Raises:
         KfsError: it can't be read to its end, or has not the columns of records.
@@ -137,7 +137,7 @@ class _Ending:
         return data
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Leave the file open: who opened it closes it."""
 
 
 # -- the columns
@@ -264,7 +264,7 @@ def _milliseconds(value: int, unit: str) -> int | ValueError:
     return ValueError(f"timestamp {value} {unit}, expected whole milliseconds") if rest else whole
 
 
-def _line(maker: LineMaker, number: int, row: Mapping[str, Any]) -> Line | BadLine:
+def _line(maker: LineMaker, number: int, row: Mapping[str, Any]) -> ImportedRecord | BadLine:
     try:
         record = Record(
             _given(row, "offset"),

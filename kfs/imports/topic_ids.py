@@ -15,7 +15,7 @@ from kfs.storage.listing import list_names
 from kfs.storage.side_file import read_side_file
 
 
-class TopicIds:
+class ImportTopicIds:
     """The ids of topics: that of the partitions that are there already, or the one that was given, or a new one."""
 
     def __init__(self, log_dirs: Sequence[str], given: Uuid | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What brokers keep in topics of their own, of one data directory: made, and its code imported, when somebody asks."""
+"""What brokers keep in topics of their own, of one data directory, made and imported when it is asked for."""
 
 from __future__ import annotations
 

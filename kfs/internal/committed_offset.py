@@ -89,7 +89,7 @@ def _said(value: Value) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OffsetInLog:
     """Where a committed offset stands in the log of its partition, if that is here.
 
     ``lag`` is the log's end (what is listed ends there) less the offset, as Kafka's own tool reckons it; ``note``
@@ -112,18 +112,18 @@ def standing_of(
     log: Log | None,
     done: int | None = 0,
     done_ranges: Sequence[tuple[int, int]] = (),
-) -> Standing:
+) -> OffsetInLog:
     """Return where an offset stands that was committed for the topic of that id, both as far as they are known.
 
     ``done`` records behind it were read too, those of ``done_ranges`` (from one offset up to below another, in order);
     None where it isn't known how many.
     """
     if log is None:
-        return Standing(note="this partition is not here")
+        return OffsetInLog(note="this partition is not here")
     reader = LogReader(log)
     visible = reader.offsets
     metadata = log.partition_metadata()
-    ends = Standing(visible.start, visible.end, log.high_watermark)
+    ends = OffsetInLog(visible.start, visible.end, log.high_watermark)
     if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:
         other = f"committed for a topic of id {topic_id}: the one here, {metadata.topic_id}, is another"
         return replace(ends, note=other)

@@ -16,9 +16,9 @@ from typing import Final
 from kfs.format.java_text import java_hash
 
 #: ``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``,
-#: ``share.coordinator.state.topic.num.partitions``: where exactly so many are here, they are taken for all.
+#: ``share.coordinator.state.topic.num.partitions``: where exactly that number is here, they are taken for all.
 DEFAULT_COUNT: Final = 50
-#: Of several numbers that there may be, or of ranges, so many are named.
+#: How many of several numbers, or ranges, are named at most.
 _MOST_NAMED: Final = 8
 
 

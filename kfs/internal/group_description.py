@@ -40,7 +40,7 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A member of a group; ``fields`` are all that its records say."""
 
     member_id: str
@@ -62,7 +62,7 @@ class GroupDescription:
     state: str | None
     protocol_type: str
     assignor: str | None
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupMember, ...] = ()
     fields: Mapping[str, Json] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     #: The names of topics by id, as far as the records tell them.
@@ -70,7 +70,7 @@ class GroupDescription:
 
     @property
     def is_simple(self) -> bool:
-        """Whether nobody ever joined: only offsets were committed in its name (``ClassicGroup.isSimpleGroup``)."""
+        """Whether no member ever joined: only offsets were committed in its name (``ClassicGroup.isSimpleGroup``)."""
         return self.type is GroupType.CLASSIC and not self.protocol_type and not self.members
 
 
@@ -130,7 +130,7 @@ def _classic(records: list[_Record], problems: tuple[str, ...]) -> GroupDescript
     return GroupDescription(GroupType.CLASSIC, state, protocol_type, assignor, members, fields, problems)
 
 
-def _classic_member(member: Mapping[str, object], protocol_type: str) -> Member:
+def _classic_member(member: Mapping[str, object], protocol_type: str) -> GroupMember:
     fields: dict[str, Json] = {}
     for name in ("rebalanceTimeout", "sessionTimeout"):
         value = member[name]
@@ -148,7 +148,7 @@ def _classic_member(member: Mapping[str, object], protocol_type: str) -> Member:
             decoded[name] = message_json(message)
         fields[name] = decoded.get(name) or b64encode(data).decode()
     assigned = decoded.get("assignment", {}).get("assignedPartitions", ())
-    return Member(
+    return GroupMember(
         str(member["memberId"]),
         _text(member["groupInstanceId"]),
         str(member["clientId"]),
@@ -274,7 +274,7 @@ class _ModernGroup:
                 votes[wanted] = votes.get(wanted, 0) + 1
         return max(sorted(votes), key=lambda name: votes[name], default=None)
 
-    def _member(self, member_id: str) -> Member:
+    def _member(self, member_id: str) -> GroupMember:
         records = self.of_member[member_id]
         metadata = dict(records.get("MemberMetadata", {}))
         current = dict(records.get("CurrentMemberAssignment", {}))
@@ -287,7 +287,7 @@ class _ModernGroup:
         if target:
             fields["targetAssignment"] = self._named(target.get("topicPartitions", target))
         assignment = tuple(self._assignment(current))
-        return Member(member_id, _text(instance_id), _text(client_id), _text(client_host), assignment, fields)
+        return GroupMember(member_id, _text(instance_id), _text(client_id), _text(client_host), assignment, fields)
 
     def _assignment(self, current: Mapping[str, Json]) -> Iterator[Assigned]:
         if self.type is not GroupType.STREAMS:

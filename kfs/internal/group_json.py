@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kfs.internal.committed_offset import CommittedOffset, Standing
-from kfs.internal.group_description import Member
+from kfs.internal.committed_offset import CommittedOffset, OffsetInLog
+from kfs.internal.group_description import GroupMember
 from kfs.internal.groups import OFFSETS_TOPIC, Group, GroupPartition, total_lag
 from kfs.internal.message_json import Json
 from kfs.internal.share_group_state import SharePartition
 from kfs.render.timestamps import iso_time
 
 
-def group_json(group: Group, standings: Sequence[Standing], now: float) -> dict[str, Json]:
+def group_json(group: Group, standings: Sequence[OffsetInLog], now: float) -> dict[str, Json]:
     """Return a group; ``standings`` are those of its partitions, ``now`` is seconds since 1970."""
     description = group.description
     total = total_lag(group.partitions, standings)
@@ -36,7 +36,7 @@ def group_json(group: Group, standings: Sequence[Standing], now: float) -> dict[
     }
 
 
-def member_json(member: Member) -> dict[str, Json]:
+def member_json(member: GroupMember) -> dict[str, Json]:
     """Return a member, what its records say besides included."""
     return {
         "memberId": member.member_id,
@@ -48,14 +48,14 @@ def member_json(member: Member) -> dict[str, Json]:
     }
 
 
-def partition_json(group: Group, partition: GroupPartition, standing: Standing, now: float) -> dict[str, Json]:
+def partition_json(group: Group, partition: GroupPartition, standing: OffsetInLog, now: float) -> dict[str, Json]:
     """Return a partition that a group reads, as an object by itself."""
     description = group.description
     about = {"group": group.name, "type": description.type.value, "state": description.state}
     return {**about, **offset_json(partition, standing, now)}
 
 
-def offset_json(partition: GroupPartition, standing: Standing, now: float) -> dict[str, Json]:
+def offset_json(partition: GroupPartition, standing: OffsetInLog, now: float) -> dict[str, Json]:
     """Return a partition that a group reads, as it stands in the group."""
     said: dict[str, Json] = {}
     if partition.share is not None:
@@ -88,7 +88,7 @@ def offset_json(partition: GroupPartition, standing: Standing, now: float) -> di
     }
 
 
-def _oldest_unread(standing: Standing, now: float) -> Json:
+def _oldest_unread(standing: OffsetInLog, now: float) -> Json:
     if standing.next_offset is None:
         return None
     timestamp = standing.next_timestamp

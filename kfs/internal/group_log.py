@@ -14,7 +14,7 @@ from kfs.internal.group_records import GroupRecords, RawRecord
 from kfs.internal.offset_commits import OffsetCommits, canonical_key, is_offset_commit
 from kfs.internal.schema import Malformed
 from kfs.internal.topic_state import TopicState
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 
 
 class GroupLog(TopicState):
@@ -40,7 +40,7 @@ class GroupLog(TopicState):
         for group in self.groups.groups.values():
             yield from group.records.items()
 
-    def _replay(self, records: Records) -> None:
+    def _replay(self, records: DecodedBatches) -> None:
         columns, table = records.columns, records.table
         start = bisect_left(columns.offsets, self._reader.start)
         if records.is_control:
@@ -58,10 +58,12 @@ class GroupLog(TopicState):
             self._replay_rows(records, columns, producer_id, start, stop)
             start = stop
 
-    def _replay_rows(self, records: Records, columns: RecordColumns, producer_id: int, start: int, stop: int) -> None:
+    def _replay_rows(
+        self, records: DecodedBatches, columns: RecordColumns, producer_id: int, start: int, stop: int
+    ) -> None:
         """Apply the records from ``start`` to ``stop``; of this there are millions, so what is common is done here."""
         buffer, committed = columns.buffer, self.offsets.committed
-        is_plain = producer_id == NO_PRODUCER_ID
+        is_outside_transaction = producer_id == NO_PRODUCER_ID
         commit_in_transaction = self.offsets.commit_in_transaction
         rows = columns.slice(start, stop)
         for offset, key_start, key_length, value_start, value_length in zip(
@@ -69,7 +71,7 @@ class GroupLog(TopicState):
         ):
             key = buffer[key_start : key_start + key_length]
             if value_length >= 0 and key in committed:
-                if is_plain:
+                if is_outside_transaction:
                     committed[key] = offset, buffer[value_start : value_start + value_length]
                 else:
                     value = buffer[value_start : value_start + value_length]
@@ -97,7 +99,7 @@ class GroupLog(TopicState):
         else:
             self.offsets.commit_in_transaction(producer_id, key, (offset, value))
 
-    def _end_transactions(self, records: Records, start: int) -> None:
+    def _end_transactions(self, records: DecodedBatches, start: int) -> None:
         columns, table = records.columns, records.table
         for row in range(records.first, records.stop):
             stop = bisect_left(columns.offsets, table.last_offsets[row] + 1, start)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kfs.internal.committed_offset import Standing
+from kfs.internal.committed_offset import OffsetInLog
 from kfs.internal.groups import Group, total_lag
 from kfs.render.timestamps import age_text, iso_time
 
@@ -16,14 +16,14 @@ Row = Sequence[str | int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class GroupTable:
     """A view of groups: the names of its columns, and the rows of a group, by its standings and the time now."""
 
     columns: tuple[str, ...]
-    rows: Callable[[Group, Sequence[Standing], float], Iterator[Row]]
+    rows: Callable[[Group, Sequence[OffsetInLog], float], Iterator[Row]]
 
 
-def _offset_rows(group: Group, standings: Sequence[Standing], now: float) -> Iterator[Row]:
+def _offset_rows(group: Group, standings: Sequence[OffsetInLog], now: float) -> Iterator[Row]:
     for partition, standing in zip(group.partitions, standings, strict=True):
         member = partition.members[0] if partition.members else None
         committed = partition.committed
@@ -48,7 +48,7 @@ def _offset_rows(group: Group, standings: Sequence[Standing], now: float) -> Ite
         )
 
 
-def _member_rows(group: Group, standings: Sequence[Standing], now: float) -> Iterator[Row]:
+def _member_rows(group: Group, standings: Sequence[OffsetInLog], now: float) -> Iterator[Row]:
     for member in group.description.members:
         assigned = ", ".join(f"{each.topic}({','.join(map(str, each.partitions))})" for each in member.assignment)
         count = sum(len(each.partitions) for each in member.assignment)
@@ -63,7 +63,7 @@ def _member_rows(group: Group, standings: Sequence[Standing], now: float) -> Ite
         )
 
 
-def _state_rows(group: Group, standings: Sequence[Standing], now: float) -> Iterator[Row]:
+def _state_rows(group: Group, standings: Sequence[OffsetInLog], now: float) -> Iterator[Row]:
     description = group.description
     total = total_lag(group.partitions, standings)
     yield (
@@ -86,14 +86,14 @@ def _some_of(notes: Sequence[str]) -> str | None:
 
 
 _KAFKA_COLUMNS: Final = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
-OFFSETS: Final = Table(
+OFFSETS: Final = GroupTable(
     (*_KAFKA_COLUMNS.split(), "COMMITTED", "OLDEST-UNREAD", "AGE", "NOTE"),
     _offset_rows,
 )
-MEMBERS: Final = Table(
+MEMBERS: Final = GroupTable(
     ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"), _member_rows
 )
-STATE: Final = Table(
+STATE: Final = GroupTable(
     ("GROUP", "COORDINATOR", "TYPE", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "#PARTITIONS", "TOTAL-LAG", "NOTE"),
     _state_rows,
 )

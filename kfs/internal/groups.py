@@ -1,6 +1,6 @@
 """Consumer groups as a data directory has them: ``__consumer_offsets`` and ``__share_group_state``, read as state.
 
-Nothing is read before somebody asks. What was read is kept and brought up to date when the logs have grown.
+Nothing is read before it is asked for. What was read is kept and brought up to date when the logs have grown.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from kfs.internal.committed_offset import CommittedOffset, Standing, decode_commit, standing_of
-from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, Member, describe
+from kfs.internal.committed_offset import CommittedOffset, OffsetInLog, decode_commit, standing_of
+from kfs.internal.group_description import SIMPLE_GROUP, GroupDescription, GroupMember, describe
 from kfs.internal.group_log import GroupLog
 from kfs.internal.group_records import GroupType
 from kfs.internal.schema import Malformed
@@ -48,7 +48,7 @@ class GroupPartition:
     committed: CommittedOffset | None = None
     share: SharePartition | None = None
     pending: tuple[CommittedOffset, ...] = ()
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupMember, ...] = ()
 
     @property
     def offset(self) -> int | None:
@@ -102,7 +102,7 @@ class TotalLag:
     notes: tuple[str, ...]
 
 
-def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[Standing]) -> TotalLag:
+def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[OffsetInLog]) -> TotalLag:
     """Add up the lag of a group's partitions, whose standings are in the same order."""
     total, is_known, notes = 0, True, []
     for partition, standing in zip(partitions, standings, strict=True):
@@ -204,7 +204,7 @@ class Groups:
             shares = self._share_logs.coverage()
             return shares.sentence() if shares.lacks_some else None
 
-    def standing(self, partition: GroupPartition) -> Standing:
+    def standing(self, partition: GroupPartition) -> OffsetInLog:
         """Return where a group stands in a partition."""
         log = self._data_dir.log(partition.topic, partition.partition)
         return standing_of(partition.offset, partition.topic_id, log, partition.done, partition.done_ranges)
@@ -265,7 +265,7 @@ class _Partitions:
     """Puts together what is known of each partition of a group."""
 
     def __init__(self, description: GroupDescription) -> None:
-        self._members: dict[tuple[str, int], list[Member]] = {}
+        self._members: dict[tuple[str, int], list[GroupMember]] = {}
         for member in description.members:
             for assigned in member.assignment:
                 for partition in assigned.partitions:

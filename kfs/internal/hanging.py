@@ -1,4 +1,4 @@
-"""Which open transactions hang: nobody will ever end them (``TransactionsCommand.FindHangingTransactionsCommand``)."""
+"""Which open transactions hang, never to end (``TransactionsCommand.FindHangingTransactionsCommand``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kfs.internal.transaction_state import TransactionalId, TransactionalIds, du
 from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
 
 
-class Standing(StrEnum):
+class TransactionVerdict(StrEnum):
     """What is to become of an open transaction."""
 
     OPEN = "open"  # its coordinator is to end it, or it is too young for anyone to worry
@@ -25,7 +25,7 @@ class Judged:
 
     partition: TopicPartition
     transaction: OpenTransaction
-    standing: Standing
+    standing: TransactionVerdict
     age_ms: int | None
     transactional_id: TransactionalId | None
 
@@ -50,13 +50,15 @@ class Judge:
         age_ms = duration_ms(transaction.last_timestamp, self._now_ms)
         return Judged(partition, transaction, self._standing(partition, owner, age_ms), age_ms, owner)
 
-    def _standing(self, partition: TopicPartition, owner: TransactionalId | None, age_ms: int | None) -> Standing:
+    def _standing(
+        self, partition: TopicPartition, owner: TransactionalId | None, age_ms: int | None
+    ) -> TransactionVerdict:
         is_young = age_ms is not None and age_ms <= self._max_timeout_ms
         if is_young or (owner is not None and owner.has(partition)):
-            return Standing.OPEN
+            return TransactionVerdict.OPEN
         if owner is None and self._ids.may_be_elsewhere:
-            return Standing.UNKNOWN
-        return Standing.HANGING
+            return TransactionVerdict.UNKNOWN
+        return TransactionVerdict.HANGING
 
 
 def abort_commands(judged: Judged, bootstrap_server: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Committed offsets as ``OffsetMetadataManager.java`` replays them: the newest of each group, topic and partition.
 
 A million commits are those of a few thousand keys, so of each key only the newest value is kept, in the bytes it was
-written in: what it says is decoded when somebody looks. A commit in a transaction is pending until its producer's
+written in: what it says is decoded when it is asked for. A commit in a transaction is pending until its producer's
 marker is read. Committed, it counts unless a plain commit stands behind it in the log; a tombstone takes with it what
 is pending.
 """

@@ -50,7 +50,7 @@ def _start_offset(fields: Fields) -> str:
     return str(start)
 
 
-def _plain(name: str) -> Callable[[Fields], str]:
+def _text_of(name: str) -> Callable[[Fields], str]:
     return lambda fields: str(fields[name])
 
 
@@ -100,12 +100,12 @@ _PARTS: Final[Mapping[int, tuple[tuple[str, Callable[[Fields], str]], ...]]] = {
     0: (
         ("remoteLogSegmentId", _segment_id),
         ("startOffset", _start_offset),
-        ("endOffset", _plain("endOffset")),
-        ("brokerId", _plain("brokerId")),
-        ("maxTimestampMs", _plain("maxTimestampMs")),
-        ("eventTimestampMs", _plain("eventTimestampMs")),
+        ("endOffset", _text_of("endOffset")),
+        ("brokerId", _text_of("brokerId")),
+        ("maxTimestampMs", _text_of("maxTimestampMs")),
+        ("eventTimestampMs", _text_of("eventTimestampMs")),
         ("segmentLeaderEpochs", _epochs),
-        ("segmentSizeInBytes", _plain("segmentSizeInBytes")),
+        ("segmentSizeInBytes", _text_of("segmentSizeInBytes")),
         ("customMetadata", _custom_metadata),
         ("state", _SEGMENT_STATE),
         ("txnIdxEmpty", _is_empty),
@@ -114,22 +114,22 @@ _PARTS: Final[Mapping[int, tuple[tuple[str, Callable[[Fields], str]], ...]]] = {
         ("remoteLogSegmentId", _segment_id),
         ("customMetadata", _custom_metadata),
         ("state", _SEGMENT_STATE),
-        ("eventTimestampMs", _plain("eventTimestampMs")),
-        ("brokerId", _plain("brokerId")),
+        ("eventTimestampMs", _text_of("eventTimestampMs")),
+        ("brokerId", _text_of("brokerId")),
     ),
     2: (
         ("topicPartition", _topic_partition),
         ("state", _state("remotePartitionDeleteState", _PARTITION_STATES, "null")),
-        ("eventTimestampMs", _plain("eventTimestampMs")),
-        ("brokerId", _plain("brokerId")),
+        ("eventTimestampMs", _text_of("eventTimestampMs")),
+        ("brokerId", _text_of("brokerId")),
     ),
     3: (
-        ("segmentId", _plain("segmentId")),
-        ("startOffset", _plain("startOffset")),
-        ("endOffset", _plain("endOffset")),
-        ("maxTimestampMs", _plain("maxTimestampMs")),
+        ("segmentId", _text_of("segmentId")),
+        ("startOffset", _text_of("startOffset")),
+        ("endOffset", _text_of("endOffset")),
+        ("maxTimestampMs", _text_of("maxTimestampMs")),
         ("segmentLeaderEpochs", _epochs),
-        ("segmentSizeInBytes", _plain("segmentSizeInBytes")),
+        ("segmentSizeInBytes", _text_of("segmentSizeInBytes")),
         ("customMetadata", _custom_metadata),
         ("state", _SEGMENT_STATE),
         ("txnIdxEmpty", _is_empty),

@@ -129,15 +129,15 @@ class Struct:
 
     def __init__(self, *fields: Field) -> None:
         self.fields = fields
-        self._plain: dict[int, tuple[Field, ...]] = {}
+        self._untagged: dict[int, tuple[Field, ...]] = {}
         self._tagged: dict[int, dict[int, Field]] = {}
 
     def plain_fields(self, version: int) -> tuple[Field, ...]:
         """Return the fields that stand one after another in that version."""
-        known = self._plain.get(version)
+        known = self._untagged.get(version)
         if known is None:
             known = tuple(field for field in self.fields if version in field.versions and not field.is_tagged(version))
-            self._plain[version] = known
+            self._untagged[version] = known
         return known
 
     def tagged_fields(self, version: int) -> dict[int, Field]:

@@ -24,7 +24,7 @@ class TopicNames:
         self._looked = -1.0
 
     def name(self, topic_id: str) -> str | None:
-        """Return the name of the topic that has an id, None where nobody knows of it."""
+        """Return the name of the topic that has an id, None where it is unknown."""
         if topic_id not in self._here and (self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS):
             self._look()
             self._looked = time.monotonic()

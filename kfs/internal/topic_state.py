@@ -13,7 +13,7 @@ from kfs.errors import CorruptData, UnusableSource
 from kfs.internal.coverage import Coverage, coverage_of
 from kfs.internal.schema import Malformed
 from kfs.internal.state_problems import MOST_UNREAD, StateProblems, UnreadRecord
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.data_dir import DataDir
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.problem import Problem
@@ -58,7 +58,7 @@ class TopicState(ABC):
                     self.version += 1
                 for item in self._reader.read_on():
                     self.version += 1
-                    if isinstance(item, Records):
+                    if isinstance(item, DecodedBatches):
                         self._replay(item)
                         self.damaged += len(item.columns.faults)
                     else:
@@ -78,11 +78,11 @@ class TopicState(ABC):
         """Be as before the first record."""
 
     @abstractmethod
-    def _replay(self, records: Records) -> None:
+    def _replay(self, records: DecodedBatches) -> None:
         """Apply records; of batches that reach below the start of the reader, those from there on."""
 
     def _keep_unread(
-        self, records: Records, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
+        self, records: DecodedBatches, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
     ) -> None:
         name = offset if key is None else key
         if key is not None and value is None:  # whatever it was is deleted
@@ -99,7 +99,7 @@ class TopicState(ABC):
 class RecordByRecord(TopicState):
     """A state that no transactions are part of, and that takes one record after the other."""
 
-    def _replay(self, records: Records) -> None:
+    def _replay(self, records: DecodedBatches) -> None:
         if records.is_control:
             return
         columns = records.columns

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from kfs.format.checkpoint import TopicPartition
-from kfs.internal.hanging import Judge, Judged, Standing, abort_commands
+from kfs.internal.hanging import Judge, Judged, TransactionVerdict, abort_commands
 from kfs.internal.message_json import Json
 from kfs.internal.transaction_state import TransactionalId, duration_ms
 from kfs.read.transaction_replay import ReplayedTxn
-from kfs.read.transactions import History
+from kfs.read.transactions import EndedTransactions
 from kfs.render.timestamps import iso_time
 
 
@@ -29,7 +29,7 @@ def open_json(judged: Judged, bootstrap_server: str) -> dict[str, Json]:
         "transactionalId": None if owner is None else owner.name,
         "coordinatorState": None if owner is None else owner.state,
     }
-    if judged.standing is Standing.HANGING:
+    if judged.standing is TransactionVerdict.HANGING:
         newer, older = abort_commands(judged, bootstrap_server)
         fields |= {"abortCommand": newer, "abortCommandBefore30": older}
     return fields
@@ -48,7 +48,9 @@ def ended_json(transaction: ReplayedTxn) -> dict[str, Json]:
     }
 
 
-def history_json(partition: TopicPartition, history: History, judge: Judge, bootstrap_server: str) -> dict[str, Json]:
+def history_json(
+    partition: TopicPartition, history: EndedTransactions, judge: Judge, bootstrap_server: str
+) -> dict[str, Json]:
     """Return all transactions of a partition: of those that ended, how many, and the latest."""
     judged = [judge.judge(partition, transaction) for transaction in history.open.transactions]
     return {

@@ -1,7 +1,7 @@
 """Transactional ids and their transactions: ``__transaction_state`` replayed as ``TransactionStateManager.scala`` does.
 
 A record says all there is to know of one transactional id, the latest counts, and one without a value deletes it.
-Nothing is read before somebody asks. What was read is kept and brought up to date when the logs have grown.
+Nothing is read before it is asked for. What was read is kept and brought up to date when the logs have grown.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Damage:
         return self.position + self.problem.size
 
     @property
-    def last_seen(self) -> int:
+    def last_offset(self) -> int:
         """The highest offset up to its end that is known from it: none, -1."""
         return -1
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kfs.log.walk import SegmentWalk
 
 
-class Rows:
+class Batches:
     """Batches that follow one another: rows ``first`` to ``stop`` of ``table``."""
 
     __slots__ = ("end", "first", "position", "stop", "table")
@@ -51,17 +51,17 @@ class Rows:
         return self.table.last_offsets[self.stop - 1]
 
 
-class Ordinary(Rows):
+class ScannedBatches(Batches):
     """Batches that aren't decoded yet."""
 
     __slots__ = ()
 
-    def of_rows(self, first: int, stop: int) -> Ordinary:
+    def of_rows(self, first: int, stop: int) -> ScannedBatches:
         """Return some of the rows."""
-        return Ordinary(self.table, first, stop)
+        return ScannedBatches(self.table, first, stop)
 
 
-class Records(Rows):
+class DecodedBatches(Batches):
     """The records of such batches, decoded together.
 
     Control records, which are no messages, are never mixed with others.
@@ -76,14 +76,14 @@ class Records(Rows):
         #: Whether these are control records.
         self.is_control = bool(table.attributes[first] & CONTROL_MASK)
 
-    def of_rows(self, first: int, stop: int) -> Records:
+    def of_rows(self, first: int, stop: int) -> DecodedBatches:
         """Return the records of some of the rows, over the same buffer."""
         if (first, stop) == (self.first, self.stop):
             return self
         offsets, bases = self.columns.offsets, self.table.base_offsets
         begin = 0 if first == self.first else bisect_left(offsets, bases[first])
         end = len(offsets) if stop == self.stop else bisect_left(offsets, bases[stop])
-        return Records(self.columns.slice(begin, end), self.file, self.table, first, stop)
+        return DecodedBatches(self.columns.slice(begin, end), self.file, self.table, first, stop)
 
 
 class Undecodable:
@@ -119,7 +119,7 @@ class Undecodable:
         return OffsetRange(start, end) if start < end else None
 
     @property
-    def last_seen(self) -> int:
+    def last_offset(self) -> int:
         """The highest offset up to its end that is known from it."""
         return self.block.header.last_offset
 
@@ -130,7 +130,7 @@ class Undecodable:
 
 
 class BulkReader:
-    """Reads what ``walk`` walks over; ``report`` is told what is wrong with records."""
+    """Reads what ``walk`` walks over; ``report`` gets what is wrong with records."""
 
     def __init__(self, walk: SegmentWalk, storage: Storage, report: Callable[[Problem], None]) -> None:
         self.walk = walk
@@ -138,50 +138,50 @@ class BulkReader:
         self.report = report
 
     def items(
-        self, position: int = 0, seen: int | None = None, end: int | None = None
-    ) -> Iterator[Records | Undecodable | Damage]:
+        self, position: int = 0, after: int | None = None, end: int | None = None
+    ) -> Iterator[DecodedBatches | Undecodable | Damage]:
         """Read from ``position``, a batch boundary, up to ``end``, another one, or to the end of the log.
 
-        ``seen`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
+        ``after`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
         """
-        for item in self.batches(position, seen, end):
-            if isinstance(item, Ordinary):
+        for item in self.batches(position, after, end):
+            if isinstance(item, ScannedBatches):
                 yield from self.decoded(item)
             else:
                 yield item
 
     def batches(
-        self, position: int = 0, seen: int | None = None, end: int | None = None
-    ) -> Iterator[Ordinary | Records | Undecodable | Damage]:
+        self, position: int = 0, after: int | None = None, end: int | None = None
+    ) -> Iterator[ScannedBatches | DecodedBatches | Undecodable | Damage]:
         """Read as :meth:`items` does, but leave batches as they are that are left to :meth:`decoded`."""
-        for piece in self.pieces(position, seen, end):
-            yield self._loaded(piece) if isinstance(piece, Block) else piece
+        for item in self.undecoded(position, after, end):
+            yield self._loaded(item) if isinstance(item, Block) else item
 
-    def count(self, position: int = 0, seen: int | None = None, end: int | None = None) -> int:
+    def count(self, position: int = 0, after: int | None = None, end: int | None = None) -> int:
         """Look at every record as :meth:`items` does, and report the same; return how many there are.
 
         Control records aren't counted, nor are records that are broken inside an intact batch.
         """
         messages = 0
-        for piece in self.pieces(position, seen, end):
-            if isinstance(piece, Ordinary):
-                messages += self._counted(piece)
-            elif isinstance(piece, Block):
-                messages += self._messages_in(piece)
+        for item in self.undecoded(position, after, end):
+            if isinstance(item, ScannedBatches):
+                messages += self._counted(item)
+            elif isinstance(item, Block):
+                messages += self._messages_in(item)
         return messages
 
-    def pieces(
-        self, position: int = 0, seen: int | None = None, end: int | None = None
-    ) -> Iterator[Ordinary | Block | Damage]:
+    def undecoded(
+        self, position: int = 0, after: int | None = None, end: int | None = None
+    ) -> Iterator[ScannedBatches | Block | Damage]:
         """Yield what :meth:`items` is made of, for those who decide themselves what to do with each."""
         walk = self.walk
-        walk.begin(position, seen)
+        walk.begin(position, after)
         stop = walk.size if end is None else min(end, walk.size)
         while position < stop:
-            table = walk.ordinary(position)
+            table = walk.scan(position)
             rows = len(table) if end is None else bisect_left(table.positions, stop)
             if rows:
-                yield Ordinary(table, 0, rows)
+                yield ScannedBatches(table, 0, rows)
                 position = table.end(rows - 1)
                 continue
             item = walk.item(position)
@@ -194,7 +194,7 @@ class BulkReader:
         if missing is not None:
             yield missing
 
-    def decoded(self, batches: Ordinary) -> Iterator[Records | Undecodable]:
+    def decoded(self, batches: ScannedBatches) -> Iterator[DecodedBatches | Undecodable]:
         """Decode ordinary batches, those together that can be."""
         decoder, limit, file = self.storage.decoder, self.storage.max_batch_bytes, self.walk.file.path
         table, row = batches.table, batches.first
@@ -205,10 +205,10 @@ class BulkReader:
                 yield self._loaded(self.block(table, row))
                 row += 1
             else:
-                yield Records(columns, file, table, row, stop)
+                yield DecodedBatches(columns, file, table, row, stop)
                 row = stop
 
-    def _counted(self, batches: Ordinary) -> int:
+    def _counted(self, batches: ScannedBatches) -> int:
         decoder, limit = self.storage.decoder, self.storage.max_batch_bytes
         table, row = batches.table, batches.first
         messages = 0
@@ -230,10 +230,10 @@ class BulkReader:
         """Return the batch in a row of a table as a block."""
         return Block(table.header(row), table.data(row), self.walk.file.path)
 
-    def _loaded(self, block: Block) -> Records | Undecodable:
+    def _loaded(self, block: Block) -> DecodedBatches | Undecodable:
         """Decode a block by itself, and report what is wrong with it."""
         try:
             loaded = self.storage.load(block, self.report)
         except CorruptData as error:
             return Undecodable(block, error)
-        return Records(loaded.columns, block.file, BatchTable.of(block.header, block.data), 0, 1)
+        return DecodedBatches(loaded.columns, block.file, BatchTable.of(block.header, block.data), 0, 1)

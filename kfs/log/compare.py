@@ -17,7 +17,7 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block, Cause, Damage
-from kfs.log.bulk import Ordinary
+from kfs.log.bulk import ScannedBatches
 from kfs.log.log import Log
 
 _RECORD_FIELDS: Final = ("key", "value", "headers", "timestamp", "timestamp_type")
@@ -188,13 +188,13 @@ class _Side:
         for segment in self._log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= self._start:
                 continue
-            position, seen = segment.position_before(self._start)
-            for piece in segment.bulk_reader().pieces(position, seen):
-                if isinstance(piece, Ordinary):
+            position, after = segment.position_before(self._start)
+            for item in segment.bulk_reader().undecoded(position, after):
+                if isinstance(item, ScannedBatches):
                     file = segment.files.log.path
-                    yield from (_Batch(None, piece.table, row, file) for row in range(piece.stop))
+                    yield from (_Batch(None, item.table, row, file) for row in range(item.stop))
                 else:
-                    yield _Batch(piece) if isinstance(piece, Block) else piece
+                    yield _Batch(item) if isinstance(item, Block) else item
 
     # -- where it is
 

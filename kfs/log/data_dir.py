@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
@@ -22,10 +23,12 @@ from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
 from kfs.log.storage import Storage
-from kfs.log.topic_ids import TopicIds
 from kfs.storage.listing import list_directory, list_names
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import PathKind, is_there, kind_at, status_at
+
+if TYPE_CHECKING:
+    from kfs.log.topic_ids import TopicIds
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
 
@@ -262,7 +265,7 @@ class DataDir:
     def _list_names(self, log_dir: LogDir) -> bool:
         """List one log directory if it has changed; return whether it was listed.
 
-        One that can't be listed has what it had, as far as that is known: what is in it are errors, and nobody takes
+        One that can't be listed has what it had, as far as that is known: what is in it are errors, and none takes
         them for nothing.
         """
         known = self._names.get(log_dir)
@@ -342,7 +345,7 @@ class DataDir:
     # -- topics that had the same name, or a longer one
 
     def _named(self, directory: PartitionDirectory) -> PartitionDirectory:
-        """Return the directory under its topic's full name, if that was cut off to fit, and somebody knows it."""
+        """Return the directory under its topic's full name, if that was cut off to fit, and is known."""
         if self.topic_ids is None or not directory.name.may_be_truncated:
             return directory
         topic_id = self._topic_id_of(directory)

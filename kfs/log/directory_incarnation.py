@@ -50,7 +50,7 @@ class DirectoryIncarnation:
             return self._topic_id
         try:
             metadata = read_side_file(path, parse_partition_metadata)
-        except CorruptData:  # which is told to who asks what it says
+        except CorruptData:  # which who asks what it says gets as an error
             return None
         except Shortage:
             self._watched.look_again()

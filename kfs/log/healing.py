@@ -105,7 +105,9 @@ class Healer:
             if not others:
                 return {}
             log = Log(self._directory, storage, problems=quiet)
-            histories = [History(log, other) for other in sorted(others, key=partial(_preference, log), reverse=True)]
+            histories = [
+                CommonHistory(log, other) for other in sorted(others, key=partial(_preference, log), reverse=True)
+            ]
             made = {}
             for segment in log.segments:
                 healed = _healed(segment, histories)
@@ -119,7 +121,7 @@ def _preference(log: Log, other: Log) -> tuple[bool, tuple[int, int, int]]:
     return (other.first_dirty_offset is None) == (log.first_dirty_offset is None), other.standing()
 
 
-def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
+def _healed(segment: Segment, histories: Sequence[CommonHistory]) -> Healed | None:
     losses = list(_losses(segment))
     for loss in losses:
         _complete(loss, histories)
@@ -128,7 +130,7 @@ def _healed(segment: Segment, histories: Sequence[History]) -> Healed | None:
     return Healed(tuple(_extents(segment, losses)), tuple(_notes(losses)))
 
 
-def _complete(loss: _Loss, histories: Sequence[History]) -> None:
+def _complete(loss: _Loss, histories: Sequence[CommonHistory]) -> None:
     """Take what any copy has of a loss.
 
     All are asked, even if one seems to have all that ever was there: a batch may be gone from it without a trace. A
@@ -203,7 +205,7 @@ def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:
     yield Extent(*log, position, None)
 
 
-class History:
+class CommonHistory:
     """What two copies of a partition have in common; nothing is compared before that is asked."""
 
     def __init__(self, log: Log, other: Log) -> None:
@@ -279,7 +281,7 @@ class History:
         epochs = [each.leader_epochs() for each in (self._log, self._other)]
         if not all(epochs):
             return MAX_INT64  # then headers have to do
-        common = {entry.epoch for entry in epochs[0]} & {entry.epoch for entry in epochs[1]}
+        common = {entry.leader_epoch for entry in epochs[0]} & {entry.leader_epoch for entry in epochs[1]}
         return min(_end_of(max(common), each) for each in epochs) if common else 0
 
     def _anchor(self, offsets: OffsetRange) -> Block | None:
@@ -316,7 +318,7 @@ class History:
 
 def _end_of(epoch: int, entries: Sequence[EpochEntry]) -> int:
     """Return the offset at which an epoch ends: where the next one begins, or nowhere."""
-    return next((entry.start_offset for entry in entries if entry.epoch > epoch), MAX_INT64)
+    return next((entry.start_offset for entry in entries if entry.leader_epoch > epoch), MAX_INT64)
 
 
 def _touches(found: Found, offsets: OffsetRange) -> bool:

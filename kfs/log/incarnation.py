@@ -16,7 +16,7 @@ from kfs.storage.open_files import FileChanged, OpenFile
 from kfs.storage.status import Status
 
 
-class _Seen(NamedTuple):
+class _SizeAndTime(NamedTuple):
     """The size of the file in bytes, and when it was last written to, in nanoseconds."""
 
     size: int
@@ -25,7 +25,7 @@ class _Seen(NamedTuple):
 
 #: By how much, in nanoseconds, the times of last write and of last change may differ where one call sets both.
 _AT_ONCE_NS: Final = 50_000_000
-_NOT_YET: Final = _Seen(0, -1)
+_NOT_YET: Final = _SizeAndTime(0, -1)
 
 
 class LogIncarnation:
@@ -37,7 +37,7 @@ class LogIncarnation:
         #: Whether it is that because the file became shorter.
         self.was_cut = False
         self._error: type[FileChanged] = FileChanged
-        self._seen = _NOT_YET
+        self._known = _NOT_YET
         self._was_closed = False
         self._log_end = 0
         self._last_batch: tuple[int, bytes] | None = None
@@ -47,14 +47,14 @@ class LogIncarnation:
     @property
     def was_seen(self) -> bool:
         """Whether it was looked at, and not empty."""
-        return self._seen.size > 0
+        return self._known.size > 0
 
-    def is_as_seen(self, status: Status) -> bool:
+    def is_unchanged(self, status: Status) -> bool:
         """Whether nothing has happened to the file since it was last looked at, or it never was."""
-        return self._seen in (_NOT_YET, _Seen(status.size, status.mtime_ns))
+        return self._known in (_NOT_YET, _SizeAndTime(status.size, status.mtime_ns))
 
     def verify(self, file: OpenFile, *, is_closed: bool) -> int:
-        """Compare the file with what was seen of it; return its size.
+        """Compare the file with what is known of it; return its size.
 
         ``is_closed`` says whether the segment was known to be closed before this was called: what is closed is written
         to no more.
@@ -63,33 +63,33 @@ class LogIncarnation:
             FileChanged: it isn't what it was, now or earlier.
         """
         if not self.end_reason:
-            now, seen = file.size_and_time(), self._seen
-            if now == seen and (self._was_closed or not is_closed):
-                return seen.size  # as nearly always, and after each read
+            now, known = file.size_and_time(), self._known
+            if now == known and (self._was_closed or not is_closed):
+                return known.size  # as nearly always, and after each read
         with self._looking:
             if not self.end_reason:
                 status = file.status()
-                seen = _Seen(status.size, status.mtime_ns)
-                if seen != self._seen:
+                now = _SizeAndTime(status.size, status.mtime_ns)
+                if now != self._known:
                     was_moved = status.ctime_ns - status.mtime_ns > _AT_ONCE_NS
-                    self.end_reason = self._difference(file, seen, was_moved=was_moved)
-                    self._seen = seen
+                    self.end_reason = self._difference(file, now, was_moved=was_moved)
+                    self._known = now
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
-                raise self._error(self.end_reason, self._seen.size, file.path)
-            return self._seen.size
+                raise self._error(self.end_reason, self._known.size, file.path)
+            return self._known.size
 
-    def _difference(self, file: OpenFile, now: _Seen, *, was_moved: bool) -> str:
+    def _difference(self, file: OpenFile, now: _SizeAndTime, *, was_moved: bool) -> str:
         """Return what has become of the file, nothing if it has only grown.
 
         A cut is a write. Where the file ``was_moved`` after it was last written to, it is one that came under this name
-        when nobody looked, and the number of the one before was free again.
+        unseen, and the number of the one before was free again.
         """
-        if now.size < self._seen.size and (self._was_closed or now.size < self._log_end or not self._log_end):
+        if now.size < self._known.size and (self._was_closed or now.size < self._log_end or not self._log_end):
             if was_moved:
                 return "another file has its name and number"
             self.was_cut = True
-            return f"file was cut from {self._seen.size} to {now.size} bytes"
+            return f"file was cut from {self._known.size} to {now.size} bytes"
         if self._was_closed:
             return "file was written to although the segment is closed"
         if self._last_batch is not None:
@@ -107,7 +107,7 @@ class LogIncarnation:
     def check(self, path: str) -> None:
         """Raise that :class:`FileChanged` if it was ended."""
         if self.end_reason:
-            raise self._error(self.end_reason, self._seen.size, path)
+            raise self._error(self.end_reason, self._known.size, path)
 
     def note_end(self, log_end: int, last: Block | None, *, is_closed: bool) -> None:
         """Note where the log ends in the file, and the last batch before that, if another one than was noted."""

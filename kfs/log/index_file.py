@@ -45,7 +45,7 @@ class IndexBytes:
     version: Version
 
     def copied(self, layout: EntryLayout) -> IndexBytes:
-        """Return the same with the entries copied, for whoever needs them longer than a moment."""
+        """Return the same with the entries copied, for those who need them longer than a moment."""
         return replace(self, data=self.data[: self.entries * layout.size])
 
 

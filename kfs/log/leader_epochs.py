@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kfs.format.checkpoint import EpochEntry
 
-#: What ``end_offset_for`` gives of an epoch that nobody knows (``OffsetsForLeaderEpochResponse``).
+#: What ``end_offset_for`` gives of an unknown epoch (``OffsetsForLeaderEpochResponse``).
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
@@ -19,7 +19,7 @@ class LeaderEpochs:
         """Load a checkpoint: entries that go back, as brokers before 2.0 wrote them, overrule those before them."""
         self._entries: list[EpochEntry] = []
         for entry in entries:
-            self.assign(entry.epoch, entry.start_offset)
+            self.assign(entry.leader_epoch, entry.start_offset)
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -29,7 +29,7 @@ class LeaderEpochs:
     @property
     def latest_epoch(self) -> int | None:
         """The highest epoch, None where none is known."""
-        return self._entries[-1].epoch if self._entries else None
+        return self._entries[-1].leader_epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` begins at ``start_offset``; return whether anything changed by that.
@@ -42,7 +42,7 @@ class LeaderEpochs:
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} cannot begin at offset {start_offset}")
         latest = self._entries[-1] if self._entries else None
-        if latest is not None and latest.epoch == epoch and start_offset >= latest.start_offset:
+        if latest is not None and latest.leader_epoch == epoch and start_offset >= latest.start_offset:
             return False
         while self._entries and not self._is_before(self._entries[-1], epoch, start_offset):
             self._entries.pop()
@@ -51,11 +51,11 @@ class LeaderEpochs:
 
     @staticmethod
     def _is_before(entry: EpochEntry, epoch: int, start_offset: int) -> bool:
-        return entry.epoch < epoch and entry.start_offset < start_offset
+        return entry.leader_epoch < epoch and entry.start_offset < start_offset
 
     def assign_from_batch(self, epoch: int, base_offset: int) -> bool:
         """Note a batch's epoch as ``LogSegment.recover`` does: only one above all that are known, and none below 0."""
-        if epoch < 0 or (self._entries and epoch <= self._entries[-1].epoch):
+        if epoch < 0 or (self._entries and epoch <= self._entries[-1].leader_epoch):
             return False
         return self.assign(epoch, base_offset)
 
@@ -74,7 +74,7 @@ class LeaderEpochs:
         before = self.entries
         count = self._count_before(start_offset + 1)
         if count:
-            self._entries[:count] = [EpochEntry(self._entries[count - 1].epoch, start_offset)]
+            self._entries[:count] = [EpochEntry(self._entries[count - 1].leader_epoch, start_offset)]
         return self.entries != before
 
     def clear(self) -> None:
@@ -84,7 +84,7 @@ class LeaderEpochs:
     def epoch_for(self, offset: int) -> int | None:
         """Return the epoch in which ``offset`` was (or will be) written, None where it isn't known."""
         count = self._count_before(offset + 1)
-        return self._entries[count - 1].epoch if count else None
+        return self._entries[count - 1].leader_epoch if count else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the highest known epoch up to ``epoch`` and where it ends, as a broker answers its followers.
@@ -96,10 +96,10 @@ class LeaderEpochs:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end_offset
-        higher = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        higher = bisect_right(self._entries, epoch, key=lambda entry: entry.leader_epoch)
         if higher == len(self._entries):
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-        floor = self._entries[higher - 1].epoch if higher else epoch
+        floor = self._entries[higher - 1].leader_epoch if higher else epoch
         return floor, self._entries[higher].start_offset
 
     def _count_before(self, offset: int) -> int:

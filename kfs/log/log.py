@@ -40,7 +40,6 @@ from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.span import DeletedSegments, Span, consecutive_spans
 from kfs.log.storage import LoadedBlock, Storage
-from kfs.log.time_lookup import first_offset_at_or_after
 from kfs.storage.open_files import FileChanged
 from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
@@ -103,6 +102,8 @@ class Log:
         #: Whether the segments may be those of the next incarnation already.
         self.is_changing = False
         self._looked = -1.0
+        #: Another object whenever the log is to be looked at again, whatever a look that is under way finds.
+        self._asked, self._answered = object(), object()
         self._listed_mtime = (-1, False)
         self._incarnation = DirectoryIncarnation()
         self._refreshing = threading.Lock()
@@ -146,16 +147,19 @@ class Log:
 
     def _current(self) -> _Listing:
         now = time.monotonic()
-        if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:
+        if self._is_out_of_date(now):
             with self._refreshing:
-                if self._looked < 0 or now - self._looked >= LOOK_AGAIN_SECONDS:  # nobody was faster
-                    self._refreshing_thread = threading.get_ident()
+                if self._is_out_of_date(now):  # no other thread was faster
+                    asked, self._refreshing_thread = self._asked, threading.get_ident()
                     try:
                         self._refresh()
                     finally:
                         self._refreshing_thread = -1
-                    self._looked = time.monotonic()
+                    self._looked, self._answered = time.monotonic(), asked
         return self._listing
+
+    def _is_out_of_date(self, now: float) -> bool:
+        return self._answered is not self._asked or now - self._looked >= LOOK_AGAIN_SECONDS
 
     def _refresh(self) -> None:
         try:
@@ -348,8 +352,11 @@ class Log:
         return self.directory.is_of_deleted and self._listing.bases[: len(before.bases)] != before.bases
 
     def look_again(self) -> None:
-        """Take nothing for granted at the next question: something was seen to change."""
-        self._looked = -1.0
+        """Take nothing for granted at the next question: something was seen to change.
+
+        Nor what another thread finds that is just looking: it may have looked before that.
+        """
+        self._asked = object()
 
     def _look_now(self) -> None:
         """Know the segments as they are by now; not while this thread is about to know them."""
@@ -539,9 +546,14 @@ class Log:
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:
         """Yield, segment by segment, every block and damage that may hold some of ``offsets``.
 
-        Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded.
+        Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded: of a
+        batch that reaches over that, only the rest is the block's.
         """
+        reached = 0
         for span, item in self.walk_spans(offsets):
+            if isinstance(item, Block):
+                item.after = max(item.after, reached - 1)
+                reached = max(reached, min(item.header.last_offset + 1, item.before))
             yield span.segment, item
 
     def walk_spans(self, offsets: OffsetRange) -> Iterator[tuple[Span, Block | Damage]]:
@@ -589,6 +601,8 @@ class Log:
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""
+        from kfs.log.time_lookup import first_offset_at_or_after  # only here: few commands ask for a time
+
         for segment, start, end in self.spans:
             if start >= offsets.end:
                 break
@@ -638,7 +652,7 @@ class Log:
         """The leader epoch of the log's end, from the checkpoint or else its last batch; -1: not known."""
         epochs = self.leader_epochs()
         if epochs:
-            return epochs[-1].epoch
+            return epochs[-1].leader_epoch
         for _ in range(MOST_LOOKS):
             with suppress(FileChanged):  # what is lost at the end comes from another copy by now, perhaps
                 return self._last_epoch_in_batches()

@@ -14,7 +14,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.bulk import Ordinary
+from kfs.log.bulk import ScannedBatches
 from kfs.log.directory_name import DirectoryKind
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.missing import Evidence, Gap, evidence_of
@@ -115,7 +115,7 @@ class LostSegments:
 
 @dataclass(frozen=True, slots=True)
 class _LogWitness:
-    """The segments of a log as they are listed: see :class:`~kfs.log.missing.Witness`."""
+    """The segments of a log as they are listed: see :class:`~kfs.log.missing.SegmentFacts`."""
 
     _segments: Sequence[Segment]
     files: PartitionFiles
@@ -150,11 +150,11 @@ class _LogWitness:
 
 def _last_header(segment: Segment) -> BatchHeader | None:
     header: BatchHeader | None = None
-    for piece in _quiet(segment).pieces(*segment.position_before(MAX_INT64)):
-        if isinstance(piece, Ordinary):
-            header = piece.table.header(piece.stop - 1)
-        elif isinstance(piece, Block):
-            header = piece.header
+    for item in _quiet(segment).undecoded(*segment.position_before(MAX_INT64)):
+        if isinstance(item, ScannedBatches):
+            header = item.table.header(item.stop - 1)
+        elif isinstance(item, Block):
+            header = item.header
     return header
 
 
@@ -184,32 +184,32 @@ class _Search:
         """Whether there is such a hole as far as the segment goes now."""
         with self._lock:
             if not self._has_found and self._position < segment.size():
-                seen = None if self._next is None else self._next - 1
-                for piece in _quiet(segment).pieces(self._position, seen):
-                    self._has_found = self._is_at_hole(piece, segment)
-                    self._position = piece.end
+                after = None if self._next is None else self._next - 1
+                for item in _quiet(segment).undecoded(self._position, after):
+                    self._has_found = self._is_at_hole(item, segment)
+                    self._position = item.end
                     if self._has_found:
                         break
             return self._has_found
 
-    def _is_at_hole(self, piece: Ordinary | Block | Damage, segment: Segment) -> bool:
-        if isinstance(piece, Damage):
-            self._next = self._next if piece.lost is None else None
+    def _is_at_hole(self, item: ScannedBatches | Block | Damage, segment: Segment) -> bool:
+        if isinstance(item, Damage):
+            self._next = self._next if item.lost is None else None
             return False
-        if isinstance(piece, Ordinary):
-            table = piece.table
-            rows = range(piece.first, piece.stop)
+        if isinstance(item, ScannedBatches):
+            table = item.table
+            rows = range(item.first, item.stop)
             return any(
                 self._leaves_out(table.base_offsets[at], table.last_offsets[at], table.counts[at]) for at in rows
             )
-        header = piece.header
+        header = item.header
         if header.record_count != UNKNOWN_COUNT:
-            if piece.is_trimmed:
+            if item.is_trimmed:
                 self._next = None
                 return False
             return self._leaves_out(header.base_offset, header.last_offset, header.record_count)
         try:
-            offsets = piece.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
+            offsets = item.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
         except CorruptData:
             self._next = None
             return False

@@ -47,7 +47,7 @@ def missing_sentence(offsets: OffsetRange) -> str:
     return f"offsets {offsets.start} to {offsets.end - 1} are missing before the segment of base offset {offsets.end}"
 
 
-class Witness(Protocol):
+class SegmentFacts(Protocol):
     """What is known of the segments of a log, which go by their number in it.
 
     What reads one raises :class:`~kfs.errors.CorruptData` where that fails.
@@ -88,7 +88,7 @@ class Witness(Protocol):
         ...
 
 
-def evidence_of(gap: Gap, witness: Witness, *, is_cleaned: bool, has_checkpoint: bool) -> Evidence:
+def evidence_of(gap: Gap, witness: SegmentFacts, *, is_cleaned: bool, has_checkpoint: bool) -> Evidence:
     """Return what tells that the offsets of a gap are lost.
 
     ``is_cleaned`` says that the log is known to be compacted, ``has_checkpoint`` that the cleaner's checkpoint would
@@ -108,7 +108,7 @@ def evidence_of(gap: Gap, witness: Witness, *, is_cleaned: bool, has_checkpoint:
     return Evidence.PROVEN if is_sure else Evidence.DOUBTFUL
 
 
-def snapshot_in(gap: Gap, witness: Witness) -> FoundFile | None:
+def snapshot_in(gap: Gap, witness: SegmentFacts) -> FoundFile | None:
     """Return the producer snapshot of the lowest offset in a gap, None where there is none."""
     start = max(gap.offsets.start, witness.segment(gap.before).base_offset + 1)
     at = bisect_left(witness.snapshots, start)
@@ -117,7 +117,7 @@ def snapshot_in(gap: Gap, witness: Witness) -> FoundFile | None:
     return witness.files.snapshots[witness.snapshots[at]]
 
 
-def _is_being_compacted(gap: Gap, witness: Witness) -> bool:
+def _is_being_compacted(gap: Gap, witness: SegmentFacts) -> bool:
     """Whether the cleaner is at work, which says so in its checkpoint when it is done with all of a log.
 
     What it has merged waits as ``.deleted`` for its removal. Retention deletes only from the start of a log.
@@ -130,11 +130,11 @@ def _is_being_compacted(gap: Gap, witness: Witness) -> bool:
     return any(witness.segment(at).log.name.endswith(".swap") for at in range(len(witness)))
 
 
-def _has_holes_around(gap: Gap, witness: Witness) -> bool:
+def _has_holes_around(gap: Gap, witness: SegmentFacts) -> bool:
     return any(witness.has_holes(at) for at in _around(gap, witness))
 
 
-def _around(gap: Gap, witness: Witness) -> Iterator[int]:
+def _around(gap: Gap, witness: SegmentFacts) -> Iterator[int]:
     """Yield the segments at a gap, and then those further away, as far as they are small enough."""
     before, after, left = gap.before, gap.before + 1, SEARCHED_AROUND
     yield from (before, after)
@@ -147,14 +147,14 @@ def _around(gap: Gap, witness: Witness) -> Iterator[int]:
                 yield at
 
 
-def _has_all_snapshots(witness: Witness) -> bool:
+def _has_all_snapshots(witness: SegmentFacts) -> bool:
     """Whether each segment has one, as with brokers since 2.8; earlier ones also leave some of segments merged away."""
     count, snapshots = len(witness), witness.files.snapshots
     from_format = next((at for at in range(count) if witness.has_record_batches(at)), count)
     return all(witness.segment(at).base_offset in snapshots for at in range(from_format + 1, count))
 
 
-def _may_begin_a_segment(snapshot: FoundFile, gap: Gap, witness: Witness) -> bool:
+def _may_begin_a_segment(snapshot: FoundFile, gap: Gap, witness: SegmentFacts) -> bool:
     """Whether it can't be that of a clean stop, after which the segment before it was appended to.
 
     The leader epoch may be another one then, and the segment's time, which compaction keeps, is a later one.

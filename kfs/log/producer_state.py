@@ -1,7 +1,7 @@
 """What a broker remembers of the producers of a partition, rebuilt from the log (``ProducerStateManager.java``).
 
 The entries are those of a ``.snapshot``, replayed as when a broker recovers a log: nothing is validated against what
-went before (``AppendOrigin.REPLICATION``), because whoever appended it has done so.
+went before (``AppendOrigin.REPLICATION``), because the broker that appended it has done so.
 """
 
 from __future__ import annotations

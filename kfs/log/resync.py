@@ -28,17 +28,17 @@ _CRC_BUDGET: Final = 64
 _CRC_BUDGET_FLOOR: Final = 64 * 1024 * 1024
 
 
-def is_plausible(window: Window, bounds: SegmentBounds, position: int, seen: int) -> bool:
-    """Whether a header at ``position`` makes sense as the next one after offset ``seen``; its CRC is not looked at."""
-    return _plausible_header(window, bounds, position, seen) is not None
+def is_plausible(window: Window, bounds: SegmentBounds, position: int, after: int) -> bool:
+    """Whether a header at ``position`` makes sense as the next one after offset ``after``; its CRC is not looked at."""
+    return _plausible_header(window, bounds, position, after) is not None
 
 
 def find_batch(
-    window: Window, bounds: SegmentBounds, position: int, seen: int, limit: int, stop: int | None = None
+    window: Window, bounds: SegmentBounds, position: int, after: int, limit: int, stop: int | None = None
 ) -> int | None:
     """Return where the next intact batch or message at or after ``position`` begins, or None.
 
-    Its offsets must be ones that can follow ``seen`` in this segment, so the high half of its
+    Its offsets must be ones that can follow ``after`` in this segment, so the high half of its
     offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes;
     it must begin before ``stop``, where that is given.
     """
@@ -54,7 +54,7 @@ def find_batch(
         if len(chunk) < HEADER_SIZE_UP_TO_MAGIC:
             return None
         for at in _candidates(patterns, chunk):
-            header = _plausible_header(window, bounds, position + at, seen)
+            header = _plausible_header(window, bounds, position + at, after)
             if header is None or header.size > limit:
                 continue
             budget -= header.size
@@ -108,7 +108,7 @@ def _candidates(patterns: set[re.Pattern[bytes]], chunk: bytes) -> list[int]:
     return sorted(found)
 
 
-def _plausible_header(window: Window, bounds: SegmentBounds, position: int, seen: int) -> BatchHeader | None:
+def _plausible_header(window: Window, bounds: SegmentBounds, position: int, after: int) -> BatchHeader | None:
     left = window.size - position
     if left < HEADER_SIZE_UP_TO_MAGIC:
         return None
@@ -122,6 +122,6 @@ def _plausible_header(window: Window, bounds: SegmentBounds, position: int, seen
     known = BATCH_ATTRIBUTES_KNOWN if header.magic == MAGIC_V2 else LEGACY_ATTRIBUTES_KNOWN[header.magic]
     if header.attributes & ~known or header.codec_id > Codec.ZSTD:
         return None
-    if header.size > left or header.last_offset <= seen or header.last_offset >= bounds.limit:
+    if header.size > left or header.last_offset <= after or header.last_offset >= bounds.limit:
         return None
     return header

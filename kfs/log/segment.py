@@ -14,7 +14,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, is_intact, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
 from kfs.log.incarnation import LogIncarnation
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, Problems
@@ -23,7 +23,7 @@ from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentWalk
-from kfs.log.window import Window
+from kfs.log.window import WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, FileGone, OpenFile
 from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile
 from kfs.storage.status import PathKind, kind_at, status_at
@@ -73,7 +73,7 @@ class Segment:
         self._look_now = look_now
         self._on_loss = on_loss
         self._missing = missing
-        #: What was said to be missing behind it, None as long as nobody has asked.
+        #: What was said to be missing behind it, None until it was asked for.
         self._told_missing: tuple[OffsetRange | None] | None = None
         self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
@@ -149,7 +149,7 @@ class Segment:
         """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""
         with suppress(OSError, CorruptData):
             status = status_at(self.files.log.path)
-            if status.inode == self.files.log.inode and not self._incarnation.is_as_seen(status):
+            if status.inode == self.files.log.inode and not self._incarnation.is_unchanged(status):
                 self.file()
 
     def _verify(self, file: OpenFile) -> int:
@@ -190,20 +190,20 @@ class Segment:
     def walk(
         self,
         position: int = 0,
-        seen: int | None = None,
+        after: int | None = None,
         window: Window | None = None,
         *,
         tells_missing: bool = True,
     ) -> Iterator[Block | Damage]:
         """Yield blocks and damage from a batch boundary on; what is wrong is reported.
 
-        ``seen`` is the highest offset before that boundary, where it is known. A ``window`` over the file may have been
+        ``after`` is the highest offset before it, where that is known. A ``window`` over the file may have been
         read through already. ``tells_missing`` is as in :meth:`bulk_reader`.
         """
         walk = self._new_walk(window, tells_missing=tells_missing)
         marking = position <= self._mark_positions[-1]
-        highest = self.base_offset - 1 if seen is None else seen
-        for item in walk.items(position, seen):
+        highest = self.base_offset - 1 if after is None else after
+        for item in walk.items(position, after):
             if isinstance(item, Block):
                 if marking and item.position - self._mark_positions[-1] >= _MARK_INTERVAL:
                     self._mark(highest + 1, item.position)
@@ -211,10 +211,10 @@ class Segment:
             yield item
 
     def bulk(
-        self, position: int = 0, seen: int | None = None, end: int | None = None
-    ) -> Iterator[Records | Undecodable | Damage]:
+        self, position: int = 0, after: int | None = None, end: int | None = None
+    ) -> Iterator[DecodedBatches | Undecodable | Damage]:
         """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
-        return self.bulk_reader().items(position, seen, end)
+        return self.bulk_reader().items(position, after, end)
 
     def bulk_reader(self, report: Callable[[Problem], None] | None = None, *, tells_missing: bool = True) -> BulkReader:
         """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead.
@@ -326,7 +326,7 @@ class Segment:
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
         """Return the decoded block that answers for ``offset``, None where the segment has no such record.
 
-        The offset may be a hole in the block. Whoever has no more use for the block has the cache not ``keep`` it.
+        The offset may be a hole in the block. Without ``keep`` the cache doesn't keep the block.
         Raises :class:`CorruptData` if the record, should it exist, lies in damaged bytes.
         """
         self.file()
@@ -370,13 +370,19 @@ class Segment:
         if entry.position >= walk.size:
             return None
         walk.begin(entry.position, None)
-        table = walk.ordinary(entry.position)
-        row = bisect_left(table.last_offsets, offset)
-        if row == len(table) or table.base_offsets[row] > offset or table.base_offsets[0] > entry.offset:
-            return None
-        if row == 0:  # where a batch belongs, only the one before it tells
-            return None
-        return Block(table.header(row), table.data(row), walk.file.path)
+        position, end = entry.position, min(entry.position + WINDOW_BYTES, walk.size)
+        while position < end:
+            table = walk.scan(position)
+            row = bisect_left(table.last_offsets, offset)
+            if position == entry.position and (not row or table.base_offsets[0] > entry.offset):
+                return None  # where a batch belongs, only the one before it tells
+            if row < len(table):
+                is_there = table.base_offsets[row] <= offset
+                return Block(table.header(row), table.data(row), walk.file.path) if is_there else None
+            if not row:
+                return None
+            position = table.end(row - 1)
+        return None
 
     def tail(self) -> tuple[int, int]:
         """Return the byte position where the log ends in this segment, and the offset after its last batch."""
@@ -397,7 +403,7 @@ class Segment:
                 last = item
         self._incarnation.note_end(walk.end, last, is_closed=not walk.bounds.is_last)
         with self._ending:
-            if walk.size > self._tail[0]:  # nobody came further meanwhile
+            if walk.size > self._tail[0]:  # no other thread came further meanwhile
                 self._tail = (walk.size, walk.end, next_offset)
             return self._tail[1:]
 

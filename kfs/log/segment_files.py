@@ -76,8 +76,8 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
             result.snapshots[base] = found
         else:
             states[state].setdefault(base, {})[kind] = found
-    plain = _apply_swaps(states, result, next_offset)
-    _collect(plain, result)
+    without_suffix = _apply_swaps(states, result, next_offset)
+    _collect(without_suffix, result)
     deleted = states[".deleted"]
     result.deleted = [_segment(base, deleted[base]) for base in sorted(deleted) if "log" in deleted[base]]
     return result
@@ -87,7 +87,7 @@ def _apply_swaps(
     states: dict[str, _Kinds], result: PartitionFiles, next_offset: Callable[[SegmentFiles], int]
 ) -> _Kinds:
     """Return the files by base offset after what an interrupted compaction left is settled."""
-    plain, cleaned, swaps = states[""], states[".cleaned"], states[".swap"]
+    without_suffix, cleaned, swaps = states[""], states[".cleaned"], states[".swap"]
     least_cleaned = min(cleaned, default=_MAX_OFFSET + 1)
     for kinds in (*states[".deleted"].values(), *cleaned.values()):
         result.superseded.extend(kinds.values())
@@ -97,18 +97,18 @@ def _apply_swaps(
     if covering:
         low = min(files.base_offset for files in covering)
         high = max(next_offset(files) for files in covering)
-        for base in [base for base in plain if low <= base < high]:
-            result.superseded.extend(plain.pop(base).values())
+        for base in [base for base in without_suffix if low <= base < high]:
+            result.superseded.extend(without_suffix.pop(base).values())
     for base, kinds in swaps.items():
-        replaced = plain.setdefault(base, {})  # still there where nothing in the .swap can be read
+        replaced = without_suffix.setdefault(base, {})  # still there where nothing in the .swap can be read
         result.superseded.extend(found for kind, found in replaced.items() if kind in kinds)
         replaced.update(kinds)
-    return plain
+    return without_suffix
 
 
-def _collect(plain: _Kinds, result: PartitionFiles) -> None:
-    for base in sorted(plain):
-        kinds = plain[base]
+def _collect(without_suffix: _Kinds, result: PartitionFiles) -> None:
+    for base in sorted(without_suffix):
+        kinds = without_suffix[base]
         if "log" in kinds:
             result.segments.append(_segment(base, kinds))
         else:

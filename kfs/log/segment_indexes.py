@@ -4,7 +4,7 @@ An index only shortens the way. An entry is used once the batch it points at is 
 one it means; an index that is missing, short, zero-filled, foreign or damaged never changes an answer.
 
 No CRC covers a base offset. Of batches that contradict each other a walk tells which one is believed, by those around
-them. Whoever begins in the middle comes to what a walk from the start does, as he begins at a batch that neither its
+them. A walk from the middle comes to what one from the start does, as it begins at a batch that neither its
 follower nor those back to the entry before contradict, and that lies before the first that matters.
 """
 
@@ -133,7 +133,7 @@ class SegmentIndexes:
         return index.lookup(offset) if index is not None else None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
-        """Yield positions of intact batches at ``start`` or behind it, then ``every`` so many bytes on, and so on, each
+        """Yield positions of intact batches at ``start`` or behind it, then one every ``every`` bytes or so, each
         with the offset before it.
 
         Only as far as the offset index knows them.
@@ -229,7 +229,7 @@ class SegmentIndexes:
         for _ in range(_MOST_BETWEEN):
             if position >= block.position:
                 return position == block.position
-            header = self._segment.intact_header_at(position)  # of what is broken nobody knows what it hides
+            header = self._segment.intact_header_at(position)  # what a broken one hides is unknown
             if header is None or header.last_offset >= block.header.base_offset:
                 return False
             position += header.size

@@ -92,7 +92,7 @@ class Storage:
         return slot
 
     def note_reader(self, reader: object, forget: Callable[[], None]) -> None:
-        """Note that ``reader`` reads; the one that read longest ago is told to ``forget`` if there are too many.
+        """Note that ``reader`` reads; the one that read longest ago has to ``forget`` if there are too many.
 
         That may be while another thread is in it.
         """

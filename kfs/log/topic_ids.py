@@ -1,4 +1,4 @@
-"""What somebody who knows a cluster's metadata can tell of topics; here nothing of it is read."""
+"""What a cluster's metadata can tell of topics; here nothing of it is read."""
 
 from __future__ import annotations
 

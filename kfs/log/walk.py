@@ -37,6 +37,8 @@ from kfs.storage.open_files import FileChanged, OpenFile
 
 #: Consecutive uncompressed messages share a block up to this many bytes.
 RUN_BYTES: Final = 256 * 1024
+#: Zeros at the end of a batch, in bytes, that are none of its own: it was torn, and the log goes on with zeros.
+_TORN_BYTES: Final = 8
 #: Batches looked at inside of a broken one before its size is believed.
 _MOST_TRIED: Final = 16
 #: Bytes searched for what a batch repeats, as a multiple of the file's: hostile data may repeat at every batch.
@@ -46,7 +48,7 @@ _SEARCHES_OF_FILE: Final = 8
 class SegmentWalk:
     """Yields the blocks and the damage of one segment, from a position that is a batch boundary.
 
-    ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` is told of all
+    ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` gets all
     that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
     follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already. ``on_loss``
     is called where records are lost, before that is reported; what it raises ends the walk. ``missing`` returns which
@@ -73,8 +75,8 @@ class SegmentWalk:
         self._missing = missing
         self._window = window or Window(file, file.size())
         self.size = self.end = self._window.size
-        self._seen = bounds.base_offset - 1
-        self._seen_is_known = True
+        self._after = bounds.base_offset - 1
+        self._after_is_known = True
         #: Whether it is known with which offset the batches end before where it is: it is behind an intact one.
         self._end_is_known = True
         #: The last batch, where how far it reaches is known only inside.
@@ -85,13 +87,13 @@ class SegmentWalk:
         self._looked_behind_to = -1
         self._behind = MAX_INT64
 
-    def items(self, position: int = 0, seen: int | None = None) -> Iterator[Block | Damage]:
-        """Walk from ``position`` to the end; ``seen`` is the highest offset before it, where that is known.
+    def items(self, position: int = 0, after: int | None = None) -> Iterator[Block | Damage]:
+        """Walk from ``position`` to the end; ``after`` is the highest offset before it, where that is known.
 
         Raises:
             CorruptData: the file became shorter under the walk, or the device fails to read.
         """
-        self.begin(position, seen)
+        self.begin(position, after)
         return self.items_from(position)
 
     def items_from(self, position: int) -> Iterator[Block | Damage]:
@@ -108,16 +110,16 @@ class SegmentWalk:
         if missing is not None:
             yield missing
 
-    def begin(self, position: int, seen: int | None) -> None:
+    def begin(self, position: int, after: int | None) -> None:
         """Be ready for what is at ``position``, as :meth:`items` is; for those who go step by step."""
-        if seen is not None:
-            self._seen = seen
-        self._seen_is_known = seen is not None or position == 0
+        if after is not None:
+            self._after = after
+        self._after_is_known = after is not None or position == 0
         self._end_is_known = position == 0
         self._open_end = None
         self._looked_behind_to = -1  # a reader of pages goes back, too
 
-    def ordinary(self, position: int) -> BatchTable:
+    def scan(self, position: int) -> BatchTable:
         """Return the record batches from ``position`` on that need no judgement, all at once: those at hand, if any.
 
         What is to be said of the one after them, :meth:`item` knows. Batches larger than the window aren't ordinary.
@@ -127,10 +129,10 @@ class SegmentWalk:
             size = _claimed_size(buffer, at)
             if size <= WINDOW_BYTES:
                 buffer, at = self._window.at(position, min(size, self.size - position))
-        table = self.decoder.scan(buffer, at, position, self._seen, self.bounds.limit, self.limit)
+        table = self.decoder.scan(buffer, at, position, self._after, self.bounds.limit, self.limit)
         if len(table):
-            self._seen = table.last_offsets[-1]
-            self._seen_is_known = self._end_is_known = True
+            self._after = table.last_offsets[-1]
+            self._after_is_known = self._end_is_known = True
             self._open_end = None
         return table
 
@@ -140,21 +142,21 @@ class SegmentWalk:
         Damage at the end isn't told once more: what it may have held reaches to the next segment.
         """
         following = self.bounds.next_base_offset
-        if self._missing is None or following is None or not self._end_is_known or self._seen + 1 >= following:
+        if self._missing is None or following is None or not self._end_is_known or self._after + 1 >= following:
             return None
         if self._open_end is not None:
             try:
                 offsets = self._open_end.decode(self.decoder, self.limit).offsets
             except CorruptData:  # who reads it hears of that
                 return None
-            self._seen = max((self._seen, *offsets))
-            if self._seen + 1 >= following:
+            self._after = max((self._after, *offsets))
+            if self._after + 1 >= following:
                 return None
-        missing = self._missing(OffsetRange(self._seen + 1, following))
+        missing = self._missing(OffsetRange(self._after + 1, following))
         if missing is None:
             return None
         problem, shift = self._report(self.size, 0, missing_sentence(missing))
-        return Damage(problem, Cause.MISSING, missing.start - 1, self._seen, before=missing.end, shift=shift)
+        return Damage(problem, Cause.MISSING, missing.start - 1, self._after, before=missing.end, shift=shift)
 
     def item(self, position: int) -> Block | Damage | None:
         """Return what lies at ``position``, None where the log ends there."""
@@ -206,10 +208,11 @@ class SegmentWalk:
         A codec may store what it can't compress as it is: what is found inside of a compressed message that is just
         being written may be a message of its own. Its offset isn't above that of the message around it.
         """
-        seen = self._seen
-        if header is not None and header.record_count == UNKNOWN_COUNT and self._is_begun(header):
-            seen = max(seen, header.last_offset)
-        return find_batch(self._window, self.bounds, position + 1, seen, self.limit)
+        after = self._after
+        is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._is_begun(header)
+        if header is not None and is_begun and self.bounds.is_last:  # nothing is just written to any other
+            after = max(after, header.last_offset)
+        return find_batch(self._window, self.bounds, position + 1, after, self.limit)
 
     def _is_begun(self, header: BatchHeader) -> bool:
         """Whether a compressed message is one as far as it is there: its key and value have the size that it claims."""
@@ -224,17 +227,18 @@ class SegmentWalk:
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
-        if header is not None and header.size <= self.size - position:
-            after = position + header.size
-            if self._may_go_on(after):
-                end = self._swallowed(header, after) or after
+        end_of_bytes = self.file.end_of_extent(position) or self.size  # a batch lies in one file
+        if header is not None and header.size <= end_of_bytes - position:
+            behind = position + header.size
+            if self._may_go_on(behind):
+                end = self._swallowed(header, behind) or behind
                 return self._damaged(position, end - position, reason, cause, header)
-        found = find_batch(self._window, self.bounds, position + 1, self._seen, self.limit)
-        return self._damaged(position, (found or self.size) - position, reason, cause, header)
+        found = find_batch(self._window, self.bounds, position + 1, self._after, self.limit) or self.size
+        return self._damaged(position, min(found, end_of_bytes) - position, reason, cause, header)
 
     def _may_go_on(self, position: int) -> bool:
         """Whether a batch can end at ``position``, by what follows."""
-        if position == self.size or is_plausible(self._window, self.bounds, position, self._seen):
+        if position == self.size or is_plausible(self._window, self.bounds, position, self._after):
             return True
         return self._ends_log(position)
 
@@ -242,26 +246,31 @@ class SegmentWalk:
         """Whether only zeros follow in the last segment."""
         return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
-    def _swallowed(self, header: BatchHeader, after: int) -> int | None:
+    def _swallowed(self, header: BatchHeader, behind: int) -> int | None:
         """Where, inside of a broken batch, intact ones begin that go to its end or beyond: then its size is the lie.
 
         So it is where only zeros follow them, to the end of the log. A batch in the value of a message is no such
         thing: it has offsets of its own, and something follows it. An offset that can't be in the segment says nothing
-        of those inside: then only what goes beyond the end counts, or what the log goes on with there.
+        of those inside: then only what goes beyond the end counts, what the log goes on with there, or what those
+        inside are followed by. Nor says a size that ends within the zeros at the end of the log: what is there is torn.
         """
-        if after < self.size and self._begin_of(after) == header.last_offset + 1:
+        if behind < self.size and self._begin_of(behind) == header.last_offset + 1:
             return None
         is_possible = header.last_offset < self.bounds.limit
-        seen = max(self._seen, header.last_offset) if is_possible else self._seen
+        is_torn = self._ends_log(max(behind - _TORN_BYTES, header.position))
+        after = max(self._after, header.last_offset) if is_possible else self._after
         position = header.position
         for _ in range(_MOST_TRIED):
-            found = find_batch(self._window, self.bounds, position + 1, seen, self.limit, after)
+            found = find_batch(self._window, self.bounds, position + 1, after, self.limit, behind)
             if found is None:
                 return None
-            end, last = self._end_of_chain(found, after)
-            if end > after or (is_possible and (end == after or self._ends_log(end))):
+            end, last = self._end_of_chain(found, behind)
+            if end > behind or (is_possible and (end == behind or self._ends_log(end))):
                 return found
-            if end == after and self._begin_of(after) == last + 1:
+            if end == behind and self._begin_of(behind) == last + 1:
+                return found
+            goes_on = end < behind and is_plausible(self._window, self.bounds, end, last)
+            if is_torn or (goes_on and not is_possible):
                 return found
             position = found
         return None
@@ -281,7 +290,7 @@ class SegmentWalk:
 
         Also returns their last offset.
         """
-        last = self._seen
+        last = self._after
         while position < stop:
             try:
                 header = self._header(position)
@@ -303,7 +312,7 @@ class SegmentWalk:
         problem, shift = self._report(position, size, read_error or reason)
         cause = Cause.READ_ERROR if read_error else cause
         before = self._first_behind(position + size)
-        return Damage(problem, cause, self._seen, self._claimed_last(position, header), before=before, shift=shift)
+        return Damage(problem, cause, self._after, self._claimed_last(position, header), before=before, shift=shift)
 
     def _report(self, position: int, size: int, reason: str) -> tuple[Problem, int]:
         """Report a problem where its bytes really are; return it, and how far that is from where the walk is."""
@@ -327,7 +336,7 @@ class SegmentWalk:
         """Walk on silently to the next block; return its position, or the file's size, and its first offset."""
         walk = SegmentWalk(self.file, self.bounds, self.limit, lambda problem: None, self.decoder)
         walk._looks_behind = False
-        walk._seen, walk._seen_is_known = self._seen, self._seen_is_known
+        walk._after, walk._after_is_known = self._after, self._after_is_known
         walk._search_budget = self._search_budget
         for item in walk.items_from(position):
             if isinstance(item, Block):
@@ -356,38 +365,39 @@ class SegmentWalk:
             first, _ = LOG_OVERHEAD_STRUCT.unpack_from(buffer, at)
             last = first + int.from_bytes(buffer[at + 23 : at + 27], "big", signed=True)
         else:
-            return self._seen
-        if self._seen < first <= last < self.bounds.limit:
+            return self._after
+        if self._after < first <= last < self.bounds.limit:
             return last
-        return self._seen
+        return self._after
 
     def _placed(self, header: BatchHeader, data: bytes) -> Block | Damage:
         """Return the block if its offsets can be where they are, in this segment and after those before it."""
         limit = self.bounds.limit
-        first, last, seen = header.base_offset, header.last_offset, self._seen
-        if seen + 1 == first and last < limit:  # the ordinary case
-            self._seen = last
+        first, last, after = header.base_offset, header.last_offset, self._after
+        # As nearly always; where a wrapper begins is known only inside.
+        if after + 1 == first and last < limit and header.record_count != UNKNOWN_COUNT:
+            self._after = last
             return self._ends_with(Block(header, data, self.file.path))
         reason = ""
         if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
             reason = f"offsets {first} to {last} can't be in the segment of base offset {self.bounds.base_offset}"
-        elif last <= seen and not header.has_unknown_last:
+        elif last <= after and not header.has_unknown_last:
             is_lost = not self._is_repetition(header, data)
-            return self._misplaced(header, f"offsets {first} to {last} after offset {seen}", Cause.REPEATED, is_lost)
-        elif first > seen + 1 and self._seen_is_known and self._is_out_of_place(header, data):
-            reason = f"offsets {first} to {last} before lower ones, after offset {seen}"
+            return self._misplaced(header, f"offsets {first} to {last} after offset {after}", Cause.REPEATED, is_lost)
+        elif first > after + 1 and self._after_is_known and self._is_out_of_place(header, data):
+            reason = f"offsets {first} to {last} before lower ones, after offset {after}"
         if reason:
             return self._misplaced(header, reason, Cause.MISPLACED)
-        block = Block(header, data, self.file.path, after=seen, before=limit)
+        block = Block(header, data, self.file.path, after=after, before=limit)
         if block.is_trimmed:
-            reason = f"offsets {first} to {last}, of which only those above {seen} and below {limit} can be"
+            reason = f"offsets {first} to {last}, of which only those above {after} and below {limit} can be"
             self._report(header.position, header.size, reason)
-        self._seen = max(seen, min(last, limit - 1))
+        self._after = max(after, min(last, limit - 1))
         return self._ends_with(block)
 
     def _ends_with(self, block: Block) -> Block:
         """Note that what was walked over ends with an intact block."""
-        self._seen_is_known = self._end_is_known = True
+        self._after_is_known = self._end_is_known = True
         self._open_end = block if block.header.has_unknown_last else None
         return block
 
@@ -396,8 +406,8 @@ class SegmentWalk:
             self._on_loss()
             self._end_is_known = False
         problem, shift = self._report(header.position, header.size, reason)
-        before = self._first_behind(header.position + header.size) if loses_records else self._seen + 1
-        return Damage(problem, cause, self._seen, self._seen, before, shift)
+        before = self._first_behind(header.position + header.size) if loses_records else self._after + 1
+        return Damage(problem, cause, self._after, self._after, before, shift)
 
     def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
         """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.
@@ -405,7 +415,7 @@ class SegmentWalk:
         So it is where the log goes on behind it without a gap, or the very batch stands earlier in the file.
         """
         following = self._intact_at(header.position + header.size)
-        if following is not None and self._seen + 1 == following.base_offset:
+        if following is not None and self._after + 1 == following.base_offset:
             return True
         head = data[:BATCH_OVERHEAD]
         if self._repeated_up_to >= 0 and self.file.read(self._repeated_up_to, len(head)) == head:
@@ -440,11 +450,11 @@ class SegmentWalk:
             begin = self._offsets_of(following, self._window.read(following.position, following.size)).start
         except CorruptData:
             return False
-        return begin == self._seen + 1 + length
+        return begin == self._after + 1 + length
 
     def _intact_at(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at ``position`` if there is one that is intact and could be the next."""
-        if not is_plausible(self._window, self.bounds, position, self._seen):
+        if not is_plausible(self._window, self.bounds, position, self._after):
             return None
         header = self._header(position)
         if header.size > min(self.limit, self.size - position):
@@ -480,7 +490,7 @@ class SegmentWalk:
         position = first.position + first.size
         last, latest = first.last_offset, first.max_timestamp
         stop = min(self.size, first.position + RUN_BYTES)
-        if last != self._seen + 1:
+        if last != self._after + 1:
             stop = position  # a leap: placed, and judged, alone
         while position + HEADER_SIZE_UP_TO_MAGIC <= stop:
             size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
@@ -488,11 +498,11 @@ class SegmentWalk:
                 break
             buffer, at = self._window.at(position, size)
             end = min(len(buffer), at + stop - position)
-            after, last, timestamp = self.decoder.scan_messages(buffer, at, end, first, last, self.bounds.limit)
-            if after == at:
+            stop_at, last, timestamp = self.decoder.scan_messages(buffer, at, end, first, last, self.bounds.limit)
+            if stop_at == at:
                 break
             latest = max(latest, timestamp)
-            position += after - at
+            position += stop_at - at
         if last == first.last_offset:
             return first, data
         size = position - first.position

@@ -57,7 +57,7 @@ class Window:
         return self._buffer[:length]
 
     def _fill(self, position: int, length: int) -> None:
-        if self._buffer and position > self._start:  # whoever gets further reads on
+        if self._buffer and position > self._start:  # a reader that gets further reads on
             self._ahead = min(self._ahead * 4, WINDOW_BYTES)
         wanted = min(max(length, self._ahead), self.size - position)
         self._buffer = self._checked(position, length, self.file.read(position, wanted))

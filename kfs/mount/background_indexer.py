@@ -22,7 +22,7 @@ def indexing_in_background(command: Sequence[str] | None) -> Iterator[None]:
     """Run ``command``, if there is one, from a moment after this begins until it ends.
 
     A process of its own and not a thread, and the nicest there is, so that it takes no turn from what is served, nor
-    from whoever that is served to. It has to see for itself that its parent is gone: who is killed ends nobody.
+    from whoever that is served to. It has to see for itself that its parent is gone: a killed parent ends none.
     """
     if command is None:
         yield

@@ -22,7 +22,7 @@ _KINDS: Final = {kind.__name__: kind for kind in (MountFailed, UnusableSource)}
 
 
 class Reports:
-    """The daemon's end of the pipe, and its standard error until somebody waits no longer.
+    """The daemon's end of the pipe, and its standard error for as long as its parent waits.
 
     What libfuse and its helper print would be lost in a daemon; it is kept and becomes part of the
     message if the mount fails.
@@ -49,7 +49,7 @@ class Reports:
         self._pipe = -1
 
     def failed(self, error: BaseException) -> None:
-        """Pass ``error`` on; log it unless whoever waits is told everything there is to it."""
+        """Pass ``error`` on; log it unless the parent, which waits, is told all of it."""
         expected = isinstance(error, KfsError)
         waiting = self._pipe >= 0
         if self._log_file or not (waiting and expected):

@@ -11,12 +11,12 @@ from kfs.errors import CorruptData, KfsError, Shortage, SourceLost
 
 logger = logging.getLogger("kfs.mount")
 
-#: After so many seconds without one, a shortage is another one, to be said again.
+#: Seconds without a shortage after which the next one is logged again.
 _QUIET_SECONDS: Final = 60.0
 
 
 class Translator:
-    """Turns exceptions into errnos and writes down those that somebody should look at.
+    """Turns exceptions into errnos and logs those that need attention.
 
     A KfsError knows its errno; where a directory was found, and is gone when it is listed, that is ESTALE. Only those
     that mean EIO are logged, unless that was done where the damage was found: one line each, and once where the kernel

@@ -170,7 +170,7 @@ def _check_allow_other() -> None:
 def _locked(mountpoint: str) -> Iterator[None]:
     """Hold a lock on the directory under the mount for as long as this process lives.
 
-    It keeps two daemons from mounting over each other, and whoever unmounts learns from it when this
+    It keeps two daemons from mounting over each other, and ``kfs umount`` learns from it when this
     one is gone and has let go of its source, without a file to leave behind.
     """
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -185,7 +185,7 @@ def _locked(mountpoint: str) -> Iterator[None]:
                     raise MountFailed(f"{mountpoint}: another kfs is being mounted or unmounted here") from None
                 time.sleep(0.02)
             except OSError as error:
-                # A directory on a network filesystem may know no locks; then nobody waits for us.
+                # A directory on a network filesystem may know no locks; then there is no waiting for us.
                 logger.info("%s: no lock: %s", mountpoint, error)
                 break
         yield

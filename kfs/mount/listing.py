@@ -30,8 +30,8 @@ class Listings:
     """The listings under way.
 
     A reply holds a page of entries and ends in the middle of an iterator; the next request names
-    the cookie of the last entry. Whoever comes back soon goes on with the same iterator, which
-    saves the tree the search for the place; anybody else starts a new one from the cookie, so that
+    the cookie of the last entry. A request that comes soon goes on with the same iterator, which
+    saves the tree the search for the place; any other starts a new one from the cookie, so that
     forgetting a listing costs time and nothing else.
     """
 

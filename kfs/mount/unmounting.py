@@ -33,7 +33,7 @@ def unmount(mountpoint: str | os.PathLike[str], *, lazy: bool = False, timeout: 
 
     Returns once the daemon has ended, and with it whatever kept the source busy. A ``lazy`` unmount
     succeeds while files are open: the mount disappears at once, the daemon ends with the last of them,
-    and nobody waits for it.
+    and there is no waiting for it.
 
     Raises :class:`~kfs.errors.MountFailed` where kfs isn't mounted there, the mount is in use (the
     message says by whom), or the daemon is still there after ``timeout`` seconds.

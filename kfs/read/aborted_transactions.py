@@ -197,7 +197,7 @@ class AbortedTransactions:
         return outcome if outcome is not None and outcome.first <= last_offset else None
 
     def _known_on_the_way(self, replay: TransactionReplay, producer_id: int, first: int) -> TxnOutcome | None:
-        """Return the outcome of an open transaction if somebody who began further on has read to its end before."""
+        """Return the outcome of an open transaction if a replay that began further on has read to its end before."""
         outcome = self._outcomes.next(producer_id, first)
         if outcome is None or outcome.first > replay.read_up_to or outcome.last < replay.read_up_to:
             return None

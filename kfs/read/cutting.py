@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.log.block import Block, Damage
-from kfs.log.bulk import Ordinary
+from kfs.log.bulk import ScannedBatches
 from kfs.log.segment import Segment
 from kfs.read.wanted_offsets import WantedOffsets
 
@@ -59,7 +59,7 @@ class Cut:
     """A batch boundary, and the highest offset before it where that is known."""
 
     position: int
-    seen: int | None
+    after: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: SplitSizes) -> Cuts
 def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: SplitSizes) -> Iterator[Cut]:
     """Yield the first cut and those that the index knows of, as far as it is right: up to one at offset ``end``."""
     yield first
-    last = first.seen
+    last = first.after
     if sizes.are_limits and sizes.target < _INDEXED_BYTES:
         return
     with suppress(CorruptData):  # the segment vanished, or was cut just now: who reads it hears of that
         for position, before in segment.boundaries(first.position + sizes.room, sizes.target):
             if position >= stop or (last is not None and last + 1 >= end):
                 return
-            seen = _seen_before(segment, Cut(position, before))
-            if seen is not None and (last is None or seen > last):
-                yield Cut(position, seen)
-                last = seen
+            after = _highest_before(segment, Cut(position, before))
+            if after is not None and (last is None or after > last):
+                yield Cut(position, after)
+                last = after
 
 
 def end_of(segment: Segment, offset: int) -> int | None:
@@ -122,22 +122,22 @@ def end_of(segment: Segment, offset: int) -> int | None:
     """
     if segment.next_base_offset is not None and offset >= segment.next_base_offset:
         return None
-    position, seen = segment.position_before(offset)
-    for step in _walk(segment, Cut(position, seen), None):
-        if step.first >= offset or (step.seen is not None and step.seen + 1 >= offset):
+    position, after = segment.position_before(offset)
+    for step in _walk(segment, Cut(position, after), None):
+        if step.first >= offset or (step.after is not None and step.after + 1 >= offset):
             return step.position
     return None
 
 
-def _seen_before(segment: Segment, cut: Cut) -> int | None:
+def _highest_before(segment: Segment, cut: Cut) -> int | None:
     """Return the highest offset before a boundary that an index names, None where it is no boundary."""
-    assert cut.seen is not None
-    position, _ = segment.position_before(cut.seen)
+    assert cut.after is not None
+    position, _ = segment.position_before(cut.after)
     steps = deque(_walk(segment, Cut(position if position < cut.position else 0, None), cut.position), maxlen=1)
     if not steps or steps[0].end != cut.position:
         return None
     last = steps[0].last
-    return cut.seen if last is None else max(cut.seen, last)
+    return cut.after if last is None else max(cut.after, last)
 
 
 def _refined(segment: Segment, cuts: Iterable[Cut], stop: int, step: int) -> Iterator[Cut]:
@@ -155,23 +155,23 @@ def _between(segment: Segment, begin: Cut, end: int, step: int) -> Iterator[Cut]
     """Yield the batch boundaries between ``begin`` and ``end`` that are at least ``step`` bytes apart."""
     cut = begin
     for each in _walk(segment, begin, end):
-        if each.is_damage or each.seen is None or each.position < cut.position + step:
+        if each.is_damage or each.after is None or each.position < cut.position + step:
             continue
-        if cut.seen is None or each.seen > cut.seen:  # else all that lies between is damage
-            cut = Cut(each.position, each.seen)
+        if cut.after is None or each.after > cut.after:  # else all that lies between is damage
+            cut = Cut(each.position, each.after)
             yield cut
 
 
 class _Step(NamedTuple):
     """A batch, or several, or damage, from ``position`` to ``end``.
 
-    ``seen`` is the highest offset before it, ``last`` the highest up to its end, None where that isn't known; ``first``
-    is the lowest that it can hold.
+    ``after`` is the highest offset before it, ``last`` the highest up to its end, None where that isn't known;
+    ``first`` is the lowest that it can hold.
     """
 
     position: int
     end: int
-    seen: int | None
+    after: int | None
     first: int
     last: int | None
     is_damage: bool = False
@@ -179,28 +179,28 @@ class _Step(NamedTuple):
 
 def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
     """Walk the headers of batches between two boundaries; what is wrong there is for those to report who read it."""
-    seen = begin.seen
+    after = begin.after
     reader = segment.bulk_reader(report=lambda problem: None, tells_missing=False)
-    for piece in reader.pieces(begin.position, begin.seen, end):
-        if isinstance(piece, Ordinary):
-            table = piece.table
-            for row in range(piece.stop):
+    for item in reader.undecoded(begin.position, begin.after, end):
+        if isinstance(item, ScannedBatches):
+            table = item.table
+            for row in range(item.stop):
                 last = table.last_offsets[row]
-                yield _Step(table.positions[row], table.end(row), seen, table.base_offsets[row], last)
-                seen = last
-        elif isinstance(piece, Damage):
-            yield _Step(piece.position, piece.end, seen, 0, seen, is_damage=True)
+                yield _Step(table.positions[row], table.end(row), after, table.base_offsets[row], last)
+                after = last
+        elif isinstance(item, Damage):
+            yield _Step(item.position, item.end, after, 0, after, is_damage=True)
         else:
-            last_of_block = _last_of(piece, seen)
+            last_of_block = _last_of(item, after)
             # Where a wrapper begins is known only inside.
-            first = 0 if piece.header.record_count == UNKNOWN_COUNT else piece.header.base_offset
-            yield _Step(piece.position, piece.end, seen, first, last_of_block)
-            seen = last_of_block
+            first = 0 if item.header.record_count == UNKNOWN_COUNT else item.header.base_offset
+            yield _Step(item.position, item.end, after, first, last_of_block)
+            after = last_of_block
 
 
-def _last_of(block: Block, seen: int | None) -> int | None:
+def _last_of(block: Block, after: int | None) -> int | None:
     """Return the highest offset up to the end of a block, None where only decoding it would tell."""
     header = block.header
     if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
         return None
-    return max(-1 if seen is None else seen, min(header.last_offset, block.before - 1))
+    return max(-1 if after is None else after, min(header.last_offset, block.before - 1))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TypeVar
 
 from kfs.errors import CorruptData
@@ -25,16 +24,10 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.producer_state import ProducerState
 from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.transaction_replay import TransactionReplay
 
 Answer = TypeVar("Answer")
-
-
-class IsolationLevel(StrEnum):
-    """``IsolationLevel.java``."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 def visible_at(log: Log, level: IsolationLevel) -> OffsetRange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.log import Log
 from kfs.read.sight import Unreadable
 from kfs.storage.open_files import FileChanged
@@ -20,12 +20,12 @@ class LogFollower:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        #: Records below it, which the first batch may hold, are not for whoever reads.
+        #: Records below it, which the first batch may hold, are not for the reader.
         self.start = 0
         self._incarnation = -1
         self._slot = -1
         self._position = 0
-        self._seen: int | None = None
+        self._after: int | None = None
         self._read_up_to = 0
 
     @property
@@ -43,7 +43,7 @@ class LogFollower:
         self._slot = -1
         self._read_up_to = self.start
 
-    def read_on(self) -> Iterator[Records | Unreadable]:
+    def read_on(self) -> Iterator[DecodedBatches | Unreadable]:
         """Yield what follows what was yielded before.
 
         Raises:
@@ -55,12 +55,11 @@ class LogFollower:
                     continue
                 reader = segment.bulk_reader()
                 if segment.slot != self._slot:
-                    self._position, self._seen = segment.position_before(max(self.start, segment.base_offset))
+                    self._position, self._after = segment.position_before(max(self.start, segment.base_offset))
                     self._slot = segment.slot
-                for item in reader.items(self._position, self._seen):
+                for item in reader.items(self._position, self._after):
                     self._position = item.end
-                    last = item.last_offset if isinstance(item, Records) else item.last_seen
-                    self._seen = last if last >= 0 else self._seen
+                    self._after = item.last_offset if item.last_offset >= 0 else self._after
                     yield item
                 if segment.next_base_offset is not None:
                     self._read_up_to = segment.next_base_offset

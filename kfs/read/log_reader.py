@@ -48,7 +48,7 @@ class Shown(NamedTuple):
 class LogReader:
     """What is seen of a log: its visible offsets or those that ``choose`` picks; with ``committed`` what that shows.
 
-    Control records are never seen. For several threads, in any order.
+    Control records are never shown. For several threads, in any order.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class LogReader:
 
     @staticmethod
     def find_kept(segment: Segment, offset: int) -> Located | None:
-        """Return the record at ``offset`` of a segment that is gone from the log, for who has seen it before.
+        """Return the record at ``offset`` of a segment that is gone from the log, for a reader that has seen it before.
 
         Raises:
             CorruptData: it lies in damaged bytes, or the segment can't be read any more.
@@ -142,10 +142,10 @@ class LogReader:
                 first, stop = (bisect_left(loaded.columns.offsets, at) for at in span.within(start, offsets.end))
                 yield Shown(span.segment, loaded, range(first, stop))
 
-    def records_between(self, segment: Segment, position: int, end: int, seen: int) -> Iterator[Shown]:
+    def records_between(self, segment: Segment, position: int, end: int, after: int) -> Iterator[Shown]:
         """Yield the decoded blocks from ``position`` to ``end`` of a segment, as :meth:`records` does."""
         offsets = self.offsets
-        for item in segment.walk(position, seen):
+        for item in segment.walk(position, after):
             if item.position >= end:
                 return
             if isinstance(item, Block) and self.shows(segment, item.header):

@@ -110,7 +110,7 @@ class OpenLogs(Protocol):
         ...
 
     def noted(self) -> Iterator[NotedProblem]:
-        """Yield what was found wrong with logs, and somebody else has to be told."""
+        """Yield what was found wrong with logs, which another process has to report."""
         ...
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
         for item in self.read(self._logs.log_of(task.source), task):
             yield from self._logs.noted()
             yield item
-            del item  # its memory may be used again when nobody has it
+            del item  # its memory may be used again once it is dropped
         yield from self._logs.noted()
 
     def close(self) -> None:

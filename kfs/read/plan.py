@@ -28,7 +28,7 @@ SPLIT_BYTES: Final = 4 * 1024 * 1024
 class BatchRange:
     """Batches of one segment from ``position`` to ``end`` (None: the log's end), both batch boundaries.
 
-    ``seen`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
+    ``after`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
     is this ``version`` of it. Where it isn't, what is wanted are the offsets from those seen up to, not including,
     ``stop`` (None: the end of all that is wanted), wherever they lie then in the log of the topic of ``topic_id``.
     Without a version only the maker of the split knows whether they do.
@@ -39,7 +39,7 @@ class BatchRange:
     base_offset: int
     position: int
     end: int | None
-    seen: int | None
+    after: int | None
     stop: int | None = None
     version: FileVersion | None = None
     topic_id: Uuid | None = None
@@ -114,15 +114,15 @@ def _splits_of_segment(
     begin: Cut | None = None
     for cut, following in pairwise(chain(cuts.cuts, (None,))):
         assert cut is not None
-        start = offsets.start if cut.seen is None else max(offsets.start, cut.seen + 1)
-        end = end_of_all if following is None or following.seen is None else min(end_of_all, following.seen + 1)
+        start = offsets.start if cut.after is None else max(offsets.start, cut.after + 1)
+        end = end_of_all if following is None or following.after is None else min(end_of_all, following.after + 1)
         begin = begin or cut
         if start >= end:
             begin = cut  # all of it lies before the offsets, but for damage that may have held some
             continue
         to = cuts.end if following is None else following.position
         stop = whole.stop if following is None else end
-        batches = replace(whole, position=begin.position, end=to, seen=begin.seen, stop=stop)
+        batches = replace(whole, position=begin.position, end=to, after=begin.after, stop=stop)
         size = (cuts.stop if to is None else to) - begin.position
         begin = None
         yield Split(batches, WantedOffsets(start, end, offsets.asked_end), max(size, 0))

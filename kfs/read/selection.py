@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Final, Protocol
 
+from kfs.compiled import compiled_or_python
 from kfs.format.columns import RecordColumns
-from kfs.format.layout import MAX_INT64
+from kfs.format.layout import MAX_INT64, TIMESTAMP_TYPE_MASK
+
+#: What stands for something else in a regular expression.
+_SPECIAL: Final = frozenset(rb".^$*+?{}[]\\|()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +39,109 @@ class Selection:
         given = (self.since, self.before, self.keys, self.value_pattern)
         return any(part is not None for part in given) or bool(self.headers)
 
-    def indexes(self, columns: RecordColumns, among: Sequence[int]) -> list[int]:
-        """Return which records of a block are wanted, ``among`` those of these indexes; offsets are not looked at."""
-        tests = self._tests(columns)
-        return [index for index in among if all(test(index) for test in tests)]
+    def indexes(self, columns: RecordColumns, among: Sequence[int]) -> Sequence[int]:
+        """Return which records of a block are wanted, by index, of those in ``among``; offsets are not looked at."""
+        pattern = self.value_pattern
+        text = None if pattern is None else literal_of(pattern)
+        found: Sequence[int] = among
+        if self.since is not None or self.before is not None or self.keys is not None or text is not None:
+            found = _rows().wanted(columns, among, self.since, self.before, self.keys, text)
+        if pattern is not None and text is None:
+            values = ((index, columns.value(index)) for index in found)
+            found = [index for index, value in values if value is not None and pattern.search(value) is not None]
+        if self.headers:
+            found = [index for index in found if set(self.headers) <= set(columns.headers(index))]
+        return found
 
-    def _tests(self, columns: RecordColumns) -> list[Callable[[int], bool]]:
-        """What is asked of each record, the cheapest first."""
-        tests: list[Callable[[int], bool]] = []
-        timestamps = columns.timestamps
-        since, before, keys = self.since, self.before, self.keys
+    def may_hold(self, attributes: int, max_timestamp: int) -> bool:
+        """Return whether a record batch (v2) can hold wanted records, by its header.
+
+        The header bounds timestamps only from above (``DefaultRecordBatch``): a record may be older than the first one
+        of its batch. With LogAppendTime all records have the greatest timestamp.
+        """
+        if self.since is not None and max_timestamp < self.since:
+            return False
+        return self.before is None or not attributes & TIMESTAMP_TYPE_MASK or 0 <= max_timestamp < self.before
+
+
+class Rows(Protocol):
+    """Finds and takes records of a block."""
+
+    @staticmethod
+    def wanted(
+        columns: RecordColumns,
+        among: Sequence[int],
+        since: int | None,
+        before: int | None,
+        keys: frozenset[bytes] | None,
+        text: bytes | None,
+    ) -> Sequence[int]:
+        """Return the indexes, of those in ``among``, of the records that are as :class:`Selection` wants them.
+
+        ``text`` is in the value as it is.
+        """
+        ...
+
+    @staticmethod
+    def taken(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:
+        """Return the columns of the records at ``indexes``, over the same buffer."""
+        ...
+
+
+class PythonRows:
+    """The same as compiled code does."""
+
+    @staticmethod
+    def wanted(
+        columns: RecordColumns,
+        among: Sequence[int],
+        since: int | None,
+        before: int | None,
+        keys: frozenset[bytes] | None,
+        text: bytes | None,
+    ) -> Sequence[int]:
+        """See :meth:`Rows.wanted`."""
+        found, timestamps = among, columns.timestamps
         if since is not None:
-            tests.append(lambda index: timestamps[index] >= since)
+            found = [index for index in found if timestamps[index] >= since]
         if before is not None:
-            tests.append(lambda index: 0 <= timestamps[index] < before)
+            found = [index for index in found if 0 <= timestamps[index] < before]
         if keys is not None:
             sizes = frozenset(map(len, keys))
-            tests.append(lambda index: columns.key_lengths[index] in sizes and columns.key(index) in keys)
-        if self.value_pattern is not None:
-            tests.append(lambda index: self._value_matches(columns, index))
-        if self.headers:
-            tests.append(lambda index: set(self.headers) <= set(columns.headers(index)))
-        return tests
+            found = [index for index in found if columns.key_lengths[index] in sizes and columns.key(index) in keys]
+        if text is not None:
+            values = ((index, columns.value(index)) for index in found)
+            found = [index for index, value in values if value is not None and text in value]
+        return found
 
-    def _value_matches(self, columns: RecordColumns, index: int) -> bool:
-        assert self.value_pattern is not None
-        value = columns.value(index)
-        return value is not None and self.value_pattern.search(value) is not None
+    @staticmethod
+    def taken(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:
+        """See :meth:`Rows.taken`."""
+        return columns.take(indexes)
 
 
-def gathered(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:
+@cache
+def _rows() -> type[Rows]:
+    return compiled_or_python(PythonRows, _import_compiled)
+
+
+def _import_compiled() -> type[Rows]:
+    from kfs.read.compiled_selection import CompiledRows
+
+    return CompiledRows
+
+
+def literal_of(pattern: re.Pattern[bytes]) -> bytes | None:
+    """Return the text that a pattern looks for, None where it isn't one that stands for itself."""
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or _SPECIAL.intersection(pattern.pattern):
+        return None
+    return pattern.pattern
+
+
+def rows_of(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:
     """Return the columns of just those records, over the same buffer."""
     if len(indexes) == len(columns):
         return columns
     if indexes and indexes[-1] - indexes[0] + 1 == len(indexes):
         return columns.slice(indexes[0], indexes[-1] + 1)
-    return columns.take(indexes)
+    return _rows().taken(columns, indexes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.layout import TRANSACTIONAL_MASK
 from kfs.log.block import Damage
-from kfs.log.bulk import Records, Undecodable
+from kfs.log.bulk import DecodedBatches, Undecodable
 from kfs.log.offset_range import OffsetRange
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ Unreadable: TypeAlias = Undecodable | Damage
 class Sight:
     """What is seen of the offsets in ``offsets``: no control records, and with ``is_aborted`` nothing that was aborted.
 
-    What is lost is told if it may have been among the offsets up to ``asked_end``: where there are none to be read from
-    ``offsets.end`` on, that may be because they are lost.
+    What is lost is reported if it may have been among the offsets up to ``asked_end``: where there are none to be read
+    from ``offsets.end`` on, that may be because they are lost.
     """
 
     __slots__ = ("_asked_end", "_end", "_is_aborted", "_start")
@@ -37,7 +37,7 @@ class Sight:
         self._asked_end = asked_end
         self._is_aborted = is_aborted
 
-    def rows(self, segment: Segment, records: Records) -> list[range]:
+    def rows(self, segment: Segment, records: DecodedBatches) -> list[range]:
         """Return which of the records are seen, by index, those that are broken among them: ranges that aren't empty.
 
         Raises as :data:`IsAborted`.
@@ -49,7 +49,7 @@ class Sight:
             return [range(first, stop)]
         return self._not_aborted(self._is_aborted, segment, records, first, stop)
 
-    def shown(self, records: Records) -> tuple[int, int]:
+    def shown(self, records: DecodedBatches) -> tuple[int, int]:
         """Return the index of the first record that is of the offsets and no control record, and where they end."""
         if records.is_control:
             return 0, 0
@@ -60,7 +60,9 @@ class Sight:
         return first, bisect_left(offsets, end, first)
 
     @staticmethod
-    def _not_aborted(is_aborted: IsAborted, segment: Segment, records: Records, first: int, stop: int) -> list[range]:
+    def _not_aborted(
+        is_aborted: IsAborted, segment: Segment, records: DecodedBatches, first: int, stop: int
+    ) -> list[range]:
         table, offsets = records.table, records.columns.offsets
         kept: list[range] = []
         for row in range(records.first, records.stop):
@@ -105,8 +107,8 @@ class Hidden(NamedTuple):
 
 
 def without_aborted(
-    items: Iterable[Records | Unreadable], segment: Segment, is_aborted: IsAborted, end: int
-) -> Iterator[Records | Unreadable | Hidden]:
+    items: Iterable[DecodedBatches | Unreadable], segment: Segment, is_aborted: IsAborted, end: int
+) -> Iterator[DecodedBatches | Unreadable | Hidden]:
     """Have something hidden stand in place of a segment's aborted batches, and nothing of those from ``end`` on.
 
     Raises as :data:`IsAborted`.
@@ -127,7 +129,9 @@ def without_aborted(
                 return
 
 
-def _divided(item: Records, segment: Segment, is_aborted: IsAborted, end: int) -> Iterator[Records | Hidden]:
+def _divided(
+    item: DecodedBatches, segment: Segment, is_aborted: IsAborted, end: int
+) -> Iterator[DecodedBatches | Hidden]:
     """Yield the batches of an item below offset ``end``, the aborted ones as hidden."""
     table = item.table
     start, was_hidden = item.first, False
@@ -145,7 +149,7 @@ def _divided(item: Records, segment: Segment, is_aborted: IsAborted, end: int) -
     yield _part(item, start, item.stop, was_hidden)
 
 
-def _part(item: Records, first: int, stop: int, hides: bool) -> Records | Hidden:
+def _part(item: DecodedBatches, first: int, stop: int, hides: bool) -> DecodedBatches | Hidden:
     if hides:
         return Hidden(item.table.end(stop - 1), item.table.last_offsets[stop - 1])
     return item.of_rows(first, stop)

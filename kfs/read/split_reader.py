@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches, ScannedBatches
 from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
-from kfs.read.aborted_transactions import AbortedTransactions
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
-from kfs.read.sight import Sight
+from kfs.read.sight import Sight, Unreadable
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged, FileGone
 from kfs.storage.patched_file import Patched
+
+if TYPE_CHECKING:
+    from kfs.read.aborted_transactions import AbortedTransactions
 
 _LOG: Final = logging.getLogger("kfs")
 
@@ -32,7 +36,7 @@ _LOG: Final = logging.getLogger("kfs")
 class SelectedRecords:
     """Records of some blocks that are wanted, by index, and what of the blocks could not be read."""
 
-    records: Records | None = None
+    records: DecodedBatches | None = None
     indexes: Sequence[int] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -45,7 +49,7 @@ class SplitReader:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     _aborted: AbortedTransactions | None = None
     #: The highest offset that was read up to.
-    _seen: int = -1
+    _after: int = -1
 
     def select(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
         """Yield the records of a split that are wanted, block by block; those outside of ``offsets`` are not.
@@ -54,14 +58,14 @@ class SplitReader:
         ``log`` is that of the split, None where it is gone.
 
         Where the segment's file is no more what it was when the split was planned, the offsets of the split are read
-        from what is there now, each once. Those that are gone are no problem if nobody asked for them by number.
+        from what is there now, each once. Those that are gone are no problem unless they were asked for by number.
 
         Raises:
             FileChanged: the segment is gone, or was cut under our hands, and what the split then is isn't known; or
                 that goes on and on.
             CorruptData: a device fails.
         """
-        self._seen = batches.base_offset - 1 if batches.seen is None else batches.seen
+        self._after = batches.base_offset - 1 if batches.after is None else batches.after
         try:
             if log is None:
                 raise FileGone("is gone", 0, f"{batches.topic}-{batches.partition}")
@@ -71,7 +75,7 @@ class SplitReader:
             self._isolate(log)
             yield from self._selected_in(segment, batches, offsets)
         except FileChanged as error:
-            # Where nothing but positions bounds a split, nobody knows what of it is left.
+            # Where nothing but positions bounds a split, it isn't known what of it is left.
             is_bounded = batches.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
             if log is None or not is_bounded:
                 raise
@@ -80,26 +84,63 @@ class SplitReader:
     def _selected_in(self, segment: Segment, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
         sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
-        for item in segment.bulk(batches.position, batches.seen, batches.end):
-            if isinstance(item, Records):
+        for item in self._read(segment, batches, offsets):
+            if isinstance(item, ScannedBatches):  # nothing that is wanted
+                first, last = item.base_offset, item.last_offset
+                is_behind = first >= offsets.end or last + 1 >= offsets.asked_end
+            elif isinstance(item, DecodedBatches):
                 first, last = _offsets_of(item)
                 selected = self._of_records(sight, segment, item) if first < offsets.end else None
                 if selected is not None:
                     yield selected
                 is_behind = first >= offsets.end or last + 1 >= offsets.asked_end
             else:
-                last, is_behind = item.last_seen, False
+                last, is_behind = item.last_offset, False
                 if sight.misses(segment, item):
                     yield SelectedRecords(problems=(item.problem,))
-            self._seen = max(self._seen, last)
+            self._after = max(self._after, last)
             if is_behind:
                 return
+
+    def _read(
+        self, segment: Segment, batches: BatchRange, offsets: WantedOffsets
+    ) -> Iterator[ScannedBatches | DecodedBatches | Unreadable]:
+        """Read batches of a segment, and decode those that can hold what is wanted, by their headers."""
+        reader = segment.bulk_reader()
+        for item in reader.batches(batches.position, batches.after, batches.end):
+            if isinstance(item, ScannedBatches):
+                for part, may_hold in self._parts(item, offsets):
+                    yield from reader.decoded(part) if may_hold else (part,)
+            else:
+                yield item
+
+    def _parts(self, scanned: ScannedBatches, offsets: WantedOffsets) -> Iterator[tuple[ScannedBatches, bool]]:
+        """Divide batches into those that can hold what is wanted, and those that can't."""
+        table, selection = scanned.table, self.selection
+        if selection.since is None and selection.before is None:
+            start = min(bisect_left(table.last_offsets, offsets.start, scanned.first, scanned.stop), scanned.stop)
+            stop = bisect_left(table.base_offsets, offsets.end, start, scanned.stop)
+            rows = ((scanned.first, start, False), (start, stop, True), (stop, scanned.stop, False))
+            yield from ((scanned.of_rows(first, end), is_wanted) for first, end, is_wanted in rows if first < end)
+            return
+        begin = scanned.first
+        for may_hold, group in groupby(
+            range(scanned.first, scanned.stop),
+            lambda row: (
+                table.base_offsets[row] < offsets.end
+                and table.last_offsets[row] >= offsets.start
+                and selection.may_hold(table.attributes[row], table.max_timestamps[row])
+            ),
+        ):
+            stop = begin + sum(1 for _ in group)
+            yield scanned.of_rows(begin, stop), may_hold
+            begin = stop
 
     def _select_elsewhere(self, log: Log, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
         """Yield what is wanted of a split, behind what was given out of it, from the segments that there are now."""
         end = offsets.end if batches.stop is None else min(offsets.end, batches.stop)
         asked_end = offsets.asked_end if batches.stop is None else end
-        start, looks = max(offsets.start, self._seen + 1), 0
+        start, looks = max(offsets.start, self._after + 1), 0
         while start < end:
             log.look_again()
             segment = log.first_from(start)
@@ -114,18 +155,18 @@ class SplitReader:
                 start = here
                 continue
             stop = segment.next_base_offset
-            self._seen = start - 1
+            self._after = start - 1
             self._aborted = None  # it may have read what is gone
             try:
                 self._isolate(log)
-                position, seen = segment.position_before(start)
-                where = BatchRange(batches.topic, batches.partition, segment.base_offset, position, None, seen)
+                position, after = segment.position_before(start)
+                where = BatchRange(batches.topic, batches.partition, segment.base_offset, position, None, after)
                 yield from self._selected_in(segment, where, WantedOffsets(start, end, asked_end))
             except FileChanged:
                 looks += 1
                 if looks >= MOST_LOOKS:
                     raise
-                start = self._seen + 1
+                start = self._after + 1
             else:
                 looks = 0
                 start = end if stop is None else stop
@@ -142,9 +183,11 @@ class SplitReader:
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
+            from kfs.read.aborted_transactions import AbortedTransactions  # only here: see wanted_offsets
+
             self._aborted = AbortedTransactions(log)
 
-    def _of_records(self, sight: Sight, segment: Segment, item: Records) -> SelectedRecords | None:
+    def _of_records(self, sight: Sight, segment: Segment, item: DecodedBatches) -> SelectedRecords | None:
         columns = item.columns
         ranges = sight.rows(segment, item)
         indexes: Sequence[int] = ranges[0] if len(ranges) == 1 else [index for some in ranges for index in some]
@@ -181,10 +224,10 @@ def selected_in(
 ) -> Iterator[tuple[BatchRange, SelectedRecords]]:
     """Yield the records of a log that are wanted, block by block, with the batches they belong to.
 
-    ``gone`` is told of segments that vanished meanwhile, and reading goes on behind them.
+    ``gone`` gets segments that vanished meanwhile, and reading goes on behind them.
 
     Raises:
-        CorruptData: a segment vanished, and nobody is to be told.
+        CorruptData: a segment vanished, and there is no ``gone``.
     """
     for split in splits_of(log, offsets):
         try:
@@ -224,7 +267,7 @@ def last_in(
     yield from found
 
 
-def _offsets_of(records: Records) -> tuple[int, int]:
+def _offsets_of(records: DecodedBatches) -> tuple[int, int]:
     """Return the first offset that decoded batches answer for, and the last."""
     offsets = records.columns.offsets
     if not offsets:

@@ -11,7 +11,7 @@ from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import CONTROL_MASK, MAX_INT64, NO_TIMESTAMP, TRANSACTIONAL_MASK
 from kfs.format.record import Record
 from kfs.log.block import Block, Damage
-from kfs.log.bulk import BulkReader, Ordinary
+from kfs.log.bulk import BulkReader, ScannedBatches
 from kfs.log.log import Log
 from kfs.log.producer_state import CompletedTxn, ProducerState
 from kfs.log.span import Span
@@ -75,7 +75,7 @@ class TransactionReplay:
         self._opened: dict[int, _Opened] = {}  # by producer
         #: By producer, of its open transaction: the last offset read and the timestamp of that batch.
         self._latest: dict[int, tuple[int, int]] = {}
-        #: By producer, where somebody wants to know: the coordinator epoch of the last marker.
+        #: By producer, if it is wanted: the coordinator epoch of the last marker.
         self.coordinator_epochs: dict[int, int] | None = None
         self._ended_at = -1  # the log's end when there was nothing more to read
         self._steps = self._read()
@@ -141,15 +141,15 @@ class TransactionReplay:
             if following is not None and following <= start:
                 continue
             reader = segment.bulk_reader(report=lambda problem: None)
-            position, seen = segment.position_before(max(start, first))
+            position, after = segment.position_before(max(start, first))
             begin = start if first == segment.base_offset else max(start, first)
             end = MAX_INT64 if following is None else following
-            for piece in reader.pieces(position, seen):
-                if isinstance(piece, Damage):
-                    self.bytes_read += piece.end - piece.position
-                    yield piece
+            for item in reader.undecoded(position, after):
+                if isinstance(item, Damage):
+                    self.bytes_read += item.end - item.position
+                    yield item
                     continue
-                blocks, last_offset, size = self._blocks_of(reader, piece)
+                blocks, last_offset, size = self._blocks_of(reader, item)
                 ended = [done for block in blocks if (done := self._append(block, begin, end)) is not None]
                 self._note_read(min(last_offset + 1, end))
                 self.bytes_read += size
@@ -168,12 +168,12 @@ class TransactionReplay:
     def _note_read(self, end: int) -> None:
         self._needed_from = self.read_up_to = max(self.read_up_to, min(end, self._end))
 
-    def _blocks_of(self, reader: BulkReader, piece: Ordinary | Block) -> tuple[Iterator[Block], int, int]:
+    def _blocks_of(self, reader: BulkReader, item: ScannedBatches | Block) -> tuple[Iterator[Block], int, int]:
         """Return the batches that begin or end a transaction, the last offset of all, and their size in bytes."""
-        if isinstance(piece, Block):
-            header = piece.header
-            return iter((piece,) if header.is_transactional else ()), header.last_offset, header.size
-        table, rows = piece.table, piece.stop
+        if isinstance(item, Block):
+            header = item.header
+            return iter((item,) if header.is_transactional else ()), header.last_offset, header.size
+        table, rows = item.table, item.stop
         of_interest = [row for row, bits in enumerate(table.attributes[:rows]) if bits & TRANSACTIONAL_MASK]
 
         def blocks() -> Iterator[Block]:
@@ -184,7 +184,7 @@ class TransactionReplay:
                 elif table.base_offsets[row] < self._end:
                     self._latest[producer_id] = table.last_offsets[row], table.max_timestamps[row]
 
-        return blocks(), piece.last_offset, piece.end - piece.position
+        return blocks(), item.last_offset, item.end - item.position
 
     def _append(self, block: Block, start: int, end: int) -> ReplayedTxn | None:
         header = block.header

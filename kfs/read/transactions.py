@@ -18,7 +18,7 @@ from kfs.read.transaction_replay import ReplayedTxn, TransactionReplay
 
 #: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
-#: Of the transactions that ended so many are named, and the others counted.
+#: How many of the transactions that ended are named; the others are counted.
 MOST_NAMED: Final = 1000
 
 
@@ -118,7 +118,7 @@ class _Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class EndedTransactions:
     """All transactions of a partition at one moment: those that ended by their number, and the latest of them."""
 
     open: OpenTransactions
@@ -146,7 +146,7 @@ class TransactionHistory:
         self._replay.coordinator_epochs = self._epochs
         self._ended = {False: _Ended(), True: _Ended()}
 
-    def now(self) -> History:
+    def now(self) -> EndedTransactions:
         """Read what is new of the log, and return what there is.
 
         Raises:
@@ -165,7 +165,9 @@ class TransactionHistory:
                 raise
             found = _open_in(self._log, self._replay, self._epochs, end)
             committed, aborted = self._ended[False], self._ended[True]
-            return History(found, committed.count, tuple(committed.latest), aborted.count, tuple(aborted.latest))
+            return EndedTransactions(
+                found, committed.count, tuple(committed.latest), aborted.count, tuple(aborted.latest)
+            )
 
     def _note(self, step: list[ReplayedTxn] | Damage) -> None:
         if not isinstance(step, Damage):

@@ -11,7 +11,7 @@ from kfs.log.block import Damage
 from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
-from kfs.read.isolation import IsolationLevel, visible_at
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.storage.open_files import FileChanged
 
@@ -44,7 +44,11 @@ def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> Wa
     if log.until_high_watermark and log.high_watermark is not None:
         asked_end = min(asked_end, log.high_watermark)
     listed = log.visible()
-    visible = visible_at(log, isolation)
+    visible = listed
+    if isolation is IsolationLevel.READ_COMMITTED:
+        from kfs.read.isolation import visible_at  # only here: the rest needs nothing of transactions
+
+        visible = visible_at(log, isolation)
     if visible.end < listed.end:  # a transaction is open
         asked_end = min(asked_end, visible.end)
     start, end = max(visible.start, selection.start), min(visible.end, selection.end)

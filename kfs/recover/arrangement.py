@@ -186,15 +186,15 @@ def _first_batches(segment: Segment, wrong: Iterable[int]) -> list[Run]:
     window, found = Window(file, size), list[Run]()
     for base in _ranges(wrong):
         position: int | None = 0
-        seen = base - 1
+        after = base - 1
         batches: list[Run] = []
         while position is not None and len(batches) < 2:
-            position = find_batch(window, SegmentBounds(base, None), position, seen, limit)
+            position = find_batch(window, SegmentBounds(base, None), position, after, limit)
             if position is not None:
                 batches += islice(batches_between(segment, position, size), 1)
                 if not batches or batches[-1].start != position:  # its offsets can't be had
                     break
-                position, seen = batches[-1].end, batches[-1].last
+                position, after = batches[-1].end, batches[-1].last
         if batches and (not found or batches[0].start < found[0].start):
             found = batches
     return found

@@ -53,7 +53,7 @@ def _copy_extents(file: OpenFile, target: int) -> None:
 
 def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
     """Write the bytes from ``start`` to ``end`` to the descriptor ``target``, where that is."""
-    for source, first, last in file.pieces(start, end):
+    for source, first, last in file.extents(start, end):
         for position in range(first, last, _CHUNK_BYTES):
             rest = memoryview(source.read(position, min(_CHUNK_BYTES, last - position)))
             while rest:

@@ -1,4 +1,4 @@
-"""What it means for whoever reads a log that some of its batches are lost."""
+"""What it means for readers of a log that some of its batches are lost."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenRecords:
     """Records that are kept in a segment, and come from elsewhere than their place in its ``.log``, ``file``.
 
     ``first_offset`` to ``last_offset`` (both included) are the bytes ``start`` to ``end`` (not included) of ``source``.
@@ -82,7 +82,7 @@ class PartitionReport:
     log_start_offset: int = 0
     log_end_offset: int = 0
     losses: list[Loss] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenRecords] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     segments: list[SegmentAccount] = field(default_factory=list)
     consequences: list[str] = field(default_factory=list)

@@ -102,7 +102,7 @@ def _parts(plan: SegmentPlan) -> Iterator[tuple[int, Sequence[Stretch]]]:
     """Yield what a patched segment keeps as segments that a broker can open, each with its base offset."""
     base_offset, size, part = plan.segment.base_offset, 0, list[Stretch]()
     position = 0
-    for run, stretch in plan.pieces():
+    for run, stretch in plan.patches():
         if stretch.fate is not Fate.KEPT:
             continue
         length = run.end - run.start

@@ -17,7 +17,7 @@ from kfs.log.segment_files import PartitionFiles
 from kfs.recover.arrangement import Arrangement, arranged, replaced_by
 from kfs.recover.arrangement import log_of as log_of_files
 from kfs.recover.completion import Completed, complete
-from kfs.recover.report import Loss, SegmentAccount, Taken
+from kfs.recover.report import Loss, SegmentAccount, TakenRecords
 from kfs.recover.runs import Run
 from kfs.recover.segment_plan import Fate, Misplaced, Stretch, plan_segment
 from kfs.recover.sources import Replaced, Source
@@ -53,7 +53,7 @@ class SegmentPlan:
         """Return the stretches of the segment with those fates."""
         return [stretch for stretch in self.stretches if stretch.fate in fates]
 
-    def pieces(self) -> Iterator[tuple[Run, Stretch]]:
+    def patches(self) -> Iterator[tuple[Run, Stretch]]:
         """Yield of a patched segment what of which file its stretches are, each with that stretch."""
         runs = self.completed.runs
         begins = list(accumulate((run.end - run.start for run in runs), initial=0))
@@ -85,7 +85,7 @@ class SalvagePlan:
         """Yield what became of each byte of the log's own files."""
         pieces: dict[str, list[Stretch]] = defaultdict(list)
         for plan in self.segments:
-            for run, stretch in plan.pieces() if plan.is_patched else ():
+            for run, stretch in plan.patches() if plan.is_patched else ():
                 is_moved = stretch.fate is Fate.KEPT and plan.completed.is_moved(run)
                 fate = Fate.MOVED if is_moved else stretch.fate
                 reason = f"kept in the segment of base offset {plan.raw.base_offset}" if is_moved else stretch.reason
@@ -100,19 +100,19 @@ class SalvagePlan:
             stretch = Stretch(0, segment.size(), Fate.REPLACED, segment.base_offset, last, _UNDONE)
             yield Completed(segment, []), SegmentAccount(segment.files.log.path, (stretch,))
 
-    def taken(self) -> Iterator[Taken]:
+    def taken(self) -> Iterator[TakenRecords]:
         """Yield what comes from another file than that of its segment, or stood in another place there."""
         for plan in self.segments:
             path = plan.raw.files.log.path
-            for run, stretch in plan.pieces() if plan.is_patched else ():
+            for run, stretch in plan.patches() if plan.is_patched else ():
                 if stretch.fate is Fate.KEPT and plan.completed.is_moved(run):
-                    yield Taken(path, run.first, run.last, run.path, run.start, run.end)
+                    yield TakenRecords(path, run.first, run.last, run.path, run.start, run.end)
 
     def refused(self) -> Iterator[Loss]:
         """Yield what comes from none of the log's own files, and a broker would refuse: it is set aside."""
         own = {plan.raw.files.log.path for plan in self.segments}
         for plan in self.segments:
-            for run, stretch in plan.pieces() if plan.is_patched else ():
+            for run, stretch in plan.patches() if plan.is_patched else ():
                 if stretch.fate is not Fate.KEPT and run.path not in own:
                     reason = stretch.reason
                     yield Loss(run.path, run.start, run.end, run.first, run.last, reason, set_aside=True)

@@ -13,7 +13,7 @@ from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, NO_PRODUCER_ID
 from kfs.log.block import Block, Cause, Damage
-from kfs.log.bulk import Ordinary
+from kfs.log.bulk import ScannedBatches
 from kfs.log.producer_state import ProducerState
 from kfs.log.resync import find_batch, is_zero_to_end
 from kfs.log.segment import Segment
@@ -107,24 +107,24 @@ class _Planner:
     def __init__(self, segment: Segment, producers: ProducerState | None) -> None:
         self._segment = segment
         self._producers = producers
-        self._seen = segment.base_offset - 1
+        self._after = segment.base_offset - 1
 
     def stretches(self) -> Iterator[Stretch]:
         reader = self._segment.bulk_reader(tells_missing=False)
-        for piece in reader.pieces():
-            if isinstance(piece, Ordinary):
-                yield from self._of_rows(piece.table, piece.stop)
-            elif isinstance(piece, Block):
-                yield self._of_block(piece)
+        for item in reader.undecoded():
+            if isinstance(item, ScannedBatches):
+                yield from self._of_rows(item.table, item.stop)
+            elif isinstance(item, Block):
+                yield self._of_block(item)
             else:
-                yield from self._of_damage(piece)
+                yield from self._of_damage(item)
         if reader.walk.end < reader.walk.size:
             yield self._tail(reader.walk.end, reader.walk.size)
 
     def _of_rows(self, table: BatchTable, rows: int) -> Iterator[Stretch]:
         if self._producers is None or table.producer_ids[:rows].count(NO_PRODUCER_ID) == rows:  # all at once
-            self._seen = table.last_offsets[rows - 1]
-            yield Stretch(table.positions[0], table.end(rows - 1), Fate.KEPT, table.base_offsets[0], self._seen)
+            self._after = table.last_offsets[rows - 1]
+            yield Stretch(table.positions[0], table.end(rows - 1), Fate.KEPT, table.base_offsets[0], self._after)
             return
         for row in range(rows):
             yield self._judged(table.header(row), table.data(row))
@@ -137,10 +137,10 @@ class _Planner:
             first, last = _offsets_of(self._segment, block)
         except CorruptData as error:  # which the loader of a broker would fail on, too
             return Stretch(block.position, block.end, Fate.EXTRA, header.base_offset, header.last_offset, error.reason)
-        if self._seen < first and last < block.before:
-            self._seen = last
+        if self._after < first and last < block.before:
+            self._after = last
             return Stretch(block.position, block.end, Fate.KEPT, first, last)
-        reason = f"offsets {first} to {last}, not all above {self._seen} and below {block.before}"
+        reason = f"offsets {first} to {last}, not all above {self._after} and below {block.before}"
         return Stretch(block.position, block.end, Fate.EXTRA, first, last, reason)
 
     def _judged(self, header: BatchHeader, data: bytes) -> Stretch:
@@ -152,7 +152,7 @@ class _Planner:
         except (CorruptData, InvalidTransaction) as error:
             fate, reason = Fate.EXTRA, error.reason if isinstance(error, CorruptData) else str(error)
         else:
-            self._seen = header.last_offset
+            self._after = header.last_offset
         end = header.position + header.size
         return Stretch(header.position, end, fate, header.base_offset, header.last_offset, reason)
 
@@ -162,7 +162,7 @@ class _Planner:
             kind = Repeated if damage.cause is Cause.REPEATED else Misplaced
             yield _aside(header_at(self._segment, damage.position), reason, kind)
             return
-        lost = Stretch(damage.position, damage.end, Fate.LOST, self._seen + 1, damage.claimed_last, reason)
+        lost = Stretch(damage.position, damage.end, Fate.LOST, self._after + 1, damage.claimed_last, reason)
         for header in self._intact_in(damage):
             if lost.position < header.position:
                 yield replace(lost, end=header.position)
@@ -187,12 +187,12 @@ class _Planner:
 
     def _tail(self, position: int, size: int) -> Stretch:
         if is_zero_to_end(self._segment.file(), position, size):
-            return Stretch(position, size, Fate.PADDING, self._seen + 1, self._seen)
+            return Stretch(position, size, Fate.PADDING, self._after + 1, self._after)
         try:
             last = header_at(self._segment, position).last_offset
         except CorruptData:
-            last = self._seen
-        return Stretch(position, size, Fate.LOST, self._seen + 1, last, "an incomplete batch at the end of the log")
+            last = self._after
+        return Stretch(position, size, Fate.LOST, self._after + 1, last, "an incomplete batch at the end of the log")
 
 
 def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import compare
-from kfs.log.healing import History, batches_in, without
+from kfs.log.healing import CommonHistory, batches_in, without
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.remote_offsets import NEVER_TIERED
@@ -52,11 +52,11 @@ class Source(ABC):
         return [], [offsets]
 
     def _batches(self, offsets: OffsetRange) -> Iterator[Run]:
-        seen = offsets.start - 1
+        after = offsets.start - 1
         for first, last, (path, inode, start, length) in batches_in(self.log, offsets):
-            if seen < first and last < offsets.end and length is not None:
+            if after < first and last < offsets.end and length is not None:
                 yield Run(path, inode, start, start + length, first, last)
-                seen = last
+                after = last
 
     def lacks(self, offsets: OffsetRange) -> list[OffsetRange]:
         """Return of which offsets it doesn't know what there was: damaged here too, or in no segment.
@@ -81,7 +81,7 @@ class Copy(Source):
 
     def __init__(self, log: Log, other: Log) -> None:
         super().__init__(other)
-        self._history = History(log, other)
+        self._history = CommonHistory(log, other)
 
     def is_proven(self, offsets: OffsetRange) -> bool:
         """See :meth:`Source.is_proven`."""
@@ -103,7 +103,7 @@ class Deleted(Source):
         self._log_start_offset = log.log_start_offset
         self._epochs = log.leader_epochs()
         self._starts = [entry.start_offset for entry in self._epochs]
-        self._history = History(log, deleted)
+        self._history = CommonHistory(log, deleted)
 
     def is_proven(self, offsets: OffsetRange) -> bool:
         """See :meth:`Source.is_proven`; what lies below the log start offset is deleted for good."""
@@ -122,7 +122,7 @@ class Deleted(Source):
         if header.magic < MAGIC_V2 or header.leader_epoch < 0 or at < 0:
             return False
         end = self._starts[at + 1] if at + 1 < len(self._starts) else MAX_INT64
-        return self._epochs[at].epoch == header.leader_epoch and header.last_offset < end
+        return self._epochs[at].leader_epoch == header.leader_epoch and header.last_offset < end
 
 
 class Replaced(Source):

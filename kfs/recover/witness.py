@@ -103,10 +103,10 @@ def _offsets_in(file: OpenFile, segment: LogSegment, start: int) -> tuple[int | 
 
     Both None where no batch tells of one.
     """
-    seen = max((header.last_offset for header in segment.records(start).headers()), default=segment.base_offset - 1)
+    after = max((header.last_offset for header in segment.records(start).headers()), default=segment.base_offset - 1)
     bounds = SegmentBounds(segment.base_offset, MAX_INT64)
     walk = SegmentWalk(file, bounds, DEFAULT_MAX_BATCH_BYTES, lambda problem: None)
-    last = seen
-    for item in walk.items(start, seen):
+    last = after
+    for item in walk.items(start, after):
         last = max(last, item.header.last_offset if isinstance(item, Block) else item.claimed_last)
-    return (seen + 1, last) if last > seen else (None, None)
+    return (after + 1, last) if last > after else (None, None)

@@ -1,4 +1,4 @@
-"""Gathered buffers as Arrow's record batches, not copied. The one module below the commands that needs pyarrow."""
+"""Buffers as Arrow's record batches, not copied. The one module below the commands that needs pyarrow."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ except ImportError as error:
     raise ModuleNotFoundError(f'Arrow needs pyarrow ({error}): pip install "kfs[arrow]"', name="pyarrow") from error
 
 from kfs.format.codecs import Codec
-from kfs.render.arrow_columns import BUFFERS, Column, Kind
-from kfs.render.arrow_gather import Buffers, Gathered
+from kfs.render.arrow_builder import ArrowBuffers, Buffers
+from kfs.render.arrow_columns import BUFFERS, Column, ColumnLayout
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _TYPES: Final = {
-    Kind.BINARY: pa.binary(),
-    Kind.STRING: pa.string(),
-    Kind.INT64: pa.int64(),
-    Kind.INT32: pa.int32(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.CODEC: pa.dictionary(pa.int8(), pa.string()),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.HEADERS: pa.list_(_HEADER),
+    ColumnLayout.BINARY: pa.binary(),
+    ColumnLayout.STRING: pa.string(),
+    ColumnLayout.INT64: pa.int64(),
+    ColumnLayout.INT32: pa.int32(),
+    ColumnLayout.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnLayout.CODEC: pa.dictionary(pa.int8(), pa.string()),
+    ColumnLayout.BOOLEAN: pa.bool_(),
+    ColumnLayout.HEADERS: pa.list_(_HEADER),
 }
 
 
@@ -54,20 +54,20 @@ def table_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def record_batch(schema: pa.Schema, columns: Sequence[Column], gathered: Gathered) -> pa.RecordBatch:
-    """Return what was gathered for these columns, whose schema this is."""
+def record_batch(schema: pa.Schema, columns: Sequence[Column], built: ArrowBuffers) -> pa.RecordBatch:
+    """Return the buffers of these columns, whose schema this is, as a record batch."""
     arrays: list[pa.Array] = []
     at = 0
     for column in columns:
         count = BUFFERS[column.kind]
-        buffers = gathered.buffers[at : at + count]
+        buffers = built.buffers[at : at + count]
         at += count
-        arrays.append(_array_of(column.kind, gathered.rows, buffers))
+        arrays.append(_array_of(column.kind, built.rows, buffers))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array_of(kind: Kind, rows: int, buffers: Buffers) -> pa.Array:
-    if kind is Kind.HEADERS:
+def _array_of(kind: ColumnLayout, rows: int, buffers: Buffers) -> pa.Array:
+    if kind is ColumnLayout.HEADERS:
         ends = buffers[1]
         assert ends is not None
         count = ends.cast("B").cast("i")[rows]
@@ -75,7 +75,7 @@ def _array_of(kind: Kind, rows: int, buffers: Buffers) -> pa.Array:
         values = _plain_array(pa.binary(), count, buffers[5:8])
         headers = pa.Array.from_buffers(_HEADER, count, [None], children=[names, values])
         return pa.Array.from_buffers(_TYPES[kind], rows, _arrow_buffers(buffers[:2]), children=[headers])
-    if kind is Kind.CODEC:
+    if kind is ColumnLayout.CODEC:
         indexes = _plain_array(pa.int8(), rows, buffers)
         return pa.DictionaryArray.from_arrays(indexes, _CODECS, safe=False)
     return _plain_array(_TYPES[kind], rows, buffers)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kfs.format.layout import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
-class Kind(Enum):
+class ColumnLayout(Enum):
     """How the values of a column are kept, and so which buffers it has, in the order of Arrow's C data interface."""
 
     BINARY = auto()  # validity, offsets (int32), bytes
@@ -29,33 +29,37 @@ class Kind(Enum):
 
 
 #: How many buffers a column of each kind has.
-BUFFERS: Final = dict.fromkeys(Kind, 2) | {Kind.BINARY: 3, Kind.STRING: 3, Kind.HEADERS: 8}
+BUFFERS: Final = dict.fromkeys(ColumnLayout, 2) | {
+    ColumnLayout.BINARY: 3,
+    ColumnLayout.STRING: 3,
+    ColumnLayout.HEADERS: 8,
+}
 
 
 class Column(Enum):
     """A column: its name and its kind."""
 
-    KEY = ("key", Kind.BINARY)
-    VALUE = ("value", Kind.BINARY)
-    TOPIC = ("topic", Kind.STRING)
-    PARTITION = ("partition", Kind.INT32)
-    OFFSET = ("offset", Kind.INT64)
-    TIMESTAMP = ("timestamp", Kind.TIMESTAMP)
-    TIMESTAMP_TYPE = ("timestampType", Kind.INT32)
-    HEADERS = ("headers", Kind.HEADERS)
-    TIMESTAMP_MILLIS = ("timestampMillis", Kind.INT64)
-    SEGMENT = ("segment", Kind.INT64)
-    POSITION = ("position", Kind.INT64)
-    BASE_OFFSET = ("baseOffset", Kind.INT64)
-    LEADER_EPOCH = ("leaderEpoch", Kind.INT32)
-    PRODUCER_ID = ("producerId", Kind.INT64)
-    PRODUCER_EPOCH = ("producerEpoch", Kind.INT32)
-    SEQUENCE = ("sequence", Kind.INT32)
-    IS_TRANSACTIONAL = ("isTransactional", Kind.BOOLEAN)
-    CODEC = ("codec", Kind.CODEC)
-    MAGIC = ("magic", Kind.INT32)
+    KEY = ("key", ColumnLayout.BINARY)
+    VALUE = ("value", ColumnLayout.BINARY)
+    TOPIC = ("topic", ColumnLayout.STRING)
+    PARTITION = ("partition", ColumnLayout.INT32)
+    OFFSET = ("offset", ColumnLayout.INT64)
+    TIMESTAMP = ("timestamp", ColumnLayout.TIMESTAMP)
+    TIMESTAMP_TYPE = ("timestampType", ColumnLayout.INT32)
+    HEADERS = ("headers", ColumnLayout.HEADERS)
+    TIMESTAMP_MILLIS = ("timestampMillis", ColumnLayout.INT64)
+    SEGMENT = ("segment", ColumnLayout.INT64)
+    POSITION = ("position", ColumnLayout.INT64)
+    BASE_OFFSET = ("baseOffset", ColumnLayout.INT64)
+    LEADER_EPOCH = ("leaderEpoch", ColumnLayout.INT32)
+    PRODUCER_ID = ("producerId", ColumnLayout.INT64)
+    PRODUCER_EPOCH = ("producerEpoch", ColumnLayout.INT32)
+    SEQUENCE = ("sequence", ColumnLayout.INT32)
+    IS_TRANSACTIONAL = ("isTransactional", ColumnLayout.BOOLEAN)
+    CODEC = ("codec", ColumnLayout.CODEC)
+    MAGIC = ("magic", ColumnLayout.INT32)
 
-    def __init__(self, label: str, kind: Kind) -> None:
+    def __init__(self, label: str, kind: ColumnLayout) -> None:
         self.label = label
         self.kind = kind
 

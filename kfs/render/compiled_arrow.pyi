@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 
 from kfs.format.columns import RecordColumns
+from kfs.render.arrow_builder import ArrowBuffers
 from kfs.render.arrow_columns import BatchFields, Column
-from kfs.render.arrow_gather import Gathered
 
-class CompiledArrowGather:
+class CompiledArrowBuilder:
     def __init__(
         self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: CompiledArena | None = None
     ) -> None: ...
@@ -13,7 +13,7 @@ class CompiledArrowGather:
     @property
     def nbytes(self) -> int: ...
     def add(self, columns: RecordColumns, indexes: Sequence[int], fields: BatchFields = ...) -> None: ...
-    def take(self) -> Gathered: ...
+    def finish(self) -> ArrowBuffers: ...
 
 class CompiledArena:
     used: int

@@ -1,19 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records gathered into Arrow's buffers, compiled: the twin of :mod:`kfs.render.arrow_gather`.
+"""Records laid out in Arrow's buffers, compiled: the same as :mod:`kfs.render.arrow_builder`.
 
-A whole block is gathered with the GIL released. What the columns say is checked against their buffer before it is used.
+A whole block is laid out with the GIL released. What the columns say is checked against their buffer before it is used.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from kfs.format.compiled_decode cimport byte, read_varint
-from kfs.render.compiled_output cimport Output, Source, clear, open_source, put, read_character, reserve
+from kfs.format.compiled_decode cimport byte
+from kfs.render.compiled_output cimport (
+    clear,
+    Header,
+    next_header,
+    open_source,
+    Output,
+    put,
+    read_character,
+    read_header_count,
+    reserve,
+    Source,
+)
 
 from kfs.format.java_text import java_text
 from kfs.render.arrow_columns import Column
-from kfs.render.arrow_gather import FIRST_MILLISECOND, LAST_MILLISECOND, NO_BATCH, Gathered
+from kfs.render.arrow_builder import FIRST_MILLISECOND, LAST_MILLISECOND, NO_BATCH, ArrowBuffers
 
 cdef enum Status:
     DONE
@@ -72,7 +83,7 @@ cdef int BASE_OFFSET_FIELD = 1
 
 
 cdef class Lent:
-    """Memory of somebody else, kept for as long as anybody needs it."""
+    """Memory of another owner, kept for as long as it is needed."""
 
     cdef Py_buffer view
 
@@ -112,7 +123,7 @@ cdef class CompiledArena:
 
 
 cdef class Buffer:
-    """Memory that is freed when nobody looks at it any more, or lies at a ``place`` of an arena, None where it doesn't."""
+    """Memory that is freed when it is no longer in use, or lies at a ``place`` of an arena, None where it doesn't."""
 
     cdef byte* data
     cdef Py_ssize_t size
@@ -272,7 +283,7 @@ cdef Status put_headers(Headers* headers, const Source* source, const Rows* rows
         position = source.header_starts[row_at(rows, at)]
         count = 0
         if position >= 0:
-            if not read_varint(source.data, &position, source.size, &count) or count < 0:
+            if not read_header_count(source, &position, &count):
                 return OUTSIDE
             status = put_headers_of_record(headers, source, position, count)
             if status != DONE:
@@ -286,7 +297,7 @@ cdef Status put_headers(Headers* headers, const Source* source, const Rows* rows
 cdef Status put_headers_of_record(
     Headers* headers, const Source* source, Py_ssize_t position, int count
 ) noexcept nogil:
-    cdef int length
+    cdef Header header
     if 2 * <long long>count > source.size - position:
         return OUTSIDE
     if not reserve(&headers.names.ends, 4 * <Py_ssize_t>count) or not reserve(&headers.values.ends, 4 * <Py_ssize_t>count):
@@ -295,33 +306,25 @@ cdef Status put_headers_of_record(
         return NO_MEMORY
     while count > 0:
         count -= 1
-        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+        if not next_header(source, &position, &header):
             return OUTSIDE
-        if not lies_inside(source, position, length):
-            return OUTSIDE
-        if is_text(source.data + position, length):
-            if not reserve(&headers.names.data, length):
+        if is_text(source.data + header.key_start, header.key_length):
+            if not reserve(&headers.names.data, header.key_length):
                 return NO_MEMORY
-            copy_field(&headers.names.data, source, position, length)
-        elif not put_replaced(&headers.names.data, source.data + position, length):
+            copy_field(&headers.names.data, source, header.key_start, header.key_length)
+        elif not put_replaced(&headers.names.data, source.data + header.key_start, header.key_length):
             return NO_MEMORY
         if headers.names.data.size > MOST_BYTES:
             return TOO_LARGE
         put_int32(&headers.names.ends, <int>headers.names.data.size)
-        position += length
-        if not read_varint(source.data, &position, source.size, &length):
-            return OUTSIDE
-        if length > 0:
-            if not lies_inside(source, position, length):
-                return OUTSIDE
-            if not reserve(&headers.values.data, length):
+        if header.value_length > 0:
+            if not reserve(&headers.values.data, header.value_length):
                 return NO_MEMORY
-            copy_field(&headers.values.data, source, position, length)
-            position += length
+            copy_field(&headers.values.data, source, header.value_start, header.value_length)
         if headers.values.data.size > MOST_BYTES:
             return TOO_LARGE
         put_int32(&headers.values.ends, <int>headers.values.data.size)
-        put_bit(&headers.values.validity, length >= 0)
+        put_bit(&headers.values.validity, header.value_length >= 0)
     return DONE
 
 
@@ -432,7 +435,7 @@ cdef inline int later_sequence(int base_sequence, long long delta) noexcept nogi
 
 
 cdef bint begin_ends(Output* ends, Py_ssize_t rows) noexcept nogil:
-    """Write where the first field begins, unless that was done, and make room for so many."""
+    """Write where the first field begins, unless that was done, and make room for a number of them."""
     if not reserve(ends, 4 * (rows + 1)):
         return False
     if not ends.size:
@@ -491,7 +494,7 @@ cdef inline Py_ssize_t with_slack(Py_ssize_t size) noexcept:
     return size + size // 8
 
 
-cdef class CompiledArrowGather:
+cdef class CompiledArrowBuilder:
     """Gathers records of one segment."""
 
     cdef readonly Py_ssize_t rows
@@ -548,12 +551,12 @@ cdef class CompiledArrowGather:
 
     @property
     def nbytes(self):
-        """See :attr:`kfs.render.arrow_gather.ArrowGather.nbytes`."""
+        """See :attr:`kfs.render.arrow_builder.ArrowBuilder.nbytes`."""
         headers = self.headers.names.data.size + self.headers.values.data.size
         return self.key.data.size + self.value.data.size + headers
 
     def add(self, columns, indexes, fields=NO_BATCH):
-        """See :meth:`kfs.render.arrow_gather.ArrowGather.add`."""
+        """See :meth:`kfs.render.arrow_builder.ArrowBuilder.add`."""
         cdef Source source
         cdef Rows rows
         cdef Status status
@@ -609,7 +612,7 @@ cdef class CompiledArrowGather:
         return status
 
     cdef void lay_out(self, Py_ssize_t rows):
-        """Have what is gathered next written to the arena; what there is most of lies last."""
+        """Have what is added next written to the arena; what there is most of lies last."""
         cdef int at
         cdef CompiledArena arena = self.arena
         self.lent = arena.lent
@@ -663,8 +666,8 @@ cdef class CompiledArrowGather:
                 return False
         return True
 
-    def take(self):
-        """See :meth:`kfs.render.arrow_gather.ArrowGather.take`."""
+    def finish(self):
+        """See :meth:`kfs.render.arrow_builder.ArrowBuilder.take`."""
         cdef list buffers = []
         cdef Py_ssize_t headers = max(self.headers.names.ends.size // 4 - 1, 0)
         self.expected_rows = self.lately(self.expected_rows, self.rows)
@@ -697,7 +700,7 @@ cdef class CompiledArrowGather:
                 buffers.append(self.handed_over(&self.numbers[at].values))
         self.clear()
         self.lent = None
-        return Gathered(rows, buffers)
+        return ArrowBuffers(rows, buffers)
 
     cdef bint is_in_arena(self):
         """Whether this batch is written to the arena, as long as that isn't used for something else."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records as lines of JSON, compiled: the twin of :mod:`kfs.render.record_json`.
+"""Records as lines of JSON, compiled: the same as :mod:`kfs.render.record_json`.
 
 A whole block is written, or measured, with the GIL released. What the columns say is checked against their buffer
 before it is used.
@@ -9,11 +9,13 @@ from cpython.array cimport array, clone
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset, strlen
 
-from kfs.format.compiled_decode cimport byte, Columns, columns_of_rows, read_varint
+from kfs.format.compiled_decode cimport byte, Columns, columns_of_rows
 from kfs.render.compiled_output cimport (
     clear,
+    Header,
     int32s,
     int64s,
+    next_header,
     Output,
     Source,
     open_source,
@@ -22,6 +24,7 @@ from kfs.render.compiled_output cimport (
     put_number,
     put_pair,
     read_character,
+    read_header_count,
     reserve,
 )
 
@@ -85,13 +88,13 @@ cdef class CompiledRecordJson:
     """Renders the records of one partition."""
 
     cdef bytes start
-    cdef object plain
+    cdef object python
     cdef Output spare  # room that is kept from one block to the next, while no thread uses it
 
     def __cinit__(self, topic, partition):
         memset(&self.spare, 0, sizeof(Output))
         self.start = line_start(topic, partition).encode()
-        self.plain = RecordJson(topic, partition)
+        self.python = RecordJson(topic, partition)
 
     def __dealloc__(self):
         clear(&self.spare)
@@ -101,7 +104,7 @@ cdef class CompiledRecordJson:
         cdef Source source
         cdef array starts
         if columns.faults:
-            return self.plain.lines(columns, covers)
+            return self.python.lines(columns, covers)
         open_source(columns, &source)
         starts = clone(INT64, source.count + 1, False)
         text = self.written(columns.timestamp_type, &source, 0, source.count, starts.data.as_longlongs)
@@ -111,7 +114,7 @@ cdef class CompiledRecordJson:
         """See :meth:`kfs.render.record_json.RecordJson.text`."""
         cdef Source source
         if columns.faults:
-            return self.plain.text(columns)
+            return self.python.text(columns)
         open_source(columns, &source)
         return self.written(columns.timestamp_type, &source, 0, source.count, NULL)
 
@@ -149,7 +152,7 @@ cdef class CompiledRecordJson:
         """See :meth:`kfs.render.record_json.RecordJson.line`."""
         cdef Source source
         if columns.faults:
-            return self.plain.line(columns, index)
+            return self.python.line(columns, index)
         open_source(columns, &source)
         if not 0 <= index < source.count:
             raise IndexError("no such record")
@@ -163,7 +166,7 @@ cdef class CompiledRecordJson:
         cdef bytes kind
         cdef Py_ssize_t fixed
         if columns.faults:
-            return self.plain.starts(columns)
+            return self.python.starts(columns)
         open_source(columns, &source)
         starts = clone(INT64, source.count + 1, False)
         kind = KINDS[columns.timestamp_type]
@@ -415,10 +418,11 @@ cdef Status put_field(
 
 
 cdef Status put_headers(const Source* source, Py_ssize_t position, Output* output) noexcept nogil:
-    cdef int count, length
+    cdef int count
+    cdef Header header
     cdef Status status
     cdef bint is_first = True
-    if not read_varint(source.data, &position, source.size, &count) or count < 0:
+    if not read_header_count(source, &position, &count):
         return OUTSIDE
     while count > 0:
         count -= 1
@@ -426,20 +430,15 @@ cdef Status put_headers(const Source* source, Py_ssize_t position, Output* outpu
             put_literal(output, ",")
         is_first = False
         put_literal(output, HEADER_KEY)
-        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+        if not next_header(source, &position, &header):
             return OUTSIDE
-        status = put_field(source, position, length, output, KEY_ENCODING)
+        status = put_field(source, header.key_start, header.key_length, output, KEY_ENCODING)
         if status != DONE:
             return status
-        position += length
         put_literal(output, VALUE)
-        if not read_varint(source.data, &position, source.size, &length):
-            return OUTSIDE
-        status = put_field(source, position, length, output, HEADER_ENCODING)
+        status = put_field(source, header.value_start, header.value_length, output, HEADER_ENCODING)
         if status != DONE:
             return status
-        if length > 0:
-            position += length
         put_literal(output, "}")
     return DONE
 
@@ -578,29 +577,21 @@ cdef Py_ssize_t field_size(
 
 
 cdef Py_ssize_t headers_size(const Source* source, Py_ssize_t position) noexcept nogil:
-    cdef int count, length
-    cdef Py_ssize_t size = 0
-    cdef Py_ssize_t field
-    if not read_varint(source.data, &position, source.size, &count) or count < 0:
+    cdef int count
+    cdef Header header
+    cdef Py_ssize_t size, key, value
+    if not read_header_count(source, &position, &count):
         return -1
     size = count - 1 if count else 0  # commas
     while count > 0:
         count -= 1
-        if not read_varint(source.data, &position, source.size, &length) or length < 0:
+        if not next_header(source, &position, &header):
             return -1
-        field = field_size(source, position, length, strlen(KEY_ENCODING))
-        if field < 0:
+        key = field_size(source, header.key_start, header.key_length, strlen(KEY_ENCODING))
+        value = field_size(source, header.value_start, header.value_length, strlen(HEADER_ENCODING))
+        if key < 0 or value < 0:
             return -1
-        size += strlen(HEADER_KEY) + field + strlen(VALUE) + 1
-        position += length
-        if not read_varint(source.data, &position, source.size, &length):
-            return -1
-        field = field_size(source, position, length, strlen(HEADER_ENCODING))
-        if field < 0:
-            return -1
-        size += field
-        if length > 0:
-            position += length
+        size += strlen(HEADER_KEY) + key + strlen(VALUE) + value + 1
     return size
 
 

@@ -2,7 +2,7 @@
 
 from cpython.array cimport array
 
-from kfs.format.compiled_decode cimport byte
+from kfs.format.compiled_decode cimport byte, read_varint
 
 cdef extern from "output.h" nogil:
     ctypedef struct Output:
@@ -82,3 +82,33 @@ cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* 
         return 0
     character[0] = (first & 0x0F) << 18 | (text[1] & 0x3F) << 12 | (text[2] & 0x3F) << 6 | (text[3] & 0x3F)
     return 4 if first <= 0xF4 and 0x10000 <= character[0] <= 0x10FFFF else 0
+
+
+cdef struct Header:
+    Py_ssize_t key_start
+    int key_length
+    Py_ssize_t value_start
+    int value_length  # -1: null
+
+
+cdef inline bint read_header_count(const Source* source, Py_ssize_t* position, int* count) noexcept nogil:
+    """Read how many headers follow; False where that isn't in the buffer, or they can't be."""
+    return read_varint(source.data, position, source.size, count) and count[0] >= 0
+
+
+cdef inline bint next_header(const Source* source, Py_ssize_t* position, Header* header) noexcept nogil:
+    """Read where the key and the value of a header are; False where one of them isn't in the buffer."""
+    if not read_varint(source.data, position, source.size, &header.key_length) or header.key_length < 0:
+        return False
+    if header.key_length > source.size - position[0]:
+        return False
+    header.key_start = position[0]
+    position[0] += header.key_length
+    if not read_varint(source.data, position, source.size, &header.value_length):
+        return False
+    if header.value_length > source.size - position[0]:
+        return False
+    header.value_start = position[0]
+    if header.value_length > 0:
+        position[0] += header.value_length
+    return True

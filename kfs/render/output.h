@@ -15,7 +15,7 @@ typedef struct {
     uint8_t* data;
     ptrdiff_t size;
     ptrdiff_t room;
-    int is_lent; /* the memory is somebody else's: what outgrows it moves to memory of its own */
+    int is_lent; /* the memory is another owner's: what outgrows it moves to memory of its own */
 } Output;
 
 static const char output_pairs[] =

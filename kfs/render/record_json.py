@@ -10,13 +10,13 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import later_sequence
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from kfs.format.layout import CONTROL_MASK
 from kfs.format.record import Header, Record, TimestampType
 from kfs.render.quoting import json_bytes, quote
 from kfs.render.timestamps import iso_time
 
-_DECODER = PlainDecoder()
+_DECODER = PythonDecoder()
 
 
 def line_start(topic: str, partition: int) -> str:
@@ -114,7 +114,7 @@ class RecordJson:
 
 
 class SequencedJson:
-    """Renders the records of batches (v2), each with its sequence; no partition is told."""
+    """Renders the records of batches (v2), each with its sequence, without the partition."""
 
     def lines(
         self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.render.arrow_columns import BatchFields
 
 #: Where in an uncompressed message (v0, v1) the key is: behind the offset, size, CRC, magic, attributes, in v1 the
@@ -14,7 +14,7 @@ from kfs.render.arrow_columns import BatchFields
 _KEY_START = {MAGIC_V0: 22, 1: 30}
 
 
-def by_batch(records: Records, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
+def by_batch(records: DecodedBatches, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
     """Yield those of the indexes, which ascend, that are of one batch, and what there is to know of it.
 
     A message of the older formats is a batch, compressed ones with all that are inside.
@@ -43,7 +43,9 @@ def by_batch(records: Records, indexes: Sequence[int]) -> Iterator[tuple[Sequenc
         at = stop
 
 
-def _of_messages(records: Records, row: int, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
+def _of_messages(
+    records: DecodedBatches, row: int, indexes: Sequence[int]
+) -> Iterator[tuple[Sequence[int], BatchFields]]:
     """A compressed message, or a run of uncompressed ones, which share no batch."""
     position, columns = records.table.positions[row], records.columns
     header = records.table.header(row)

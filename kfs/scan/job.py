@@ -1,4 +1,4 @@
-"""Splits of logs gathered into batches of rows, by any process."""
+"""Splits of logs read into batches of rows, by any process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
 from kfs.read.workers.job import MEBIBYTE, Arena
-from kfs.render.arrow_gather import Gathered, open_arena
-from kfs.scan.gathering import Gatherer
+from kfs.render.arrow_builder import ArrowBuffers, open_arena
+from kfs.scan.arrow_reader import ArrowReader
 from kfs.scan.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class GatherJob(LogJob[Gathered | Problem]):
-    """What is gathered. Rows are used by the process that asks for them, which has no time to gather, too."""
+class ScanJob(LogJob[ArrowBuffers | Problem]):
+    """What a scan reads. The process that asks for rows uses them, and has no time to read as well."""
 
     request: Request
 
@@ -29,28 +29,28 @@ class GatherJob(LogJob[Gathered | Problem]):
     worth_processes: ClassVar[int] = 32 * MEBIBYTE
     shares_memory: ClassVar[bool] = True
 
-    def open(self) -> OpenGather:
+    def open(self) -> OpenScanJob:
         """See :meth:`~kfs.read.workers.job.Job.open`."""
-        return OpenGather(self.request, LogsOfWorker(), open_arena())
+        return OpenScanJob(self.request, LogsOfWorker(), open_arena())
 
-    def open_on(self, logs: OpenLogs) -> OpenGather:
+    def open_on(self, logs: OpenLogs) -> OpenScanJob:
         """Open the job on logs that are open, or will be, in the process that asks."""
-        return OpenGather(self.request, logs, None)
+        return OpenScanJob(self.request, logs, None)
 
 
-class OpenGather(OpenLogJob[Gathered | Problem]):
-    """Gathers splits; what can't be read, or has vanished, is a problem behind what lies before it."""
+class OpenScanJob(OpenLogJob[ArrowBuffers | Problem]):
+    """Reads splits; what can't be read, or has vanished, is a problem behind what lies before it."""
 
     def __init__(self, request: Request, logs: OpenLogs, arena: Arena | None) -> None:
         super().__init__(logs)
         self._arena: Final = arena
-        self._gatherer = Gatherer(request, arena)
+        self._arrow = ArrowReader(request, arena)
 
     @property
     def arena(self) -> Arena | None:
         """See :attr:`OpenJob.arena`."""
         return self._arena
 
-    def read(self, log: Log, task: LogTask) -> Iterator[Gathered | Problem]:
+    def read(self, log: Log, task: LogTask) -> Iterator[ArrowBuffers | Problem]:
         """See :meth:`OpenLogJob.read`."""
-        return self._gatherer.gather(log, task.batches, task.offsets)
+        return self._arrow.read(log, task.batches, task.offsets)

@@ -11,18 +11,18 @@ from kfs.cat.records import lacks_some
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.problem import DamagePolicy, Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
 from kfs.read.plan import splits_of
 from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
 from kfs.read.workers.cores import cores
 from kfs.read.workers.run import run
+from kfs.render.arrow_builder import ArrowBuffers
 from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
-from kfs.render.arrow_gather import Gathered
 from kfs.render.timestamps import Moment, milliseconds_of
-from kfs.scan.gathering import Gatherer
-from kfs.scan.job import GatherJob
+from kfs.scan.arrow_reader import ArrowReader
+from kfs.scan.job import ScanJob
 from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Scan:
     Only the ``first`` or the ``last`` records of each log are wanted where that is given; this process reads them.
 
     With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
-    With ``"skip"`` it is left out, ``on_problem`` is told, and ``problems`` has it, each place once. Either way so is
+    With ``"skip"`` it is left out, ``on_problem`` gets it, and ``problems`` has it, each place once. Either way so is
     what is wanted of offsets that tiered storage has moved away.
 
-    It is an Arrow stream to whoever knows the PyCapsule protocol: DuckDB, Polars, pandas and pyarrow take it as it is.
+    By the PyCapsule protocol it is an Arrow stream: DuckDB, Polars, pandas and pyarrow take it as it is.
 
     Raises:
         ValueError: an argument that can't be.
@@ -121,7 +121,7 @@ class Scan:
         columns = self._request.columns
         schema = schema_of(columns)
         for portion in self._portions():
-            if isinstance(portion, Gathered):
+            if isinstance(portion, ArrowBuffers):
                 yield record_batch(schema, columns, portion)
             else:
                 self._meet(portion)
@@ -159,25 +159,25 @@ class Scan:
         if self._on_problem is not None:
             self._on_problem(problem)
 
-    def _portions(self) -> Iterator[Gathered | Problem]:
+    def _portions(self) -> Iterator[ArrowBuffers | Problem]:
         if self._first is None and self._last is None:
             return self._all()
-        gatherer = Gatherer(self._request)
-        return chain.from_iterable(self._some_of(gatherer, log, offsets) for log, offsets in self._wanted())
+        reader = ArrowReader(self._request)
+        return chain.from_iterable(self._some_of(reader, log, offsets) for log, offsets in self._wanted())
 
-    def _all(self) -> Iterator[Gathered | Problem]:
-        job, here = GatherJob(self._request), LogsOfParent()
+    def _all(self) -> Iterator[ArrowBuffers | Problem]:
+        job, here = ScanJob(self._request), LogsOfParent()
         for item in run(job, self._tasks(here), self._jobs, here=job.open_on(here)):
             if isinstance(item, NotedProblem):
                 here.note(item)
             else:
                 yield item
-            del item  # whose memory may be used again when nobody has it
+            del item  # whose memory may be used again once it is dropped
 
-    def _some_of(self, gatherer: Gatherer, log: Log, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
+    def _some_of(self, reader: ArrowReader, log: Log, offsets: WantedOffsets) -> Iterator[ArrowBuffers | Problem]:
         found = 0
-        for portion in gatherer.gather_some(log, offsets, self._first, self._last):
-            found += portion.rows if isinstance(portion, Gathered) else 0
+        for portion in reader.read_some(log, offsets, self._first, self._last):
+            found += portion.rows if isinstance(portion, ArrowBuffers) else 0
             yield portion
         if lacks_some(found, self._first, self._last):
             self._note(remote_problem(log, self._selection_of(log)))

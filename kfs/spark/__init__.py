@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kfs.spark.exporting.export import Totals
+    from kfs.spark.exporting.export import ExportTotals
 
 __all__ = ["export", "from_json_lines", "json_schema", "register"]
 
@@ -28,7 +28,7 @@ def register(spark: SparkSession) -> None:
     register_format(spark)
 
 
-def export(spark: SparkSession, log_dirs: str | Sequence[str], dataset: str, **options: Any) -> Totals:
+def export(spark: SparkSession, log_dirs: str | Sequence[str], dataset: str, **options: Any) -> ExportTotals:
     """Export what is new in log directories to a dataset, Parquet files by topic and date, each record once.
 
     ``options`` are those of ``kfs export`` (docs/EXPORT.md): ``topics`` (shell patterns), ``start``,

@@ -10,7 +10,7 @@ from kfs.render.arrow_columns import (
     SPARK_COLUMNS,
     SPARK_COLUMNS_WITH_HEADERS,
     Column,
-    Kind,
+    ColumnLayout,
     columns_named,
 )
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 #: Spark's type of each kind of column (``simpleString``). A codec's name is text there.
 _TYPES: Final = {
-    Kind.BINARY: "binary",
-    Kind.STRING: "string",
-    Kind.INT64: "bigint",
-    Kind.INT32: "int",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.BOOLEAN: "boolean",
-    Kind.CODEC: "string",
-    Kind.HEADERS: "array<struct<key:string,value:binary>>",
+    ColumnLayout.BINARY: "binary",
+    ColumnLayout.STRING: "string",
+    ColumnLayout.INT64: "bigint",
+    ColumnLayout.INT32: "int",
+    ColumnLayout.TIMESTAMP: "timestamp",
+    ColumnLayout.BOOLEAN: "boolean",
+    ColumnLayout.CODEC: "string",
+    ColumnLayout.HEADERS: "array<struct<key:string,value:binary>>",
 }
 _BY_NAME: Final = {column.label.lower(): column for column in Column}
 

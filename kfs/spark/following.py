@@ -13,7 +13,8 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
-from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.isolation import CommittedReader
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.wanted_offsets import lost_at_end
 from kfs.spark.offset_limits import names_of
@@ -103,7 +104,7 @@ class FollowedLogs:
         return {each: self._visible(log).end for each, log in logs.items()}
 
     def _look_at_end(self, log: Log) -> None:
-        """Say once what is wrong there: whoever reads up to it sees no damage, and nobody ever reads on."""
+        """Say once what is wrong there: reading up to it shows no damage, and nothing ever reads on."""
         segment = log.segments[-1]
         path, size = segment.files.log.path, segment.size()
         if self._sound.get(path) == size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kfs.render.arrow_gather import FIRST_MILLISECOND, LAST_MILLISECOND
+from kfs.render.arrow_builder import FIRST_MILLISECOND, LAST_MILLISECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

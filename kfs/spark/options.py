@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from kfs.errors import InvalidOption
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.spark.offset_limits import (
     ENDING,
     STARTING,

@@ -15,7 +15,8 @@ from kfs.log.identity import other_log, topic_id_of
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.remote_offsets import RemoteOffsets
-from kfs.read.isolation import IsolationLevel, visible_at
+from kfs.read.isolation import visible_at
+from kfs.read.isolation_level import IsolationLevel
 from kfs.spark.offset_limits import (
     EARLIEST,
     LATEST,

@@ -16,13 +16,13 @@ from kfs.read.cutting import end_of
 from kfs.read.log_source import LogSource
 from kfs.read.plan import BatchRange
 from kfs.render.arrow_batches import record_batch, schema_of
-from kfs.render.arrow_gather import Gathered
-from kfs.scan.gathering import Gatherer
+from kfs.render.arrow_builder import ArrowBuffers
+from kfs.scan.arrow_reader import ArrowReader
 from kfs.scan.request import Request
 from kfs.spark.options import ReadOptions
 from kfs.spark.planning import SourceSplit, Task
 from kfs.spark.ranges import lose
-from kfs.spark.skipped import Skipped
+from kfs.spark.skipped import SkippedRanges
 from kfs.storage.listing import check_listable
 from kfs.storage.status import PathKind, kind_at, status_if_there
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def read_task(
-    task: Task, request: Request, options: ReadOptions, skipped: Skipped | None = None
+    task: Task, request: Request, options: ReadOptions, skipped: SkippedRanges | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield what is requested of the records of a task, in the order of its splits.
 
-    ``skipped`` gets the ranges of bytes that are left out, where somebody wants to have them.
+    ``skipped`` gets the ranges of bytes that are left out, where they are wanted.
 
     Raises:
         UnusableSource: the path isn't there on this machine.
@@ -43,7 +43,7 @@ def read_task(
         CorruptData: a batch can't be read, and that isn't to be skipped.
         UnusableSession: what was skipped can't be written down.
     """
-    skipped = skipped or Skipped(task, options.skipped_path)
+    skipped = skipped or SkippedRanges(task, options.skipped_path)
     reader = _TaskReader(request, options, skipped)
     try:
         for split in task.splits:
@@ -56,13 +56,13 @@ def read_task(
 class _TaskReader:
     """Reads splits, of as many logs as there are; a log stays open until a split of another log comes."""
 
-    def __init__(self, request: Request, options: ReadOptions, skipped: Skipped) -> None:
+    def __init__(self, request: Request, options: ReadOptions, skipped: SkippedRanges) -> None:
         self._request = request
         self._options = options
         self._skipped = skipped
         self._source: LogSource | None = None
         self._log: Log | None = None
-        self._gatherer = Gatherer(request)
+        self._arrow = ArrowReader(request)
         self._schema = schema_of(request.columns)
 
     def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
@@ -71,8 +71,8 @@ class _TaskReader:
         if log is None or self._is_other_topic(log, split):
             return
         for batches in self._works(log, split):
-            for portion in self._gatherer.gather(log, batches, split.offsets):
-                if isinstance(portion, Gathered):
+            for portion in self._arrow.read(log, batches, split.offsets):
+                if isinstance(portion, ArrowBuffers):
                     yield record_batch(self._schema, self._request.columns, portion)
                 else:
                     self._meet(portion, split)
@@ -121,9 +121,9 @@ class _TaskReader:
             if segment.base_offset >= offsets.end:
                 return
             if segment.next_base_offset is None or segment.next_base_offset > offsets.start:
-                position, seen = segment.position_before(max(offsets.start, segment.base_offset))
+                position, after = segment.position_before(max(offsets.start, segment.base_offset))
                 end = None if split.batches.end is None else end_of(segment, offsets.end)
-                yield BatchRange(log.topic, log.partition, segment.base_offset, position, end, seen)
+                yield BatchRange(log.topic, log.partition, segment.base_offset, position, end, after)
 
     def _check_for_loss(self, log: Log, split: SourceSplit) -> None:
         wanted, segments = split.offsets, log.segments

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import uuid
 
 from kfs.errors import UnusableSession
 from kfs.log.problem import Problem
 from kfs.spark.planning import Task
+from kfs.storage.atomic_file import replacing
 
 _LOG = logging.getLogger("kfs.spark")
 
 
-class Skipped:
+class SkippedRanges:
     """The ranges of bytes that one task left out.
 
     The file has one line of JSON for each, and a name that depends on nothing but what the task reads: a task that
@@ -48,12 +48,10 @@ class Skipped:
         if self._directory is None or not self._problems:
             return
         path = os.path.join(self._directory, self._name())
-        partial = f"{path}.{uuid.uuid4().hex}.tmp"
         try:
             os.makedirs(self._directory, exist_ok=True)
-            with open(partial, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.writelines(self._line(problem) + "\n" for problem in self._problems.values())
-            os.replace(partial, path)
+            with replacing(path, is_durable=False) as file:
+                file.writelines(map(self._line, self._problems.values()))
         except OSError as error:
             raise UnusableSession(f"what was skipped can't be written to {path}: {error.strerror}") from None
 
@@ -63,6 +61,6 @@ class Skipped:
         return f"{begin}_{last.batches.topic}-{last.batches.partition}-{last.offsets.end}.jsonl"
 
     @staticmethod
-    def _line(problem: Problem) -> str:
+    def _line(problem: Problem) -> bytes:
         line = {"file": problem.file, "position": problem.position, "size": problem.size, "reason": problem.reason}
-        return json.dumps(line, ensure_ascii=False)
+        return json.dumps(line, ensure_ascii=False).encode(errors="surrogateescape") + b"\n"

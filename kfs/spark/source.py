@@ -110,7 +110,7 @@ class KfsReader(TaskReader, DataSourceReader):
 
 
 class FilteringReader(KfsReader):
-    """The reader that takes filters: Spark refuses whoever can do this unless the session allows it."""
+    """The reader that takes filters: Spark refuses a reader that can do this unless the session allows it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take from the filters what saves reading; all of them are Spark's to evaluate, too."""

@@ -1,4 +1,4 @@
-"""Replacing a file as a whole, so that whoever looks sees the old or the new one (``CheckpointFile.write``)."""
+"""Replacing a file as a whole, so that readers see the old or the new one (``CheckpointFile.write``)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: str) -> Iterator[BinaryIO]:
+def replacing(path: str, *, is_durable: bool = True, is_private: bool = False) -> Iterator[BinaryIO]:
     """Give a new file, which gets the name ``path`` when the block is left, and is gone if that is by an error.
 
-    Until then what has that name keeps it. What is no ordinary file, such as a pipe, is opened and written to itself.
+    Until then what has that name keeps it. A pipe, or anything else that isn't a regular file, is opened and written to
+    itself. A ``durable`` file is on the disk when it gets its name; only its owner may read a ``private`` one.
 
     Raises:
         OSError: it can't be made, written to, or named.
@@ -39,16 +40,19 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)[:200]}.", dir=os.path.dirname(path))
     try:
         with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, _mode_for(path))
+            if not is_private:
+                os.fchmod(descriptor, _mode_for(path))
             yield file
-            file.flush()
-            os.fsync(descriptor)
+            if is_durable:
+                file.flush()
+                os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_directory(os.path.dirname(path))
+    if is_durable:
+        sync_directory(os.path.dirname(path))
 
 
 def _mode_for(path: str) -> int:

@@ -1,9 +1,9 @@
 """The process's one budget of descriptors: who holds what, and who lets go when there are too few.
 
-A process may have so many files open (``RLIMIT_NOFILE``). What kfs keeps open for longer than a call is counted here,
-whoever keeps it, and half of the limit is left to everything else. Beyond that, and whenever the system has none to
-give, those go that weren't used lately: whoever needs a file that was let go opens it again. A file that is deleted, or
-renamed, is let go within five seconds: until then its blocks stay on the disk.
+A process may have a number of files open (``RLIMIT_NOFILE``). What kfs keeps open for longer than a call is counted
+here, in one budget, and half of the limit is left to everything else. Beyond that, and whenever the system has none to
+give, those go that weren't used lately: a file that was let go is opened again when it is needed. A file that is
+deleted, or renamed, is let go within five seconds: until then its blocks stay on the disk.
 
 Nothing here knows what the files are for.
 """
@@ -57,7 +57,7 @@ class Holder(Protocol):
         """Whether the path still leads to the file that is open."""
 
     def forget(self) -> None:
-        """Give the file to nobody who doesn't have it already."""
+        """Give the file to no further user."""
 
     def let_go(self) -> None:
         """Have the descriptor closed, and what depends on it, as soon as no call is using it."""
@@ -93,7 +93,8 @@ class Descriptors:
         self._processes = 1
         self._most: int | None = None
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[int, int, int]] = {}
+        #: How directories were when their files were last looked for, by path: device, inode and mtime.
+        self._settled: dict[str, tuple[int, int, int]] = {}
         self._stop = threading.Event()
         self._watching: threading.Thread | None = None
 
@@ -110,7 +111,7 @@ class Descriptors:
         return len(self.held) + len(self.mapped)
 
     def share(self, processes: int) -> None:
-        """Keep only what is one process's part where so many do the same work."""
+        """Keep only what is one process's part where several do the same work."""
         self._processes, self._most = processes, None
 
     def look_up_limit(self) -> None:
@@ -122,7 +123,7 @@ class Descriptors:
 
         Raises:
             OSError: it can't be opened.
-            Shortage: there is no descriptor for it, whoever lets go.
+            Shortage: there is no descriptor for it, even if all others let go.
         """
         if self.count >= self.most:
             self._make_room(max(self.most // 8, 1))
@@ -169,7 +170,7 @@ class Descriptors:
             return bool(victims)
 
     def let_all_go(self) -> None:
-        """Have nothing open, until somebody needs it again."""
+        """Close everything; what is needed again is opened again."""
         for holder in self._holders():
             holder.let_go()
 
@@ -203,7 +204,7 @@ class Descriptors:
         by_directory: dict[str, list[Holder]] = defaultdict(list)
         for holder in self._holders():
             by_directory[os.path.dirname(holder.path)].append(holder)
-        self._seen = {path: seen for path, seen in self._seen.items() if path in by_directory}
+        self._settled = {path: state for path, state in self._settled.items() if path in by_directory}
         now = time.monotonic()
         for directory, holders in by_directory.items():
             if not self._may_have_changed(directory) and not any(holder.gone_since for holder in holders):
@@ -224,9 +225,9 @@ class Descriptors:
             return True
         state = (status.st_dev, status.st_ino, status.st_mtime_ns)
         is_settled = time.time_ns() - status.st_mtime_ns > _CLOCK_TICK_NS
-        is_same = self._seen.get(directory) == state
+        is_same = self._settled.get(directory) == state
         if is_settled:
-            self._seen[directory] = state
+            self._settled[directory] = state
         return not is_same
 
     # -- forks

@@ -214,9 +214,13 @@ class OpenFile:
         """Return the path of the file that the bytes at a position are of, and their position there."""
         return self.path, position
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
+    def extents(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
         """Yield what the bytes from ``start`` to ``end`` consist of: files, and from where to where in each."""
         yield self, start, end
+
+    def end_of_extent(self, position: int) -> int | None:
+        """Return up to where bytes from a position on are of one file, in the same place there; None: to the end."""
+        return None
 
     def sought(self, position: int, whence: int) -> int | None:
         """``lseek`` to data or to a hole; None where that can't be asked.
@@ -245,7 +249,7 @@ class FilePool:
     def open(self, path: str, inode: int, owner: int = 0, *, anew: bool = True) -> OpenFile:
         """Return the file at ``path``, which a listing saw as ``inode``.
 
-        Each ``owner`` has a file of its own: the number may have been given to another file since somebody else opened
+        Each ``owner`` has a file of its own: the number may have been given to another file since another owner opened
         his. What isn't open is opened only if ``anew`` says so.
 
         Raises:
@@ -267,5 +271,5 @@ class FilePool:
         return file
 
     def close(self) -> None:
-        """Close every file that nobody else holds."""
+        """Close every file that isn't held elsewhere."""
         self._files.clear()

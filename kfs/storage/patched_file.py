@@ -101,8 +101,8 @@ class PatchedFile(OpenFile):
             if start < end:
                 yield extent, extent.start + start - begin, extent.start + end - begin
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
-        """See :meth:`OpenFile.pieces`."""
+    def extents(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
+        """See :meth:`OpenFile.extents`."""
         for extent, first, last in self._extents(start, end):
             yield self._file(extent), first, last
 
@@ -111,7 +111,7 @@ class PatchedFile(OpenFile):
 
     def read_error(self, position: int, length: int) -> str | None:
         """See :meth:`OpenFile.read_error`."""
-        for file, start, end in self.pieces(position, position + length):
+        for file, start, end in self.extents(position, position + length):
             if error := file.read_error(start, end - start):
                 return error
         return None
@@ -122,6 +122,11 @@ class PatchedFile(OpenFile):
             if position >= begin:
                 return extent.path, extent.start + position - begin
         return self.path, position
+
+    def end_of_extent(self, position: int) -> int | None:
+        """See :meth:`OpenFile.end_of_extent`."""
+        at = bisect_right(self._starts, position)
+        return self._starts[at] if at < len(self._starts) else None
 
     def sought(self, position: int, whence: int) -> int | None:
         """See :meth:`OpenFile.sought`."""

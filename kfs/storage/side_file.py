@@ -72,10 +72,10 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
 class Watched:
     """Remembers which version a path led to, to tell whether it must be read again; at first that was none."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._seen: Version | None = None
+        self._last: Version | None = None
 
     def changed(self, path: str) -> bool:
         """Whether the file or directory at ``path`` is another than at the last call."""
@@ -84,9 +84,9 @@ class Watched:
             now = None if status is None else status.version
         except OSError:  # who reads it learns why
             now = _NOT_ASKED
-        seen, self._seen = self._seen, now
-        return seen != now
+        last, self._last = self._last, now
+        return last != now
 
     def look_again(self) -> None:
         """Have the next call say that it changed: it couldn't be read."""
-        self._seen = _NOT_READ
+        self._last = _NOT_READ

@@ -92,7 +92,7 @@ def about_directory(views: PartitionViews) -> FixedDirectory:
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 
 
-# The code for what Kafka's own topics say is imported when somebody looks: few commands have a use for it.
+# The code for what Kafka's own topics say is imported when it is asked for: few commands have a use for it.
 
 
 def _cluster(context: TreeContext) -> FixedDirectory:

@@ -1,4 +1,4 @@
-"""Making the indexes of closed segments before anybody asks for them."""
+"""Making the indexes of closed segments before they are asked for."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
 
 
 def _view(context: TreeContext, log: Log) -> PartitionView:
-    """A view of our own: what the tree shows is watched for changes, and this is shown to nobody."""
+    """A view of our own: what the tree shows is watched for changes, and this isn't shown."""
     return PartitionView(context, log, f"{tree_name(log.topic)}/{log.partition}")

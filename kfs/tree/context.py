@@ -73,15 +73,15 @@ class TreeContext:
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
         self.readers = ReaderPool()
-        #: Measures the segments that follow the one somebody asks for.
+        #: Measures the segments that follow the one that is asked for.
         self.sizing = WorkAhead()
-        #: Renders what follows in a file that somebody reads.
+        #: Renders what follows in a file that is read.
         self.reading = WorkAhead()
         self.text = LineCache(_TEXT_BYTES, options.index_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
         self.pending = PendingInvalidations()
-        #: Held for a moment by whoever looks at or changes the views, ``hours`` and what was generated.
+        #: Held for a moment to look at or change the views, ``hours`` and what was generated.
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)

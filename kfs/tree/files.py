@@ -1,4 +1,4 @@
-"""The plain kinds of nodes: fixed directories, generated files, symlinks."""
+"""The simple kinds of nodes: fixed directories, generated files, symlinks."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> E
 def entry_of(name: str, cookie: int, node: Node, *, with_attributes: bool) -> Entry:
     """Return a node's entry; the attributes of one that is costly to size, or may grow, are left out.
 
-    A size that grows is told one by one: :mod:`kfs.mount.kernel.growing_files` says why.
+    A size that grows is given one step at a time: :mod:`kfs.mount.kernel.growing_files` says why.
     """
     if isinstance(node, CostlyFile):
         return Entry(name, cookie, *node.identity(), None)

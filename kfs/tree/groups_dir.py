@@ -1,6 +1,6 @@
 """``.kfs/groups/``: what ``__consumer_offsets`` and ``__share_group_state`` say of consumer groups.
 
-Nothing of these topics is read before somebody looks in here.
+Nothing of these topics is read before it is asked for here.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from kfs.log.data_dir import DataDir
 from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
-from kfs.tree.line_files import SegmentFile
+from kfs.tree.line_files import SegmentLinesFile
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node, Tree
 from kfs.tree.node_ids import ROOT_ID, View
@@ -77,7 +77,7 @@ class KafkaTree(Tree):
         if view in (View.VALUE, View.KEY):
             return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
-            return self._same(SegmentFile.of(partition, segment, offset), node_id)
+            return self._same(SegmentLinesFile.of(partition, segment, offset), node_id)
         _, loaded, index = partition.records.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"

@@ -13,9 +13,10 @@ from kfs.tree.context import status_of
 from kfs.tree.files import CostlyFile, entry_of
 from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.names import segment_name, segment_names
-from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Directory, Entry, Node, Part
+from kfs.tree.node import LIVE, UNTIL_TOLD, Attributes, Entry, Node, Part
+from kfs.tree.partition_subdirectory import PartitionSubdirectory, partition_directory_attributes
 from kfs.tree.partition_view import PartitionView
-from kfs.tree.record_files import parse_offset, partition_directory_attributes
+from kfs.tree.record_files import parse_offset
 
 
 class TextFile(CostlyFile):
@@ -31,7 +32,7 @@ class TextFile(CostlyFile):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFile(TextFile):
+class SegmentLinesFile(TextFile):
     """Every record of a segment that is shown, from offset ``start`` on, one line each."""
 
     partition: PartitionView
@@ -40,7 +41,7 @@ class SegmentFile(TextFile):
     text: SegmentText
 
     @classmethod
-    def of(cls, partition: PartitionView, segment: Segment, start: int | None = None) -> SegmentFile:
+    def of(cls, partition: PartitionView, segment: Segment, start: int | None = None) -> SegmentLinesFile:
         """Return the file with what is shown of the segment now, or with what is from offset ``start`` on."""
         if start is None:
             start = partition.first_shown(segment)
@@ -55,7 +56,7 @@ class SegmentFile(TextFile):
         owner, mtime_ns = self.partition.owner(self.segment)
         self.partition.lines.size_ahead(self.segment)
         size = self.text.size
-        # Not for ever, although its bytes are: the name of a file that somebody holds open outlives what the kernel
+        # Not for ever, although its bytes are: the name of an open file outlives what the kernel
         # is made to forget with its directory, and is to go when the segment does.
         lifetime = LIVE
         base_offset = self.segment.base_offset
@@ -112,30 +113,23 @@ class LogFile(TextFile):
         return self.text.parts(offset, size)
 
 
-class SegmentDirectory(Directory):
+class SegmentDirectory(PartitionSubdirectory):
     """``segment/``: a file of lines for each segment, named as its ``.log``; the bare number resolves too."""
 
-    __slots__ = ("node_id", "partition")
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        self.partition = partition
-        self.node_id = partition.context.ids.of_path(path)
-
-    def attributes(self) -> Attributes:
-        return partition_directory_attributes(self.partition, self.node_id)
+    __slots__ = ()
 
     def lookup(self, name: str) -> Node:
         base_offset = _parse_base(name)
         if base_offset is not None:
             segment = self.partition.log.segment_at(base_offset)
             if segment is not None and self.partition.shows(segment):
-                return SegmentFile.of(self.partition, segment)
+                return SegmentLinesFile.of(self.partition, segment)
         raise NotFound(f"no segment {name!r}")
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         for segment in self.partition.shown_segments():
             if segment.base_offset >= cookie:
-                file = SegmentFile.of(self.partition, segment)
+                file = SegmentLinesFile.of(self.partition, segment)
                 name = segment_name(segment.base_offset)
                 yield entry_of(name, segment.base_offset + 1, file, with_attributes=with_attributes)
 

@@ -15,6 +15,7 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment
 from kfs.log.span import Span, consecutive_spans
+from kfs.render.state_json import aborted_txn_fields, leader_epoch_fields, producer_fields
 from kfs.tree.context import status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, GeneratedFile, Maker
 from kfs.tree.line_files import LogFile
@@ -123,9 +124,7 @@ def _segments(partition: PartitionView) -> bytes:
 
 
 def _leader_epochs(partition: PartitionView) -> bytes:
-    return json_lines(
-        {"leaderEpoch": entry.epoch, "startOffset": entry.start_offset} for entry in partition.log.leader_epochs()
-    )
+    return json_lines(map(leader_epoch_fields, partition.log.leader_epochs()))
 
 
 def _producers(partition: PartitionView) -> bytes:
@@ -134,31 +133,12 @@ def _producers(partition: PartitionView) -> bytes:
     if last is None:
         return b""
     offset, entries = last
-    return json_lines(
-        {
-            "snapshotOffset": offset,
-            "producerId": entry.producer_id,
-            "producerEpoch": entry.producer_epoch,
-            "coordinatorEpoch": entry.coordinator_epoch,
-            "currentTxnFirstOffset": entry.current_txn_first_offset,
-            "lastSequence": entry.last_sequence,
-            "lastOffset": entry.last_offset,
-            "offsetDelta": entry.offset_delta,
-            "lastTimestamp": entry.timestamp,
-        }
-        for entry in entries
-    )
+    return json_lines({"snapshotOffset": offset, **producer_fields(entry)} for entry in entries)
 
 
 def _aborted_transactions(partition: PartitionView) -> bytes:
     return json_lines(
-        {
-            "segment": segment.base_offset,
-            "producerId": entry.producer_id,
-            "firstOffset": entry.first_offset,
-            "lastOffset": entry.last_offset,
-            "lastStableOffset": entry.last_stable_offset,
-        }
+        {"segment": segment.base_offset, **aborted_txn_fields(entry)}
         for segment, entry in partition.log.aborted_transactions()
     )
 
@@ -186,7 +166,7 @@ def _problems(partition: PartitionView) -> bytes:
     ends, and it may be on its way to the disk.
     """
     # Only here: who never asks for it needn't wait for it.
-    from kfs.verify.finding import Kind, Severity
+    from kfs.verify.finding import FindingKind, Severity
     from kfs.verify.partition import PartitionCheck
     from kfs.verify.segment import check_segment
 
@@ -197,7 +177,7 @@ def _problems(partition: PartitionView) -> bytes:
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, found = check.finish(reports)
-    findings = [each for each in found if each.severity is not Severity.INFO and each.kind is not Kind.TORN_TAIL]
+    findings = [each for each in found if each.severity is not Severity.INFO and each.kind is not FindingKind.TORN_TAIL]
     # While a broker renames one file after another, what is beside the segments says nothing.
     listed = {path for path in (segment.files.log.path for segment in log.segments) if not path.endswith(".swap")}
     if not all(finding.file in listed for finding in findings) and _is_renaming(log, renamed_ns):
@@ -212,10 +192,10 @@ def _problems(partition: PartitionView) -> bytes:
 
 def _problem_of(finding: Finding, log: Log) -> Problem:
     """Return a finding as a problem: where readers say it, so that it is there once."""
-    from kfs.verify.finding import Kind
+    from kfs.verify.finding import FindingKind
 
     start, end = finding.bytes or (0, 0)
-    if finding.kind is Kind.OFFSET_GAP and finding.offsets is not None:  # they say it of the segment before
+    if finding.kind is FindingKind.OFFSET_GAP and finding.offsets is not None:  # they say it of the segment before
         before = log.segment_for(finding.offsets[0])
         if before is not None:
             with suppress(CorruptData):

@@ -23,7 +23,7 @@ from kfs.errors import KfsError, NotFound
 #: A lifetime for what cannot change while its node id is valid.
 FOREVER: Final = math.inf
 #: A lifetime, in seconds, for what holds until the tree invalidates its own name (:meth:`Tree.invalidations`): a year.
-#: Whoever can't take back a name by itself, which it must not outlive, keeps it for :data:`LIVE` seconds.
+#: A front that can't take back a single name keeps it for :data:`LIVE` seconds.
 UNTIL_TOLD: Final = 365 * 86400.0
 #: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
@@ -47,7 +47,7 @@ class Attributes:
     ``node_id`` is opaque, positive, below 2**63 and stable: it is also ``st_ino``. ``size`` is in
     bytes, exact always. ``mtime_ns`` is nanoseconds since 1970 and may be negative. ``lifetime``
     is for how many seconds the attributes, the name that led here and the contents may be kept
-    (:data:`FOREVER` where nothing can change). Nobody changes one: it isn't frozen only because
+    (:data:`FOREVER` where nothing can change). None is ever changed: it isn't frozen only because
     one is made for every name in a listing, and that would take twice as long.
     """
 
@@ -108,7 +108,7 @@ class Stamp:
         )
 
 
-class Contents(Protocol):
+class FileContents(Protocol):
     """The contents of files, one behind another: that of file ``i`` is ``buffer[starts[i]:starts[i + 1]]``.
 
     ``offsets``, ascending, are the numbers that the files are called by, and ``timestamps`` theirs in milliseconds, -1
@@ -122,16 +122,16 @@ class Contents(Protocol):
 
 
 class NumberedFiles(NamedTuple):
-    """Files of one directory that were found together: whoever serves the tree may answer for them itself.
+    """Files of one directory that were found together: a front may answer for them itself.
 
     A file is called by its number in decimal digits, without leading zeros, and ``suffix``. What is said here holds as
-    long as the directory's ``state`` is equal to this one. ``contents`` is kept by somebody else, and not for long.
+    long as the directory's ``state`` is equal to this one. ``contents`` is kept elsewhere, and not for long.
     """
 
     state: Hashable
     suffix: str
     stamp: Stamp
-    contents: ref[Contents]
+    contents: ref[FileContents]
 
 
 class Node(ABC):
@@ -197,7 +197,7 @@ class File(Node):
         """
 
     def parts(self, offset: int, size: int) -> Sequence[Part]:
-        """Return what :meth:`read` does in parts, one after another: whoever writes them out need not join them."""
+        """Return what :meth:`read` does in parts, one after another: a writer need not join them."""
         return [self.read(offset, size)]
 
 
@@ -268,7 +268,7 @@ class Tree(ABC):
     def invalidations(self) -> frozenset[Invalidation]:
         """Look for change, and return the directories below which a :data:`FOREVER` promise was broken.
 
-        "For ever" holds until a segment is truncated, replaced or deleted; whoever serves the tree asks
+        "For ever" holds until a segment is truncated, replaced or deleted; the front asks
         now and then, from a thread of its own, and has the kernel forget what lies below those directories.
         Files that were promised :data:`UNTIL_TOLD` are among them by their own names.
         """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 
 if TYPE_CHECKING:
     from kfs.tree.lines.index_store import LineIndexStore

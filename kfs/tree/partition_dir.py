@@ -41,7 +41,7 @@ def partition_directory(partition: PartitionView) -> FixedDirectory:
 
 def _meta(partition: PartitionView, path: str) -> FixedDirectory:
     def transactions() -> CostlyGeneratedFile:
-        from kfs.tree.transactions_dir import partition_transactions  # when somebody looks: few do
+        from kfs.tree.transactions_dir import partition_transactions  # when it is asked for: rarely
 
         return partition_transactions(partition, f"{path}/transactions.json")
 

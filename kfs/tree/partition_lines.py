@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, Stale
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
@@ -14,7 +14,7 @@ from kfs.tree.lines.source import LineSource
 from kfs.tree.lines.text import LogText, SegmentText
 from kfs.tree.node_ids import View
 from kfs.tree.visible_log import VisibleLog
-from kfs.tree.work_ahead import Job
+from kfs.tree.work_ahead import WorkAheadJob
 
 
 class PartitionLines:
@@ -69,13 +69,17 @@ class PartitionLines:
         return self.lines_id(segment, self._visible.first_shown(segment))
 
     def _shown_of(self, segment: Segment, start: int | None, following: int | None) -> OffsetRange:
-        """The offsets of a segment that are shown; the end of an active one is wherever its log ends."""
-        offsets = self._visible.offsets
-        end = MAX_INT64
-        if following is not None:
-            end = min(offsets.end, following)
-        elif self._visible.committed is not None or not self._visible.ends_with_log:
-            end = offsets.end
+        """Return the offsets of a segment that are shown; the end of an active one is wherever its log ends.
+
+        Raises:
+            Stale: the log doesn't list it any more, so that what is visible of the log says nothing of it.
+        """
+        end = MAX_INT64 if following is None else following
+        if self._visible.committed is not None or not self._visible.ends_with_log:
+            visible = self._visible.offsets
+            if visible.end < end and not segment.is_listed:  # in this order
+                raise Stale(f"{segment.files.log.path}: {segment.what_became_of_it()}")
+            end = min(visible.end, end)
         return OffsetRange(self._visible.first_shown(segment) if start is None else start, end)
 
     def text_of(self, segment: Segment, kind: str, source: LineSource) -> SegmentText:
@@ -112,7 +116,7 @@ class PartitionLines:
         return [span for span in self._visible.log.spans if self._visible.has_shown(span)]
 
     def size_ahead(self, segment: Segment) -> None:
-        """Have the segments after one that is asked for measured, if whoever asks seems to go through them all."""
+        """Have the segments after one that is asked for measured, if a reader seems to go through them all."""
         sizing = self._visible.context.sizing
         if not sizing.reach:
             return
@@ -125,4 +129,4 @@ class PartitionLines:
         texts = [self.segment_text(each) for each in following if not self.grows(each)]
         texts = [text for text in texts if not text.is_measured]
         if texts:
-            sizing.ask(Job(text.key, text.index) for text in texts)
+            sizing.ask(WorkAheadJob(text.key, text.index) for text in texts)

@@ -37,7 +37,7 @@ class PartitionViews:
                 view = self._views[path] = made
             return view
 
-    def seen(self) -> list[PartitionView]:
+    def shown(self) -> list[PartitionView]:
         """Return those that were shown."""
         with self.context.lock:
             return list(self._views.values())

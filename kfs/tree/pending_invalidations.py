@@ -9,7 +9,7 @@ from typing import Final
 
 #: What in a partition's directory has something below it that is promised for ever.
 _PROMISING: Final = ("offset", "segment", "value", "key", "time")
-#: How often a change is told. What was found just before it may be remembered for a moment, and whoever answers from
+#: How often a change is reported. What was found just before it may be remembered for a moment, and a reply made of
 #: that promises again what no longer holds.
 _TIMES_TOLD: Final = 3
 

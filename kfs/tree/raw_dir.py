@@ -15,8 +15,9 @@ from kfs.storage.open_files import FileChanged, OpenFile
 from kfs.storage.status import PathKind, Status, Version, kind_of_error, link_status_at
 from kfs.tree.context import Owner, status_of
 from kfs.tree.files import Maker, list_nodes
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node
+from kfs.tree.node import LIVE, Attributes, Entry, File, Node
 from kfs.tree.node_ids import Exactly
+from kfs.tree.partition_subdirectory import PartitionSubdirectory
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import parse_offset
 
@@ -77,15 +78,10 @@ class RawFile(File):
         return data
 
 
-class RawDirectory(Directory):
+class RawDirectory(PartitionSubdirectory):
     """The regular files of the partition's directory, under their own names."""
 
-    __slots__ = ("node_id", "partition", "path")
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        self.partition = partition
-        self.path = path
-        self.node_id = partition.context.ids.of_path(path)
+    __slots__ = ()
 
     def attributes(self) -> Attributes:
         owner, mtime_ns = status_of(self.partition.log.directory.path)

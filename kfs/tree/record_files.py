@@ -16,9 +16,9 @@ from kfs.log.block import Block
 from kfs.log.segment import Segment
 from kfs.log.storage import LoadedBlock
 from kfs.render.record_json import RenderedLines
-from kfs.tree.context import status_of
-from kfs.tree.node import Attributes, Directory, Entry, File, Node, NumberedFiles, Stamp
+from kfs.tree.node import Attributes, Entry, File, Node, NumberedFiles, Stamp
 from kfs.tree.node_ids import View
+from kfs.tree.partition_subdirectory import PartitionSubdirectory
 from kfs.tree.partition_view import PartitionView
 
 #: The lines of larger records aren't kept with what was found, but rendered again.
@@ -104,19 +104,12 @@ def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
     return stamp
 
 
-class OffsetDirectory(Directory):
+class OffsetDirectory(PartitionSubdirectory):
     """A directory with a name for each offset that has a record."""
 
-    __slots__ = ("node_id", "partition")
+    __slots__ = ()
     suffix = ""
     view = View.RECORD
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        self.partition = partition
-        self.node_id = partition.context.ids.of_path(path)
-
-    def attributes(self) -> Attributes:
-        return partition_directory_attributes(self.partition, self.node_id)
 
     def lookup(self, name: str) -> Node:
         return self.find(name)[0]
@@ -257,9 +250,3 @@ def parse_offset(name: str, suffix: str) -> int | None:
     except ValueError:
         return None
     return offset if 0 <= offset <= MAX_INT64 and str(offset) == stem else None
-
-
-def partition_directory_attributes(partition: PartitionView, node_id: int) -> Attributes:
-    """Return the attributes of a directory of a partition."""
-    owner, _ = status_of(partition.log.directory.path)
-    return partition.context.directory_attributes(node_id, owner, partition.mtime_ns)

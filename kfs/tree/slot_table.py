@@ -1,4 +1,4 @@
-"""What is kept of segments, by slot, for as long as somebody has the segment: a mount outlives most of them."""
+"""What is kept of segments, by slot, for as long as the segment is in use: a mount outlives most of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class SlotTable(Generic[Value]):
-    """A table by slot of the segment, or of what is shown of it; what nobody has any more is in it no longer.
+    """A table by slot of the segment, or of what is shown of it; what is no longer in use is in it no longer.
 
     A log has its segments until they are gone; then only those who read them have them.
     """
@@ -28,7 +28,7 @@ class SlotTable(Generic[Value]):
         return None if entry is None else entry[1]
 
     def segment(self, slot: int) -> Segment | None:
-        """Return the segment of a slot, None if nobody has it any more, or nothing was kept."""
+        """Return the segment of a slot, None if it is no longer in use, or nothing was kept."""
         entry = self._entries.get(slot)
         return None if entry is None else entry[0]()
 

@@ -10,7 +10,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_CACHE_BYTES, DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.tree.options import DEFAULT_RENDERED_BYTES, TreeOptions
 
 if TYPE_CHECKING:

@@ -12,28 +12,21 @@ from kfs.log.segment import Segment
 from kfs.render.timestamps import HOUR, has_time, iso_time, parse_time
 from kfs.tree.files import FixedDirectory, Link, Maker, list_nodes
 from kfs.tree.lines.index import LineIndex
-from kfs.tree.node import LIVE, Attributes, Directory, Entry, Node, clock_ns, settled
+from kfs.tree.node import LIVE, Entry, Node, clock_ns, settled
 from kfs.tree.node_ids import View
+from kfs.tree.partition_subdirectory import PartitionSubdirectory
 from kfs.tree.partition_view import PartitionView
-from kfs.tree.record_files import parse_offset, partition_directory_attributes
+from kfs.tree.record_files import parse_offset
 
 NO_TIME: Final = "none"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _DAY: Final = 24 * HOUR
 
 
-class TimeDirectory(Directory):
+class TimeDirectory(PartitionSubdirectory):
     """``time/``: a directory for each day (UTC) that has records, and ``none`` for records without a time."""
 
-    __slots__ = ("node_id", "partition", "path")
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        self.partition = partition
-        self.path = path
-        self.node_id = partition.context.ids.of_path(path)
-
-    def attributes(self) -> Attributes:
-        return partition_directory_attributes(self.partition, self.node_id)
+    __slots__ = ()
 
     def lookup(self, name: str) -> Node:
         make = self._names().get(name)
@@ -114,25 +107,23 @@ def _chunk_hours(partition: PartitionView, segment: Segment, index: LineIndex, c
         return {hour_of(earliest)}
     end = index.positions[chunk + 1] if chunk + 1 < len(index) else index.log_end
     found: set[int | None] = set()
-    for _, loaded, indexes in partition.reader.records_between(segment, index.positions[chunk], end, index.seen[chunk]):
+    for _, loaded, indexes in partition.reader.records_between(
+        segment, index.positions[chunk], end, index.after[chunk]
+    ):
         timestamps = loaded.columns.timestamps
         found.update(hour_of(timestamps[at]) for at in indexes)
     return found
 
 
-class HourDirectory(Directory):
+class HourDirectory(PartitionSubdirectory):
     """The records of one hour (or of none), in offset order, as links to their files in ``offset/``."""
 
-    __slots__ = ("hour", "node_id", "partition", "up")
+    __slots__ = ("hour", "up")
 
     def __init__(self, partition: PartitionView, path: str, hour: int | None) -> None:
-        self.partition = partition
+        super().__init__(partition, path)
         self.hour = hour
-        self.node_id = partition.context.ids.of_path(path)
         self.up = "../../" if hour is None else "../../../"
-
-    def attributes(self) -> Attributes:
-        return partition_directory_attributes(self.partition, self.node_id)
 
     def lookup(self, name: str) -> Node:
         offset = parse_offset(name, ".json")
@@ -165,17 +156,10 @@ def record_link(partition: PartitionView, segment: Segment, offset: int, timesta
     return Link(node_id, f"{up}offset/{offset}.json", owner, clock_ns(timestamp, mtime_ns), lifetime)
 
 
-class AtDirectory(Directory):
+class AtDirectory(PartitionSubdirectory):
     """``at/``: lists nothing, and has ``<ISO time>.json`` for every time at or before the last record's."""
 
-    __slots__ = ("node_id", "partition")
-
-    def __init__(self, partition: PartitionView, path: str) -> None:
-        self.partition = partition
-        self.node_id = partition.context.ids.of_path(path)
-
-    def attributes(self) -> Attributes:
-        return partition_directory_attributes(self.partition, self.node_id)
+    __slots__ = ()
 
     def lookup(self, name: str) -> Node:
         stem = name.removesuffix(".json")

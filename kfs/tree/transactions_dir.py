@@ -1,6 +1,6 @@
 """``.kfs/transactions/``, what ``__transaction_state`` says of transactional ids, and a partition's transactions.
 
-Nothing of that topic, or of any other, is read for it before somebody looks.
+Nothing of that topic, or of any other, is read for it before it is asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kfs.tree.partition_view import PartitionView
 
 _JSON: Final = ".json"
 _PROBLEMS: Final = "problems.jsonl"
-#: What stands for a broker that nobody has named.
+#: What stands for a broker without a name.
 _BOOTSTRAP_SERVER: Final = "localhost:9092"
 
 

@@ -13,7 +13,8 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.span import Span
-from kfs.read.isolation import CommittedReader, IsolationLevel
+from kfs.read.isolation import CommittedReader
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.read.transactions import TransactionHistory
 from kfs.render.renderers import line_renderer
@@ -46,11 +47,11 @@ class VisibleLog:
         self.log = log
         self.path = path
         self.json = line_renderer(log.topic, log.partition)
-        #: The state of the log as far as whoever is shown this partition has been told.
+        #: The state of the log as far as the front that shows this partition has been told.
         self.promised = state_of(log)
         #: Knows the transactions of the log, and has read nothing before it is asked.
         self.transactions = CommittedReader(log)
-        #: Knows more of them, and reads the whole log for that, once somebody asks.
+        #: Knows more of them, and reads the whole log for that, once it is asked.
         self.history = TransactionHistory(log)
         self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
@@ -72,7 +73,7 @@ class VisibleLog:
         """The offsets that are shown."""
         if time.monotonic() >= self._range_until:
             with self._choosing:
-                if time.monotonic() >= self._range_until:  # nobody was faster
+                if time.monotonic() >= self._range_until:  # no other thread was faster
                     self._choose()
         return self._range
 

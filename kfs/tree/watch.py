@@ -28,7 +28,7 @@ class Watch:
     def invalidations(self) -> frozenset[Invalidation]:
         """Return the directories below which something changed that was promised not to, and files that did."""
         until = time.monotonic() + _LOOK_SECONDS
-        for view in self._views.seen():  # what others have noticed costs no look
+        for view in self._views.shown():  # what others have noticed costs no look
             if view.log.incarnation != view.promised[0]:
                 self._note_changes(view)
         while True:
@@ -46,7 +46,7 @@ class Watch:
 
     def _look(self) -> Iterator[None]:
         """Go once through all partitions that were shown, and note what is outdated; yield to be interrupted."""
-        for view in self._views.seen():
+        for view in self._views.shown():
             log = view.log
             try:
                 segments = log.segments

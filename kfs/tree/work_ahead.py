@@ -1,4 +1,4 @@
-"""Work done before anybody asks for it, for those who go through something in order: by a thread for each core."""
+"""Work done before it is asked for, for readers that go through something in order: by a thread for each core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kfs.read.workers.cores import cores
 _AHEAD: Final = 2
 
 
-class Job(NamedTuple):
+class WorkAheadJob(NamedTuple):
     """Something to be done, whose result ``run`` leaves where it is looked for; ``key`` tells it from others."""
 
     key: Hashable
@@ -31,12 +31,12 @@ class WorkAhead:
     def __init__(self) -> None:
         self._most = 0
         self._running = 0
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[WorkAheadJob] = deque()
         self._busy: set[Hashable] = set()
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """From now on do what is asked for; with a single core there is nobody to do it."""
+        """From now on do what is asked for; with a single core there is no thread to do it."""
         self._most = cores() if cores() > 1 else 0
 
     @property
@@ -49,7 +49,7 @@ class WorkAhead:
         """Whether anything is being done, or will be."""
         return self._running > 0
 
-    def ask(self, jobs: Iterable[Job]) -> None:
+    def ask(self, jobs: Iterable[WorkAheadJob]) -> None:
         """Have jobs done, the first of them first; what was asked for earlier, and isn't begun, is forgotten."""
         with self._lock:
             self._jobs.clear()
@@ -68,7 +68,7 @@ class WorkAhead:
     def _work(self) -> None:
         try:
             while (job := self._next()) is not None:
-                with suppress(KfsError):  # whoever asks for it hears of it
+                with suppress(KfsError):  # who asks for it gets the error
                     job.run()
                 with self._lock:
                     self._busy.discard(job.key)
@@ -77,7 +77,7 @@ class WorkAhead:
                 self._running -= 1
             raise
 
-    def _next(self) -> Job | None:
+    def _next(self) -> WorkAheadJob | None:
         """Return what to do next; None, and one thread fewer is counted, where there is nothing."""
         with self._lock:
             if not self._jobs:

@@ -13,16 +13,16 @@ from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_r
 from kfs.format.layout import CONTROL_MASK, MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.storage import Storage
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 
 _KINDS: Final = {
-    Cause.HEADER: Kind.BATCH_HEADER,
-    Cause.CHECKSUM: Kind.BATCH_CRC,
-    Cause.SIZE_LIMIT: Kind.BATCH_TOO_LARGE,
-    Cause.TRUNCATED: Kind.BATCH_TRUNCATED,
-    Cause.REPEATED: Kind.OFFSETS_REPEATED,
-    Cause.MISPLACED: Kind.OFFSETS_MISPLACED,
-    Cause.READ_ERROR: Kind.READ_ERROR,
+    Cause.HEADER: FindingKind.BATCH_HEADER,
+    Cause.CHECKSUM: FindingKind.BATCH_CRC,
+    Cause.SIZE_LIMIT: FindingKind.BATCH_TOO_LARGE,
+    Cause.TRUNCATED: FindingKind.BATCH_TRUNCATED,
+    Cause.REPEATED: FindingKind.OFFSETS_REPEATED,
+    Cause.MISPLACED: FindingKind.OFFSETS_MISPLACED,
+    Cause.READ_ERROR: FindingKind.READ_ERROR,
 }
 
 
@@ -72,7 +72,7 @@ class BatchAudit:
         at = columns.timestamps.index(latest)
         relation = "above" if latest > header.max_timestamp else "below"
         self._add(
-            Kind.BATCH_TIMESTAMP,
+            FindingKind.BATCH_TIMESTAMP,
             block,
             f"the latest timestamp is {latest} (offset {columns.offsets[at]}), {relation} the {header.max_timestamp}"
             " that the header gives",
@@ -82,9 +82,9 @@ class BatchAudit:
         try:
             return block.decode(self._storage.decoder, self._storage.max_batch_bytes)
         except LimitExceeded as error:
-            self._add(Kind.BATCH_TOO_LARGE, block, error.reason)
+            self._add(FindingKind.BATCH_TOO_LARGE, block, error.reason)
         except CorruptData as error:
-            self._add(Kind.BATCH_RECORDS, block, error.reason)
+            self._add(FindingKind.BATCH_RECORDS, block, error.reason)
         return None
 
     def _check_control(self, block: Block) -> None:
@@ -96,11 +96,11 @@ class BatchAudit:
             try:
                 control = parse_control_record(columns.key(index), columns.value(index))
             except CorruptData as error:
-                self._add(Kind.CONTROL_RECORD, block, f"offset {offset}: {error.reason}")
+                self._add(FindingKind.CONTROL_RECORD, block, f"offset {offset}: {error.reason}")
                 continue
             if block.header.producer_id >= 0 and not isinstance(control, AbortMarker | CommitMarker):
                 reason = f"type {control.type} of producer {block.header.producer_id}, not ABORT or COMMIT"
-                self._add(Kind.CONTROL_RECORD, block, f"offset {offset}: {reason}")
+                self._add(FindingKind.CONTROL_RECORD, block, f"offset {offset}: {reason}")
             self.controls = (self.controls[0] or (control.type, offset), (control.type, offset))
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
@@ -112,7 +112,7 @@ class BatchAudit:
         self.batches += max(block.header.record_count, 1)
         self.records += len(columns) - len(columns.faults)
         for index, fault in columns.faults.items():
-            self._add(Kind.BATCH_RECORDS, block, f"offset {columns.offsets[index]}: {fault.reason}")
+            self._add(FindingKind.BATCH_RECORDS, block, f"offset {columns.offsets[index]}: {fault.reason}")
         if len(columns):
             self.has_holes |= len(columns) != columns.offsets[-1] - columns.offsets[0] + 1
             if block.header.codec_id:
@@ -122,7 +122,7 @@ class BatchAudit:
         latest = max(columns.timestamps)
         if latest > block.header.max_timestamp:
             reason = f"the latest timestamp inside is {latest}, above the {block.header.max_timestamp} of the wrapper"
-            self._add(Kind.BATCH_TIMESTAMP, block, reason)
+            self._add(FindingKind.BATCH_TIMESTAMP, block, reason)
 
     def load(self, block: Block) -> RecordColumns | None:
         """Return the records of a block of messages; say what is wrong where there are none, or some don't belong."""
@@ -140,7 +140,7 @@ class BatchAudit:
     def misplaced(self, block: Block, first: int, last: int) -> None:
         """Take note of a batch that has offsets which belong elsewhere."""
         reason = f"offsets {first} to {last}, of which only those above {block.after} and below {block.before} can be"
-        self._add(Kind.OFFSETS_MISPLACED, block, reason)
+        self._add(FindingKind.OFFSETS_MISPLACED, block, reason)
 
     def damage(self, damage: Damage) -> None:
         """See :class:`~kfs.verify.observer.Observer`."""
@@ -152,7 +152,7 @@ class BatchAudit:
             offsets=(damage.after + 1, damage.claimed_last) if damage.claimed_last > damage.after else None,
         )
 
-    def _add(self, kind: Kind, block: Block, reason: str) -> None:
+    def _add(self, kind: FindingKind, block: Block, reason: str) -> None:
         header = block.header
         self._findings.add(
             kind,

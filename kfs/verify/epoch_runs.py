@@ -8,7 +8,7 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import NO_PARTITION_LEADER_EPOCH
 from kfs.log.block import Block, Damage
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class EpochAudit:
             self.runs.append(run)
         else:
             self._findings.add(
-                Kind.BATCH_EPOCH,
+                FindingKind.BATCH_EPOCH,
                 self._file,
                 f"leader epoch {epoch} after {current.epoch}",
                 bytes=(table.positions[first], table.end(last)),

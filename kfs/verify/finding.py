@@ -16,12 +16,12 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What is found. The names are stable; ``severity`` is the one that a kind has unless a check knows better."""
 
     severity: Severity
 
-    def __new__(cls, name: str, severity: Severity) -> Kind:
+    def __new__(cls, name: str, severity: Severity) -> FindingKind:
         kind = str.__new__(cls, name)
         kind._value_ = name
         kind.severity = severity
@@ -109,11 +109,11 @@ class Finding:
     """One thing found in ``file``.
 
     ``bytes`` are those that it is about, from the first up to, not including, the second, and ``offsets`` the first and
-    the last; each is None where there are none to name. ``more`` is set where it only stands for so many of its kind
+    the last; each is None where there are none to name. ``more`` is set where it only stands for that many of its kind
     in that file that aren't listed.
     """
 
-    kind: Kind
+    kind: FindingKind
     severity: Severity
     file: str
     sentence: str
@@ -132,15 +132,15 @@ MOST_OF_A_KIND: Final = 1000
 
 
 class Findings:
-    """Collects findings; of one kind in one file so many, and then says how many more there were."""
+    """Collects findings; of one kind in one file a number of them, and then how many more there were."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
-        self._counts: Counter[tuple[str, Kind]] = Counter()
+        self._counts: Counter[tuple[str, FindingKind]] = Counter()
 
     def add(
         self,
-        kind: Kind,
+        kind: FindingKind,
         file: str,
         sentence: str,
         *,

@@ -15,7 +15,7 @@ from kfs.storage.holes import next_data
 from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import OpenFile
 from kfs.storage.status import is_there
-from kfs.verify.finding import Findings, Kind, Severity
+from kfs.verify.finding import FindingKind, Findings, Severity
 
 _CHUNK: Final = 1024 * 1024
 #: More entries than a segment of int32 positions gives at the default interval, 25 times over.
@@ -31,10 +31,10 @@ class IndexLayout:
 
     first: Struct
     second: Struct
-    missing: Kind
-    size_kind: Kind
-    zeros: Kind
-    order: Kind
+    missing: FindingKind
+    size_kind: FindingKind
+    zeros: FindingKind
+    order: FindingKind
 
     @property
     def size(self) -> int:
@@ -97,7 +97,7 @@ def read_entries(
         used = _used(file, size)
     except CorruptData as error:
         severity = None if is_there(found.path) else Severity.INFO  # of a log that is in use
-        findings.add(Kind.READ_ERROR, found.path, error.reason, severity=severity)
+        findings.add(FindingKind.READ_ERROR, found.path, error.reason, severity=severity)
         return None
     if used is None:
         reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"

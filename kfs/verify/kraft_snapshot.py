@@ -10,7 +10,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.segment_files import SegmentFiles
 from kfs.storage.listing import FoundFile
 from kfs.verify.batches import BatchAudit
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.segment_task import SegmentTask
 
 #: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
@@ -26,6 +26,6 @@ def check_kraft_snapshot(batches: BatchAudit, next_offset: int, file: str, findi
     """Look for the header before, and the footer behind all else (``RecordsSnapshotWriter``)."""
     first, last = batches.controls
     if first != (ControlRecordType.SNAPSHOT_HEADER, 0):
-        findings.add(Kind.KRAFT_SNAPSHOT, file, "its first record is no SNAPSHOT_HEADER", bytes=(0, 0))
+        findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its first record is no SNAPSHOT_HEADER", bytes=(0, 0))
     if last != (ControlRecordType.SNAPSHOT_FOOTER, next_offset - 1):
-        findings.add(Kind.KRAFT_SNAPSHOT, file, "its last record is no SNAPSHOT_FOOTER: it isn't complete")
+        findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its last record is no SNAPSHOT_FOOTER: it isn't complete")

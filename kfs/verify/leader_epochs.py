@@ -12,7 +12,7 @@ from kfs.log.leader_epochs import LeaderEpochs
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT
 from kfs.storage.status import is_there
 from kfs.verify.epoch_runs import EpochRun
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.segment import SegmentReport
 from kfs.verify.side_files import parse_file
 
@@ -21,20 +21,22 @@ def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: in
     """Look at the file in a partition's directory, and at its segments' epochs; below ``log_start`` anything goes."""
     runs = _joined_runs(reports, findings)
     path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
-    entries = parse_file(path, parse_leader_epoch_checkpoint, Kind.EPOCHS_FORMAT, findings)
+    entries = parse_file(path, parse_leader_epoch_checkpoint, FindingKind.EPOCHS_FORMAT, findings)
     if entries is None:
         if runs and not is_there(path):
-            findings.add(Kind.EPOCHS_MISSING, path, f"there is none, and batches name epochs up to {runs[-1].epoch}")
+            findings.add(
+                FindingKind.EPOCHS_MISSING, path, f"there is none, and batches name epochs up to {runs[-1].epoch}"
+            )
         return
     for before, entry in pairwise(entries):
-        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
-            reason = f"epoch {entry.epoch} from offset {entry.start_offset} after epoch {before.epoch}"
-            findings.add(Kind.EPOCHS_ORDER, path, f"{reason} from {before.start_offset}")
+        if entry.leader_epoch <= before.leader_epoch or entry.start_offset <= before.start_offset:
+            reason = f"epoch {entry.leader_epoch} from offset {entry.start_offset} after epoch {before.leader_epoch}"
+            findings.add(FindingKind.EPOCHS_ORDER, path, f"{reason} from {before.start_offset}")
     epochs = LeaderEpochs(entries).entries
     if reports and epochs and epochs[-1].start_offset > reports[-1].next_offset:
         offset = epochs[-1].start_offset
-        reason = f"epoch {epochs[-1].epoch} begins at offset {offset}, the log ends at {reports[-1].next_offset}"
-        findings.add(Kind.EPOCHS_PAST_END, path, reason, offsets=(offset, offset))
+        reason = f"epoch {epochs[-1].leader_epoch} begins at offset {offset}, the log ends at {reports[-1].next_offset}"
+        findings.add(FindingKind.EPOCHS_PAST_END, path, reason, offsets=(offset, offset))
     _compare(path, epochs, [run for run in runs if run.last_offset >= log_start], findings)
 
 
@@ -50,7 +52,7 @@ def _joined_runs(reports: Sequence[SegmentReport], findings: Findings) -> list[E
                 runs[-1] = EpochRun(run.epoch, first.first_offset, run.last_offset, first.position)
             else:
                 findings.add(
-                    Kind.BATCH_EPOCH,
+                    FindingKind.BATCH_EPOCH,
                     report.task.files.log.path,
                     f"leader epoch {run.epoch} after {runs[-1].epoch} in an earlier segment",
                     bytes=(run.position, run.position),
@@ -67,8 +69,8 @@ def _compare(path: str, epochs: Sequence[EpochEntry], runs: Sequence[EpochRun], 
     if not epochs:
         return
     runs = [run for run in runs if run.last_offset >= epochs[0].start_offset]
-    starts = {entry.epoch: entry.start_offset for entry in epochs}
-    ends = {entry.epoch: following.start_offset for entry, following in pairwise(epochs)}
+    starts = {entry.leader_epoch: entry.start_offset for entry in epochs}
+    ends = {entry.leader_epoch: following.start_offset for entry, following in pairwise(epochs)}
     for run in runs:
         start, end = starts.get(run.epoch), ends.get(run.epoch, MAX_INT64)
         if start is None:
@@ -79,4 +81,4 @@ def _compare(path: str, epochs: Sequence[EpochEntry], runs: Sequence[EpochRun], 
             reason = f"epoch {run.epoch} ends before {end}, but offset {run.last_offset} is of it"
         else:
             continue
-        findings.add(Kind.EPOCHS_CONTRADICTION, path, reason, offsets=(run.first_offset, run.last_offset))
+        findings.add(FindingKind.EPOCHS_CONTRADICTION, path, reason, offsets=(run.first_offset, run.last_offset))

@@ -8,7 +8,7 @@ from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METAD
 from kfs.log.segment_files import PartitionFiles
 from kfs.storage.listing import FoundFile
 from kfs.storage.status import size_at
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.kraft_snapshot import KRAFT_SNAPSHOT
 
 _KNOWN_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
@@ -18,31 +18,31 @@ _TEMPORARY: Final = (".tmp", ".part")
 def check_leftovers(directory: str, files: PartitionFiles, findings: Findings) -> None:
     """Name each."""
     for found in files.orphans:
-        findings.add(Kind.INDEX_ORPHAN, found.path, "there is no .log of that name; a broker removes it")
+        findings.add(FindingKind.INDEX_ORPHAN, found.path, "there is no .log of that name; a broker removes it")
     for segment in files.segments:
         for own in (segment.log, segment.index, segment.timeindex, segment.txnindex):
             if own is not None and own.path.endswith(".swap"):
-                findings.add(Kind.SWAP_FILE, own.path, "left by a crash while it was swapped in; it counts")
+                findings.add(FindingKind.SWAP_FILE, own.path, "left by a crash while it was swapped in; it counts")
     for found in files.superseded:
         _superseded(found, findings)
     for name, found in files.others.items():
         if name.endswith(_TEMPORARY):
-            findings.add(Kind.TEMPORARY_FILE, found.path, "left by a crash while it was written")
+            findings.add(FindingKind.TEMPORARY_FILE, found.path, "left by a crash while it was written")
         elif name.endswith(".deleted"):
-            findings.add(Kind.DELETED_FILE, found.path, "waits for its removal")
+            findings.add(FindingKind.DELETED_FILE, found.path, "waits for its removal")
         elif name not in _KNOWN_FILES and not KRAFT_SNAPSHOT.match(name):
-            findings.add(Kind.STRAY_FILE, found.path, "not one of Kafka's files")
+            findings.add(FindingKind.STRAY_FILE, found.path, "not one of Kafka's files")
 
 
 def _superseded(found: FoundFile, findings: Findings) -> None:
     size = size_at(found.path)
     if found.path.endswith(".deleted"):
-        findings.add(Kind.DELETED_FILE, found.path, "waits for its removal", bytes=(0, size))
+        findings.add(FindingKind.DELETED_FILE, found.path, "waits for its removal", bytes=(0, size))
     elif found.path.endswith(".cleaned"):
         reason = "left by a crash while it was compacted; it doesn't count"
-        findings.add(Kind.CLEANED_FILE, found.path, reason, bytes=(0, size))
+        findings.add(FindingKind.CLEANED_FILE, found.path, reason, bytes=(0, size))
     elif found.path.endswith(".swap"):
         reason = "left by a compaction that wasn't finished; it doesn't count"
-        findings.add(Kind.SWAP_FILE, found.path, reason, bytes=(0, size))
+        findings.add(FindingKind.SWAP_FILE, found.path, reason, bytes=(0, size))
     else:
-        findings.add(Kind.SWAP_FILE, found.path, "a .swap file counts in its place", bytes=(0, size))
+        findings.add(FindingKind.SWAP_FILE, found.path, "a .swap file counts in its place", bytes=(0, size))

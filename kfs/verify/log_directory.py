@@ -24,7 +24,7 @@ from kfs.log.log_dir import (
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.storage.listing import FoundFile, list_directory
 from kfs.storage.status import PathKind
-from kfs.verify.finding import Findings, Kind, Severity
+from kfs.verify.finding import FindingKind, Findings, Severity
 from kfs.verify.partition import PartitionResult
 from kfs.verify.side_files import parse_file
 
@@ -74,11 +74,11 @@ class LogDirectoryCheck:
         self._check_names(findings)
         for name in CHECKPOINTS:
             self._check_checkpoint(name, ends, findings)
-        parse_file(self._path_of(CLEAN_SHUTDOWN), parse_clean_shutdown, Kind.CLEAN_SHUTDOWN_FORMAT, findings)
+        parse_file(self._path_of(CLEAN_SHUTDOWN), parse_clean_shutdown, FindingKind.CLEAN_SHUTDOWN_FORMAT, findings)
         path = self._path_of(META_PROPERTIES)
         if META_PROPERTIES not in self._files:
-            findings.add(Kind.META_PROPERTIES_MISSING, path, "there is none: whose directory it is isn't known")
-        return parse_file(path, parse_meta_properties, Kind.META_PROPERTIES_FORMAT, findings)
+            findings.add(FindingKind.META_PROPERTIES_MISSING, path, "there is none: whose directory it is isn't known")
+        return parse_file(path, parse_meta_properties, FindingKind.META_PROPERTIES_FORMAT, findings)
 
     def _path_of(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -89,22 +89,22 @@ class LogDirectoryCheck:
             if parsed is None:
                 if name != _REMOTE_INDEX_CACHE:
                     reason = "a name that no partition has: a broker refuses to start with it"
-                    findings.add(Kind.DIRECTORY_NAME, path, reason)
+                    findings.add(FindingKind.DIRECTORY_NAME, path, reason)
             elif parsed.kind is DirectoryKind.STRAY:
                 reason = f"{parsed.topic}-{parsed.partition}, set aside by a broker that wasn't to have it"
-                findings.add(Kind.STRAY_DIRECTORY, path, reason)
+                findings.add(FindingKind.STRAY_DIRECTORY, path, reason)
             elif parsed.kind is DirectoryKind.FUTURE:
                 reason = f"{parsed.topic}-{parsed.partition}, on its way here from another log directory"
-                findings.add(Kind.FUTURE_DIRECTORY, path, reason)
+                findings.add(FindingKind.FUTURE_DIRECTORY, path, reason)
         for name in self._files:
             if name.endswith(".tmp"):
-                findings.add(Kind.TEMPORARY_FILE, self._path_of(name), "left by a crash while it was written")
+                findings.add(FindingKind.TEMPORARY_FILE, self._path_of(name), "left by a crash while it was written")
             elif name not in _KNOWN_FILES:
-                findings.add(Kind.STRAY_FILE, self._path_of(name), "not one of Kafka's files")
+                findings.add(FindingKind.STRAY_FILE, self._path_of(name), "not one of Kafka's files")
 
     def _check_checkpoint(self, name: str, ends: dict[TopicPartition, PartitionResult], findings: Findings) -> None:
         path, meaning = self._path_of(name), _MEANINGS[name]
-        offsets = parse_file(path, parse_offset_checkpoint, Kind.CHECKPOINT_FORMAT, findings) or {}
+        offsets = parse_file(path, parse_offset_checkpoint, FindingKind.CHECKPOINT_FORMAT, findings) or {}
         known = {
             TopicPartition(parsed.topic, parsed.partition)
             for parsed in self._directories.values()
@@ -114,10 +114,10 @@ class LogDirectoryCheck:
             result = ends.get(partition)
             if result is not None and offset > result.end_offset:
                 reason = f"{meaning} {offset} of {partition}, whose log ends at {result.end_offset}"
-                findings.add(Kind.CHECKPOINT_PAST_END, path, reason, offsets=(result.end_offset, offset - 1))
+                findings.add(FindingKind.CHECKPOINT_PAST_END, path, reason, offsets=(result.end_offset, offset - 1))
             elif partition not in known:
                 reason = f"{meaning} {offset} of {partition}, which isn't here"
-                findings.add(Kind.CHECKPOINT_UNKNOWN_PARTITION, path, reason)
+                findings.add(FindingKind.CHECKPOINT_UNKNOWN_PARTITION, path, reason)
 
 
 def check_twice(
@@ -128,7 +128,7 @@ def check_twice(
     ``nodes`` are the properties of the log directories by path: copies of different brokers are replicas, and of
     directories without properties nothing is known.
     """
-    seen: dict[tuple[object, TopicPartition], str] = {}
+    paths: dict[tuple[object, TopicPartition], str] = {}
     ids: dict[str, tuple[object, str]] = {}
     for result in results:
         directory = result.log.directory
@@ -137,28 +137,28 @@ def check_twice(
         parent = os.path.dirname(directory.path)
         meta = nodes.get(parent)
         node = (meta.cluster_id, meta.node_id) if meta is not None and meta.node_id is not None else None
-        other = seen.setdefault((node, result.log.topic_partition), directory.path)
+        other = paths.setdefault((node, result.log.topic_partition), directory.path)
         if other != directory.path and node is not None:
             reason = f"the same partition as {other}: a broker refuses to start"
-            findings.add(Kind.PARTITION_TWICE, directory.path, reason)
+            findings.add(FindingKind.PARTITION_TWICE, directory.path, reason)
         elif other != directory.path:
             reason = f"the same partition as {other}, of another broker or of the same"
-            findings.add(Kind.PARTITION_TWICE, directory.path, reason, severity=Severity.INFO)
+            findings.add(FindingKind.PARTITION_TWICE, directory.path, reason, severity=Severity.INFO)
         if result.metadata is not None:
             topic_id = result.metadata.topic_id
             first_id, first_path = ids.setdefault(directory.name.topic, (topic_id, directory.path))
             if first_id != topic_id:
                 reason = f"topic id {topic_id}, {first_path} has {first_id}"
-                findings.add(Kind.TOPIC_ID_MISMATCH, os.path.join(directory.path, PARTITION_METADATA), reason)
+                findings.add(FindingKind.TOPIC_ID_MISMATCH, os.path.join(directory.path, PARTITION_METADATA), reason)
 
 
 def check_directory_ids(nodes: Mapping[str, MetaProperties | None], findings: Findings) -> None:
     """Look for log directories that name the same ``directory.id``, as a copied ``meta.properties`` makes them."""
-    seen: dict[object, str] = {}
+    paths: dict[object, str] = {}
     for path, meta in nodes.items():
         if meta is None or meta.directory_id is None:
             continue
-        other = seen.setdefault(meta.directory_id, path)
+        other = paths.setdefault(meta.directory_id, path)
         if other != path:
             reason = f"the directory.id {meta.directory_id} of {other}"
-            findings.add(Kind.DIRECTORY_ID_REPEATED, os.path.join(path, META_PROPERTIES), reason)
+            findings.add(FindingKind.DIRECTORY_ID_REPEATED, os.path.join(path, META_PROPERTIES), reason)

@@ -11,7 +11,7 @@ from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.log.block import Block, Damage
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.offset_index import message_starts
 
 
@@ -84,4 +84,4 @@ class LogEndAudit:
             f"offsets {offsets[0]} to {offsets[1]}, but by {end.source} the log ended at offset {end.offset} once, and"
             " no batch ends there: as after a flipped bit in the base offset, which no CRC covers"
         )
-        self._findings.add(Kind.OFFSETS_MISPLACED, self._file, reason, bytes=place, offsets=offsets)
+        self._findings.add(FindingKind.OFFSETS_MISPLACED, self._file, reason, bytes=place, offsets=offsets)

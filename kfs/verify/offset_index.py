@@ -18,11 +18,16 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import LOG_OVERHEAD_STRUCT, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.index_entries import EntryQueue, IndexEntries, IndexLayout, check_order
 
 LAYOUT: Final = IndexLayout(  # OffsetIndex.java: relative offset, position
-    Struct(">i4x"), Struct(">4xi"), Kind.INDEX_MISSING, Kind.INDEX_SIZE, Kind.INDEX_ZEROS, Kind.INDEX_ORDER
+    Struct(">i4x"),
+    Struct(">4xi"),
+    FindingKind.INDEX_MISSING,
+    FindingKind.INDEX_SIZE,
+    FindingKind.INDEX_ZEROS,
+    FindingKind.INDEX_ORDER,
 )
 
 
@@ -95,7 +100,7 @@ class OffsetIndexAudit:
         if is_past and self._damaged_to < end:
             offset, position = self._offset(first), self._entries.second[first]
             self._findings.add(
-                Kind.INDEX_PAST_END,
+                FindingKind.INDEX_PAST_END,
                 self._entries.path,
                 f"entry {first} ({offset}, {position}) is past the end of the log, which ends at position {end} and"
                 f" before offset {next_offset}" + (f"; so are {len(behind) - 1} more" if len(behind) > 1 else ""),
@@ -125,12 +130,12 @@ class OffsetIndexAudit:
 
     def _leads_nowhere(self, number: int) -> None:
         reason = f"entry {number} leads to position {self._entries.second[number]}, where no batch begins"
-        self._findings.add(Kind.INDEX_POSITION, self._entries.path, reason, bytes=self._entries.bytes_of(number))
+        self._findings.add(FindingKind.INDEX_POSITION, self._entries.path, reason, bytes=self._entries.bytes_of(number))
 
     def _is_too_low(self, number: int, first: int) -> None:
         offset, position = self._offset(number), self._entries.second[number]
         self._findings.add(
-            Kind.INDEX_OFFSET,
+            FindingKind.INDEX_OFFSET,
             self._entries.path,
             f"entry {number} says offset {offset}, the batch at its position {position} begins at {first}",
             bytes=self._entries.bytes_of(number),

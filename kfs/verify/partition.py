@@ -18,7 +18,7 @@ from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles
 from kfs.storage.status import is_there
-from kfs.verify.finding import Finding, Findings, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Findings, Severity
 from kfs.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
 from kfs.verify.leader_epochs import check_epochs
 from kfs.verify.leftovers import check_leftovers
@@ -96,7 +96,7 @@ class PartitionCheck:
         remote = self.log.remote
         if remote is not None:
             offsets = remote.start, remote.end - 1
-            self._findings.add(Kind.REMOTE_OFFSETS, self._path, remote.sentence, offsets=offsets)
+            self._findings.add(FindingKind.REMOTE_OFFSETS, self._path, remote.sentence, offsets=offsets)
         ProducerCheck(self._files.snapshots, self._findings, remote).check(segments)
         check_epochs(self._path, segments, log_start, self._findings)
         metadata = self._check_metadata()
@@ -112,7 +112,7 @@ class PartitionCheck:
 
     def _take(self, reports: Iterable[SegmentReport], *, has_time_index: bool) -> None:
         for finding in (finding for report in reports for finding in report.findings):
-            if finding.kind is Kind.TIMEINDEX_MISSING and not has_time_index:
+            if finding.kind is FindingKind.TIMEINDEX_MISSING and not has_time_index:
                 reason = "no segment has one: brokers before 0.10.1 wrote none"
                 finding = replace(finding, severity=Severity.INFO, sentence=reason)
             self._findings.take(finding)
@@ -138,7 +138,7 @@ class PartitionCheck:
             where = "the last entry" if index.entries else "the beginning, and there is no entry"
             reason = f"the last batch lies {index.gap} bytes behind {where}"
             self._findings.add(
-                Kind.INDEX_SHORT,
+                FindingKind.INDEX_SHORT,
                 files.index.path,
                 reason,
                 bytes=(index.entries * OFFSET_INDEX_ENTRY.size,) * 2,
@@ -148,16 +148,16 @@ class PartitionCheck:
 
     def _check_metadata(self) -> PartitionMetadata | None:
         path = os.path.join(self._path, PARTITION_METADATA)
-        metadata = parse_file(path, parse_partition_metadata, Kind.PARTITION_METADATA_FORMAT, self._findings)
+        metadata = parse_file(path, parse_partition_metadata, FindingKind.PARTITION_METADATA_FORMAT, self._findings)
         if metadata is None and self._needs_metadata and not is_there(path):
             reason = "there is none: a broker that knows the topic by its id takes the partition for a stray"
-            self._findings.add(Kind.PARTITION_METADATA_MISSING, path, reason)
+            self._findings.add(FindingKind.PARTITION_METADATA_MISSING, path, reason)
         return metadata
 
     def _list_below(self, first: int, log_start: int) -> None:
         if first < log_start:
             reason = f"records below the log start offset {log_start} are still here"
-            self._findings.add(Kind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
+            self._findings.add(FindingKind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
 
 
 def snapshot_ends(files: PartitionFiles, base_offset: int) -> tuple[KnownEnd, ...]:

@@ -19,14 +19,14 @@ from kfs.format.producer_snapshot import (
 from kfs.log.producer_state import NO_COORDINATOR_EPOCH, CompletedTxn, ProducerState
 from kfs.log.remote_offsets import RemoteOffsets
 from kfs.storage.listing import FoundFile
-from kfs.verify.finding import Findings, Kind, Severity
+from kfs.verify.finding import FindingKind, Findings, Severity
 from kfs.verify.producer_events import ProducerEvent
 from kfs.verify.segment import SegmentReport
 from kfs.verify.side_files import parse_file
 
 #: What a snapshot and a replay must have in common, by the names of the fields; the rest may have been forgotten.
 _FIELDS: Final = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp")
-_NO_EXPIRATION: Final = 0  # a clock that stands at 1970: nobody has expired
+_NO_EXPIRATION: Final = 0  # a clock that stands at 1970: none has expired
 
 
 class ProducerCheck:
@@ -46,7 +46,7 @@ class ProducerCheck:
         self._findings = findings
         self._snapshots: dict[int, tuple[ProducerStateEntry, ...]] = {}
         for offset, found in sorted(snapshots.items()):
-            entries = parse_file(found.path, parse_producer_snapshot, Kind.SNAPSHOT_FORMAT, findings)
+            entries = parse_file(found.path, parse_producer_snapshot, FindingKind.SNAPSHOT_FORMAT, findings)
             if entries is not None:
                 self._snapshots[offset] = entries
         self._state = ProducerState()
@@ -74,7 +74,9 @@ class ProducerCheck:
         self._compare_up_to(next_offset)
         for offset in self._waiting:
             reason = f"a snapshot of offset {offset}, the log ends at {next_offset}"
-            self._findings.add(Kind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, offsets=(offset, offset))
+            self._findings.add(
+                FindingKind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, offsets=(offset, offset)
+            )
 
     def _begin(self, base_offset: int) -> None:
         while self._waiting and self._waiting[-1] < base_offset:
@@ -82,7 +84,7 @@ class ProducerCheck:
             if self._remote is not None and offset in self._remote:
                 continue
             reason = f"a snapshot of offset {offset}, the log begins at {base_offset}"
-            self._findings.add(Kind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, severity=Severity.INFO)
+            self._findings.add(FindingKind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, severity=Severity.INFO)
         if base_offset == 0:
             self._is_known = True
         elif base_offset in self._snapshots:
@@ -115,7 +117,7 @@ class ProducerCheck:
         except InvalidTransaction as error:
             if self._is_known:
                 self._findings.add(
-                    Kind.TRANSACTION_STATE,
+                    FindingKind.TRANSACTION_STATE,
                     report.task.files.log.path,
                     str(error),
                     bytes=(header.position, header.position + header.size),
@@ -141,7 +143,7 @@ class ProducerCheck:
             reason = self._difference(entry, wanted.pop(key, None), is_abort=key in aborts)
             if reason and not (report.is_damaged and key not in aborts):
                 self._findings.add(
-                    Kind.TXNINDEX_ENTRY_WRONG,
+                    FindingKind.TXNINDEX_ENTRY_WRONG,
                     found.path,
                     f"entry {number}, producer {entry.producer_id}: {reason}",
                     bytes=(number * ABORTED_TRANSACTION_SIZE, (number + 1) * ABORTED_TRANSACTION_SIZE),
@@ -150,12 +152,12 @@ class ProducerCheck:
         for one in wanted.values():
             reason = f"no entry for the transaction of producer {one.producer_id} that was aborted at {one.last_offset}"
             offsets = (one.first_offset, one.last_offset)
-            self._findings.add(Kind.TXNINDEX_ENTRY_MISSING, found.path, reason, offsets=offsets)
+            self._findings.add(FindingKind.TXNINDEX_ENTRY_MISSING, found.path, reason, offsets=offsets)
 
     def _say_missing(self, report: SegmentReport, completed: list[CompletedTxn]) -> None:
         log = report.task.files.log.path
         self._findings.add(
-            Kind.TXNINDEX_MISSING,
+            FindingKind.TXNINDEX_MISSING,
             log.removesuffix(".log") + ".txnindex",
             f"there is none, and {len(completed)} transactions were aborted in the segment",
             offsets=(min(one.first_offset for one in completed), completed[-1].last_offset),
@@ -224,7 +226,7 @@ class ProducerCheck:
 
     def _contradicts(self, offset: int, reason: str, where: tuple[int, int] | None) -> None:
         path = self._files[offset].path
-        self._findings.add(Kind.SNAPSHOT_CONTRADICTION, path, reason, bytes=where, offsets=(offset, offset))
+        self._findings.add(FindingKind.SNAPSHOT_CONTRADICTION, path, reason, bytes=where, offsets=(offset, offset))
 
 
 def check_presence(
@@ -252,11 +254,11 @@ def check_presence(
         if offset not in snapshots:
             reason = "there is none; a broker reads the whole log to make it anew"
             path = os.path.join(directory, f"{offset:020d}.snapshot")
-            findings.add(Kind.SNAPSHOT_MISSING, path, reason, offsets=(offset, offset), severity=severity)
+            findings.add(FindingKind.SNAPSHOT_MISSING, path, reason, offsets=(offset, offset), severity=severity)
     missing = [base for base in bases[:-1] if base not in snapshots]
     if missing:
         findings.add(
-            Kind.SNAPSHOT_MISSING,
+            FindingKind.SNAPSHOT_MISSING,
             os.path.join(directory, f"{missing[0]:020d}.snapshot"),
             f"{len(missing)} segments begin without one; brokers before 2.8 keep the last ones only",
             offsets=(missing[0], missing[-1]),

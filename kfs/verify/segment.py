@@ -11,7 +11,7 @@ from kfs.format.batch_header import UNKNOWN_COUNT, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V0, MAGIC_V2
 from kfs.log.block import Block
-from kfs.log.bulk import BulkReader, Ordinary
+from kfs.log.bulk import BulkReader, ScannedBatches
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
 from kfs.log.segment_bounds import SegmentBounds
@@ -23,7 +23,7 @@ from kfs.storage.status import is_there
 from kfs.verify import offset_index, time_index
 from kfs.verify.batches import BatchAudit
 from kfs.verify.epoch_runs import EpochAudit, EpochRun
-from kfs.verify.finding import Finding, Findings, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Findings, Severity
 from kfs.verify.index_entries import IndexEntries, IndexLayout, read_entries
 from kfs.verify.kraft_snapshot import check_kraft_snapshot
 from kfs.verify.log_ends import LogEndAudit
@@ -68,7 +68,7 @@ def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
         path = error.file or task.files.log.path
         # Of a log that is in use, retention may have taken it meanwhile.
         severity = None if is_there(path) else Severity.INFO
-        findings.add(Kind.READ_ERROR, path, error.reason, severity=severity)
+        findings.add(FindingKind.READ_ERROR, path, error.reason, severity=severity)
         return SegmentReport(task, tuple(findings.all()), next_offset=task.files.base_offset, is_damaged=True)
 
 
@@ -105,15 +105,15 @@ class _SegmentCheck:
         task = self.task
         bounds = SegmentBounds(task.files.base_offset, task.next_base_offset)
         walk = SegmentWalk(self.file, bounds, self.storage.max_batch_bytes, _ignore, self.storage.decoder)
-        for piece in BulkReader(walk, self.storage, _ignore).pieces():
-            if isinstance(piece, Ordinary):
-                self._rows(piece.table)
-            elif isinstance(piece, Block):
-                self._block(piece)
+        for item in BulkReader(walk, self.storage, _ignore).undecoded():
+            if isinstance(item, ScannedBatches):
+                self._rows(item.table)
+            elif isinstance(item, Block):
+                self._block(item)
             else:
                 self.is_damaged = True
                 for observer in self.observers:
-                    observer.damage(piece)
+                    observer.damage(item)
         if walk.end < walk.size:
             self._tail(walk.end, walk.size)
         self._finish(walk.end)
@@ -165,7 +165,7 @@ class _SegmentCheck:
         if is_zero_to_end(self.file, end, size):
             severity = Severity.WARNING if task.is_stopped else None
             reason = f"{size - end} bytes of zeros after the last batch: preallocated, or lost"
-            self.findings.add(Kind.ZERO_TAIL, path, reason, bytes=(end, size), severity=severity)
+            self.findings.add(FindingKind.ZERO_TAIL, path, reason, bytes=(end, size), severity=severity)
             return
         severity = Severity.ERROR if task.is_stopped else None
         reason, offsets = f"{size - end} bytes left, fewer than a header", None
@@ -175,7 +175,7 @@ class _SegmentCheck:
             reason = f"the last batch says {header.size} bytes, of which {size - end} are there"
             if len(head) == BATCH_OVERHEAD and header.base_offset >= self.next_offset:
                 offsets = header.base_offset, header.last_offset
-        self.findings.add(Kind.TORN_TAIL, path, reason, bytes=(end, size), offsets=offsets, severity=severity)
+        self.findings.add(FindingKind.TORN_TAIL, path, reason, bytes=(end, size), offsets=offsets, severity=severity)
 
     def _finish(self, end: int) -> None:
         task = self.task
@@ -200,7 +200,7 @@ class _SegmentCheck:
         if found is None:
             return None
         parse = partial(parse_aborted_transactions, base_offset=self.task.files.base_offset)
-        return parse_file(found.path, parse, Kind.TXNINDEX_FORMAT, self.findings)
+        return parse_file(found.path, parse, FindingKind.TXNINDEX_FORMAT, self.findings)
 
 
 def _ignore(problem: Problem) -> None:

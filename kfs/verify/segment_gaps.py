@@ -9,7 +9,7 @@ from kfs.format.layout import MAGIC_V2
 from kfs.log.missing import Evidence, Gap, evidence_of, missing_sentence, snapshot_in
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
-from kfs.verify.finding import Findings, Kind, Severity
+from kfs.verify.finding import FindingKind, Findings, Severity
 from kfs.verify.segment import SegmentReport
 
 
@@ -39,11 +39,11 @@ def check_gaps(
         elif snapshot is not None:
             reason += f", and {snapshot.name} tells of one that began there"
         offsets = gap.offsets.start, gap.offsets.end - 1
-        findings.add(Kind.OFFSET_GAP, after.task.files.log.path, reason, offsets=offsets, severity=severity)
+        findings.add(FindingKind.OFFSET_GAP, after.task.files.log.path, reason, offsets=offsets, severity=severity)
 
 
 class _ReportWitness:
-    """What checks found in segments: see :class:`~kfs.log.missing.Witness`."""
+    """What checks found in segments: see :class:`~kfs.log.missing.SegmentFacts`."""
 
     def __init__(self, reports: Sequence[SegmentReport], files: PartitionFiles) -> None:
         self._reports = reports

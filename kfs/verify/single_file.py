@@ -20,7 +20,7 @@ from kfs.log.segment_files import SegmentFiles
 from kfs.log.storage import Storage
 from kfs.storage.listing import FoundFile
 from kfs.storage.status import status_at
-from kfs.verify.finding import Finding, Findings, Kind
+from kfs.verify.finding import Finding, FindingKind, Findings
 from kfs.verify.kraft_snapshot import KRAFT_SNAPSHOT, kraft_task
 from kfs.verify.leader_epochs import check_epochs
 from kfs.verify.partition import snapshot_ends
@@ -30,11 +30,11 @@ from kfs.verify.segment_task import SegmentTask
 from kfs.verify.side_files import parse_file
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
-_PARSERS: Final[dict[str, tuple[Callable[[bytes], object], Kind]]] = {
-    PARTITION_METADATA: (parse_partition_metadata, Kind.PARTITION_METADATA_FORMAT),
-    META_PROPERTIES: (parse_meta_properties, Kind.META_PROPERTIES_FORMAT),
-    CLEAN_SHUTDOWN: (parse_clean_shutdown, Kind.CLEAN_SHUTDOWN_FORMAT),
-    **dict.fromkeys(CHECKPOINTS, (parse_offset_checkpoint, Kind.CHECKPOINT_FORMAT)),
+_PARSERS: Final[dict[str, tuple[Callable[[bytes], object], FindingKind]]] = {
+    PARTITION_METADATA: (parse_partition_metadata, FindingKind.PARTITION_METADATA_FORMAT),
+    META_PROPERTIES: (parse_meta_properties, FindingKind.META_PROPERTIES_FORMAT),
+    CLEAN_SHUTDOWN: (parse_clean_shutdown, FindingKind.CLEAN_SHUTDOWN_FORMAT),
+    **dict.fromkeys(CHECKPOINTS, (parse_offset_checkpoint, FindingKind.CHECKPOINT_FORMAT)),
 }
 
 
@@ -116,4 +116,4 @@ class FileCheck:
         elif self._name == LEADER_EPOCH_CHECKPOINT:
             check_epochs(os.path.dirname(self.path), [], 0, findings)
         else:
-            findings.add(Kind.INDEX_ORPHAN, self.path, "there is no .log of that name; a broker removes it")
+            findings.add(FindingKind.INDEX_ORPHAN, self.path, "there is no .log of that name; a broker removes it")

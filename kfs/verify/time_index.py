@@ -13,16 +13,16 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT32, NO_TIMESTAMP
 from kfs.log.block import Block, Damage
-from kfs.verify.finding import Findings, Kind
+from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.index_entries import EntryQueue, IndexEntries, IndexLayout, check_order
 
 LAYOUT: Final = IndexLayout(  # TimeIndex.java: timestamp, relative offset
     Struct(">q4x"),
     Struct(">8xi"),
-    Kind.TIMEINDEX_MISSING,
-    Kind.TIMEINDEX_SIZE,
-    Kind.TIMEINDEX_ZEROS,
-    Kind.TIMEINDEX_ORDER,
+    FindingKind.TIMEINDEX_MISSING,
+    FindingKind.TIMEINDEX_SIZE,
+    FindingKind.TIMEINDEX_ZEROS,
+    FindingKind.TIMEINDEX_ORDER,
 )
 
 
@@ -92,7 +92,7 @@ class TimeIndexAudit:
         if past and not self._is_damaged:
             offset, timestamp, number = past[0]
             self._findings.add(
-                Kind.TIMEINDEX_PAST_END,
+                FindingKind.TIMEINDEX_PAST_END,
                 self._entries.path,
                 f"{len(past)} entries past the log's end at offset {next_offset}, the first ({timestamp}, {offset})",
                 bytes=self._entries.bytes_of(number),
@@ -103,7 +103,10 @@ class TimeIndexAudit:
             reason = f"the last entry has timestamp {known}, the log has {self.latest}"
             start = self._entries.used
             self._findings.add(
-                Kind.TIMEINDEX_SHORT, self._entries.path, reason, bytes=(start, max(start, self._entries.file_size))
+                FindingKind.TIMEINDEX_SHORT,
+                self._entries.path,
+                reason,
+                bytes=(start, max(start, self._entries.file_size)),
             )
 
     def _entries_to(self, offset: int) -> Iterator[tuple[int, int, int]]:
@@ -120,4 +123,6 @@ class TimeIndexAudit:
         else:
             return
         assert self._entries is not None
-        self._findings.add(Kind.TIMEINDEX_TIMESTAMP, self._entries.path, reason, bytes=self._entries.bytes_of(number))
+        self._findings.add(
+            FindingKind.TIMEINDEX_TIMESTAMP, self._entries.path, reason, bytes=self._entries.bytes_of(number)
+        )

@@ -14,7 +14,7 @@ from kfs.log.log import Log
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.storage import Storage
 from kfs.storage.status import PathKind, is_there, kind_at, size_at
-from kfs.verify.finding import Finding, Findings, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Findings, Severity
 from kfs.verify.kraft_snapshot import kraft_task
 from kfs.verify.log_directory import LogDirectoryCheck, check_directory_ids, check_twice
 from kfs.verify.partition import PartitionCheck, PartitionResult
@@ -36,7 +36,7 @@ class Unit(Protocol):
 
 
 @dataclass(slots=True)
-class Totals:
+class VerifyTotals:
     """How much was looked at, in ``segments`` and beyond, and how many findings there are of each severity."""
 
     segments: int = 0
@@ -70,7 +70,7 @@ class Verification:
         self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self.data_dir.log_dirs}
         self._nodes: dict[str, MetaProperties | None] = {}
         self._results: list[PartitionResult] = []
-        self.totals = Totals()
+        self.totals = VerifyTotals()
         self.units: list[Unit] = [_FileUnit(FileCheck(path, storage)) for path in files]
         self.units += self._units_of_directories()
 
@@ -221,7 +221,7 @@ def _list_deleted(log: Log, findings: Findings) -> None:
     offsets = (segments[0].base_offset, log.log_end_offset - 1) if segments else None
     if offsets is not None and offsets[1] < offsets[0]:
         offsets = None
-    findings.add(Kind.DELETED_DIRECTORY, log.directory.path, reason, offsets=offsets)
+    findings.add(FindingKind.DELETED_DIRECTORY, log.directory.path, reason, offsets=offsets)
 
 
 def _parent(log: Log) -> str:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from benchmarks.kafka_jars import kafka_jars
 from tests.broker.real_broker import RealBroker
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 
 def main(directory: str, *topics: str) -> None:
     """Run it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    broker = RealBroker.make(Path(directory), need_java(), {})
+    broker = RealBroker.make(Path(directory), need_kafka(), {})
     with broker.running():
         broker.create_topics({name: int(count) for name, _, count in (topic.partition("=") for topic in topics)})
         sys.stdout.write(f"127.0.0.1:{broker.port} {kafka_jars()}\n")

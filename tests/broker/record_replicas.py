@@ -29,7 +29,7 @@ from aiokafka.errors import KafkaError
 
 from tests.broker.real_broker import RealBroker
 from tests.ports import free_ports
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 NAME: Final = "replicas"
 CONTROLLER: Final = 100
@@ -276,7 +276,7 @@ class Recording:
 def record(archive: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="kfs-replicas-") as name:
         directory = Path(name)
-        nodes = make_nodes(directory, need_java())
+        nodes = make_nodes(directory, need_kafka())
         recording = Recording(nodes)
         try:
             for node in nodes.values():

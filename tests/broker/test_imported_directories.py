@@ -10,12 +10,12 @@ from pathlib import Path
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
 from kfs.imports.layout import BatchLayout
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.render.record_line import parse_line
 from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
 from tests.cat.printing import printed
 from tests.imports.test_import import imported, topics_of
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 CorpusPath = Callable[[str], Path]
 SEGMENT_BYTES = 400_000
@@ -47,7 +47,7 @@ def test_a_broker_starts_on_imported_directories_and_a_consumer_reads_what_was_i
     expected: dict[str, list[Record]] = defaultdict(list)
     directories = list(made(corpus, tmp_path, expected))
     assert len(directories) > 20
-    broker = RealBroker.make(tmp_path / "broker", need_java(), {})
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), {})
     with broker.running():
         broker.create_topics(partition_counts(directory.name for directory in directories))
     for directory in directories:

@@ -24,7 +24,7 @@ from tests.broker.random_partitions import damage, write_random_partition
 from tests.broker.real_broker import RealBroker
 from tests.recover.comparing import content_of, partitions
 from tests.recover.recordings import CONFIG
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 SETTINGS = {
     "log.index.interval.bytes": CONFIG.index_interval_bytes,
@@ -44,7 +44,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
     ],
 )
 def test_damaged_partitions_are_recovered_as_a_broker_does(count: int, seed: int, clean: bool, tmp_path: Path) -> None:
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     with broker.running():
         broker.create_topics({"topic": count})
     done = write_damaged(tmp_path / "source", count, seed, clean=clean)
@@ -125,5 +125,5 @@ def compare(ours: Path, theirs: Path, end: int, what: str) -> None:
     )
     led = LeaderEpochs(recovered)
     if recorded:  # else the broker has not got as far as leading it
-        led.assign(recorded[-1].epoch, end)
+        led.assign(recorded[-1].leader_epoch, end)
     assert led.entries == recorded, what

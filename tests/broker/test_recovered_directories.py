@@ -17,7 +17,7 @@ from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_c
 from tests.expected import expected_records
 from tests.recorded_damage import DAMAGED, CorpusPath, intact_records
 from tests.recover.recordings import CONFIG, KILLED, UNCLEAN
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 #: The recorded brokers', which the recovered files were made with.
 SETTINGS = {
@@ -36,7 +36,7 @@ Ranges = dict[str, list[list[int]]]
 def test_a_broker_starts_on_recovered_directories_and_a_consumer_reads_what_is_left(
     corpus: CorpusPath, tmp_path: Path
 ) -> None:
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     directories = list(recovered(corpus, tmp_path))
     with broker.running():
         broker.create_topics(partition_counts(directory.name for directory in directories))
@@ -55,7 +55,7 @@ def test_a_broker_starts_on_salvaged_directories_and_a_consumer_reads_all_that_i
 ) -> None:
     recover_copy(str(corpus(DAMAGED) / "data"), str(tmp_path / "output"), SalvageMode(config=CONFIG, storage=Storage()))
     directories = sorted((tmp_path / "output").glob("broken-*"))
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     with broker.running():
         broker.create_topics(partition_counts(directory.name for directory in directories))
     for directory in directories:

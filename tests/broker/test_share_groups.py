@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.broker.real_broker import RealBroker
 from tests.internal.group_logs import groups_of
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 SETTINGS = {
     "share.coordinator.state.topic.replication.factor": 1,
@@ -91,7 +91,7 @@ GROUPS = ("all", "some", "late")
 
 @pytest.mark.long
 def test_the_tool_that_asks_a_broker_says_the_same(tmp_path: Path) -> None:
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     earliest = ("--alter", "--entity-type", "groups", "--add-config", "share.auto.offset.reset=earliest")
     seen: list[tuple[dict[int, Position], dict[int, Position]]] = []
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kfs.internal.hanging import Judge, Standing
+from kfs.internal.hanging import Judge, TransactionVerdict
 from kfs.internal.transaction_state import TRANSACTION_STATE_TOPIC, TransactionalIds
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.read.transactions import open_transactions
 from tests.broker.real_broker import RealBroker
 from tests.internal.some_states import write_open
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 CorpusPath = Callable[[str], Path]
 #: So that the broker lets everything be as it was.
@@ -47,7 +47,7 @@ def test_the_tool_that_asks_a_broker_says_the_same(name: str, corpus: CorpusPath
     # Of a producer that nobody knows, of one whose transaction is over, of one whose transaction is elsewhere.
     write_open(tmp_path / "stuck-0", [(99, 5), (0, 2), (1, 0)])
     directories.append(tmp_path / "stuck-0")
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     with broker.running():
         broker.create_topics({TRANSACTION_STATE_TOPIC: 4, "ledger": 3, "payments": 1, "stuck": 1})
     for directory in directories:
@@ -77,7 +77,7 @@ def test_the_tool_that_asks_a_broker_says_the_same(name: str, corpus: CorpusPath
     found = []
     for log in data_dir.logs():
         for judged in (judge.judge(log.topic_partition, each) for each in open_transactions(log).transactions):
-            if judged.standing is Standing.HANGING:
+            if judged.standing is TransactionVerdict.HANGING:
                 each = judged.transaction
                 found.append(
                     (

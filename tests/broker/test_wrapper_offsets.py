@@ -24,7 +24,7 @@ from tests.broker.test_random_damage import (
 )
 from tests.logs import dense, write_log
 from tests.recover.comparing import partitions
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 
 #: Batches of seven records from offset 0 on, of which one gets another offset: its number, and by how much.
 CHANGES = [(0, 1), (0, -1), (0, -6), (0, 8), (3, 1), (3, -1), (3, -7), (3, 64), (5, 1), (5, -1), (5, -7), (5, 1 << 20)]
@@ -54,7 +54,7 @@ def recorded_with_moved_wrappers(data: Path) -> Iterator[bytes]:
 def test_moved_wrappers_are_recovered_as_a_broker_does(corpus: Callable[[str], Path], tmp_path: Path) -> None:
     source = tmp_path / "source"
     logs = [*with_moved_wrappers(), *recorded_with_moved_wrappers(corpus("f_0.8.2.2") / "data")]
-    broker = RealBroker.make(tmp_path / "broker", need_java(), SETTINGS)
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     with broker.running():
         broker.create_topics({"topic": len(logs)})
     for number, log in enumerate(logs):

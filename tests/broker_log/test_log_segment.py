@@ -323,7 +323,7 @@ def test_recovery_finds_epochs_producers_and_aborted_transactions(tmp_path: Path
     (tmp_path / log_name(0)).write_bytes(data + marker)
     recovery, producers, epochs = recover(tmp_path)
     assert recovery == Recovery(len(data + marker), 0, None)
-    assert [(entry.epoch, entry.start_offset) for entry in epochs.entries] == [(3, 0), (4, 5)]
+    assert [(entry.leader_epoch, entry.start_offset) for entry in epochs.entries] == [(3, 0), (4, 5)]
     assert [entry.producer_id for entry in producers.entries()] == [7]
     found = parse_aborted_transactions((tmp_path / log_name(0, ".txnindex")).read_bytes())
     assert found == (AbortedTxn(7, 0, 5, 6),)

@@ -89,7 +89,7 @@ def test_epochs_of_batches_and_of_leaders_are_kept(tmp_path: Path) -> None:
     content = (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_bytes()
     assert parse_leader_epoch_checkpoint(content) == (EpochEntry(1, 0), EpochEntry(4, 5), EpochEntry(6, 10))
     again = UnifiedLog.open(str(tmp_path / "topic-0"), clock=clock)
-    assert [entry.epoch for entry in again.epochs.entries] == [1, 4]  # of 6 there was never a batch
+    assert [entry.leader_epoch for entry in again.epochs.entries] == [1, 4]  # of 6 there was never a batch
 
 
 def test_an_older_format_has_no_epochs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from kfs.cat.records import CatRequest
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 
 EVERYTHING = Selection()

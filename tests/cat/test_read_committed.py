@@ -19,7 +19,8 @@ from kfs.format.batch_header import computed_crc, read_header
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot
 from kfs.format.writer import encode_batch
 from kfs.read import aborted_transactions, plan
-from kfs.read.isolation import IsolationLevel, last_stable_offset, visible_at
+from kfs.read.isolation import last_stable_offset, visible_at
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from tests.cat.printing import offsets_in, printed
 from tests.logs import (

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from kfs.cat.job import CatJob
-from kfs.cat.output import Field, OutputFormat
+from kfs.cat.output import OutputFormat, RecordPart
 from kfs.cat.records import CatRequest
 from kfs.errors import NotFound, WorkerDied
 from kfs.format.codecs import Codec
@@ -26,7 +26,7 @@ from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.read.selection import Selection
 from kfs.read.workers import pool
-from kfs.read.workers.team import Member
+from kfs.read.workers.team import BusyWorker
 from kfs.tree.options import TreeOptions
 from tests.cat.printing import EVERYTHING, LINES, offsets_in, printed, written
 from tests.corpus import corpus_names
@@ -206,14 +206,14 @@ def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
 @pytest.mark.usefixtures("eager_processes")
 def test_a_process_that_dies_is_an_error(root: Path, own_pool: pool.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed when it has been given tasks, in whatever it is at."""
-    give = Member.give
+    give = BusyWorker.give
 
-    def give_and_kill(self: Member, given: Any) -> None:
+    def give_and_kill(self: BusyWorker, given: Any) -> None:
         give(self, given)
         for process in processes_of([self.helper]):
             os.kill(process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(Member, "give", give_and_kill)
+    monkeypatch.setattr(BusyWorker, "give", give_and_kill)
     with pytest.raises(WorkerDied, match="the output is not complete"):
         printed(root, "t", jobs=2)
     assert not own_pool._busy
@@ -221,7 +221,7 @@ def test_a_process_that_dies_is_an_error(root: Path, own_pool: pool.Pool, monkey
 
 @pytest.mark.usefixtures("eager_processes")
 def test_what_a_worker_does_not_expect_is_raised_here(root: Path, own_pool: pool.Pool) -> None:
-    output = OutputFormat(Field.VALUE, cast(bytes, "text"))
+    output = OutputFormat(RecordPart.VALUE, cast(bytes, "text"))
     with pytest.raises(TypeError, match="bytes"):
         printed(root, "t", output=output, jobs=2)
     assert not own_pool._busy
@@ -334,16 +334,16 @@ def values(root: Path) -> list[bytes | None]:
 @JOBS
 @pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_with_a_delimiter(root: Path, jobs: int) -> None:
-    data, _ = printed(root, "t", output=OutputFormat(Field.VALUE, b"\0"), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(RecordPart.VALUE, b"\0"), jobs=jobs)
     assert data == b"".join((value or b"") + b"\0" for value in values(root))
-    data, _ = printed(root, "t", output=OutputFormat(Field.KEY, b"--"), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(RecordPart.KEY, b"--"), jobs=jobs)
     assert data == b"".join(b"key %d--" % (offset % 3) for offset in range(40))
 
 
 @JOBS
 @pytest.mark.usefixtures("eager_processes")
 def test_raw_fields_behind_their_length_tell_null(root: Path, jobs: int) -> None:
-    data, _ = printed(root, "t", output=OutputFormat(Field.VALUE, None), jobs=jobs)
+    data, _ = printed(root, "t", output=OutputFormat(RecordPart.VALUE, None), jobs=jobs)
     found: list[bytes | None] = []
     while data:
         length = int.from_bytes(data[:4], "big", signed=True)

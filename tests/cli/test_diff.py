@@ -72,7 +72,7 @@ def test_json_is_a_line_for_each_partition(disks: tuple[Path, Path]) -> None:
         ("t", 2, True),
     ]
     kept, partial = reports[0]["copies"]
-    assert kept["leaderEpochs"] == [{"epoch": 0, "startOffset": 0}, {"epoch": 3, "startOffset": 40}]
+    assert kept["leaderEpochs"] == [{"leaderEpoch": 0, "startOffset": 0}, {"leaderEpoch": 3, "startOffset": 40}]
     assert (kept["path"], kept["state"], kept["lastLeaderEpoch"]) == (f"{one}/t-0", "keep", 3)
     assert (partial["state"], partial["logEndOffset"], partial["divergence"]) == ("partial", 60, None)
     assert partial["lacks"] == [

@@ -1,4 +1,4 @@
-"""``kfs index``: the tables of closed segments, made ahead of time."""
+"""``kfs index``: the line indexes of closed segments, made ahead of time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.system.toy_broker import ToyPartition, message
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
-    """Keep tables in a directory of the test's own; return what lists them."""
+    """Keep line indexes in a directory of the test's own; return what lists them."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return lambda: sorted((tmp_path / "cache").rglob("*.table"))
+    return lambda: sorted((tmp_path / "cache").rglob("*.index"))
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_to_do(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert "can't keep tables there" in refused("index", large.directory.parent)
-    assert "can't keep tables there" in refused("index", "--background", large.directory.parent)
+    assert "can't keep line indexes there" in refused("index", large.directory.parent)
+    assert "can't keep line indexes there" in refused("index", "--background", large.directory.parent)
 
 
 def test_one_in_the_background_goes_with_its_parent(large: ToyPartition, cache: Callable[[], list[Path]]) -> None:

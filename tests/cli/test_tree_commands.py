@@ -15,7 +15,7 @@ import pytest
 from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from tests.cli.running import leave_early, printed, refused
-from tests.mount.conftest import need
+from tests.requirements import need_fuse
 from tests.system.kafka_mount import KFS, KafkaMount, kfs
 from tests.system.shop import BIG, Shop
 from tests.system.toy_broker import ToyPartition, message
@@ -43,7 +43,7 @@ DIRECTORIES = (
 
 @pytest.fixture(scope="module")
 def mounted(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaMount]:
-    need("auto")
+    need_fuse()
     mount = KafkaMount(tmp_path_factory.mktemp("cli") / "mnt", shop.root)
     try:
         mount.start()

@@ -16,7 +16,7 @@ from kfs.cli.main import main
 from kfs.cli.messages import messages
 from kfs.format.codecs import Codec
 from kfs.read.workers import pool
-from kfs.read.workers.team import Member
+from kfs.read.workers.team import BusyWorker
 from tests.cli.running import printed
 from tests.eager_workers import eager_processes, eager_workers, own_pool, processes_of, small_pieces
 from tests.system.kafka_mount import KFS
@@ -89,13 +89,13 @@ def test_any_number_of_processes_does_the_same(
     if name == "table":
         pytest.importorskip("pyarrow")
     given: list[object] = []
-    give = Member.give
+    give = BusyWorker.give
 
-    def note(self: Member, task: object) -> None:
+    def note(self: BusyWorker, task: object) -> None:
         given.append(self.helper)
         give(self, task)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Member, "give", note)
+    monkeypatch.setattr(BusyWorker, "give", note)
     first, written = ran(name, 1)
     assert not given
     assert first.exception is None or isinstance(first.exception, SystemExit), first.exception
@@ -118,14 +118,14 @@ def test_a_process_that_is_killed_is_a_failure(
 ) -> None:
     if name == "table":
         pytest.importorskip("pyarrow")
-    give = Member.give
+    give = BusyWorker.give
 
-    def give_and_kill(self: Member, task: object) -> None:
+    def give_and_kill(self: BusyWorker, task: object) -> None:
         give(self, task)  # type: ignore[arg-type]
         for process in processes_of([self.helper]):
             os.kill(process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(Member, "give", give_and_kill)
+    monkeypatch.setattr(BusyWorker, "give", give_and_kill)
     done, written = ran(name, 2)
     assert done.exit_code == (2 if name in ("verify", "diff") else 1)
     assert "kfs: a worker process ended (status -9): the output is not complete\n" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kfs.diff.copies import CopyReport, Offsets, PartitionReport, State, report_on
+from kfs.diff.copies import ComparedPartition, CopyReport, Offsets, State, report_on
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.codecs import Codec
 from kfs.format.record import Record
@@ -46,11 +46,11 @@ def copy(root: Path, segments: Segments, epochs: Sequence[EpochEntry] = ()) -> P
     return directory
 
 
-def reported(*directories: Path) -> PartitionReport:
+def reported(*directories: Path) -> ComparedPartition:
     return report_on([open_log(directory) for directory in directories])
 
 
-def other_of(report: PartitionReport) -> CopyReport:
+def other_of(report: ComparedPartition) -> CopyReport:
     """Return the copy that isn't to be kept."""
     assert [copy.state is State.KEEP for copy in report.copies] == [True, False]
     return report.copies[1]

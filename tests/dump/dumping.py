@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kfs.dump.batch_text import BatchLines
-from kfs.dump.contents import (
-    ClusterMetadataContents,
-    Contents,
-    DecodedFields,
-    offsets_contents,
-    share_state_contents,
-    transaction_contents,
-)
 from kfs.dump.dumper import Dumper, DumpOptions
-from kfs.dump.findings import Findings
 from kfs.dump.forms import Form, Printing
 from kfs.dump.json_form import JsonForm
+from kfs.dump.message_parsers import (
+    ClusterMetadataMessageParser,
+    DecoderMessageParser,
+    MessageParser,
+    offsets_message_parser,
+    share_state_message_parser,
+    transaction_message_parser,
+)
+from kfs.dump.problems import DumpProblems
 from kfs.dump.text_form import TextForm
 from kfs.format.decode import BlockDecoder
 from kfs.log.storage import Storage
@@ -28,7 +28,7 @@ MakeForm = Callable[[Printing], Form]
 
 
 def text_by(lines: type[BatchLines]) -> MakeForm:
-    """Return the text form whose batches one of the twins writes."""
+    """Return the text form whose batches one of the implementations writes."""
 
     def form(printing: Printing) -> TextForm:
         made = TextForm(printing)
@@ -39,7 +39,7 @@ def text_by(lines: type[BatchLines]) -> MakeForm:
 
 
 def json_by(renderer: type[SequencedRenderer]) -> MakeForm:
-    """Return the JSON form whose records one of the twins writes."""
+    """Return the JSON form whose records one of the implementations writes."""
 
     def form(printing: Printing) -> JsonForm:
         made = JsonForm(printing)
@@ -72,9 +72,9 @@ def dump(
     decoder: BlockDecoder | None = None,
 ) -> Dumped:
     """Dump files, by default with all that their records hold."""
-    printing = printing or Printing(True, DecodedFields())
+    printing = printing or Printing(True, DecoderMessageParser())
     dumped = Dumped()
-    findings = Findings(dumped.problems.append)
+    findings = DumpProblems(dumped.problems.append)
     dumper = Dumper(
         form(printing),
         options or DumpOptions(printing.is_deep),
@@ -88,12 +88,12 @@ def dump(
     return dumped
 
 
-def contents_of(topic: str) -> Contents:
+def contents_of(topic: str) -> MessageParser:
     """Return the decoder that the records of a topic were recorded with."""
     if topic == "__consumer_offsets":
-        return offsets_contents()
+        return offsets_message_parser()
     if topic == "__transaction_state":
-        return transaction_contents()
+        return transaction_message_parser()
     if topic == "__share_group_state":
-        return share_state_contents()
-    return ClusterMetadataContents() if topic == "__cluster_metadata" else DecodedFields()
+        return share_state_message_parser()
+    return ClusterMetadataMessageParser() if topic == "__cluster_metadata" else DecoderMessageParser()

@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from kfs.dump.contents import (
-    DECODERS,
-    ClusterMetadataContents,
-    Contents,
-    DecodedFields,
-    RemoteLogContents,
-    decoder_name,
-    offsets_contents,
-    share_state_contents,
-    transaction_contents,
-)
 from kfs.dump.forms import Printing
 from kfs.dump.json_form import JsonForm
+from kfs.dump.message_parsers import (
+    DECODERS,
+    ClusterMetadataMessageParser,
+    DecoderMessageParser,
+    MessageParser,
+    RemoteLogMessageParser,
+    decoder_name,
+    offsets_message_parser,
+    share_state_message_parser,
+    transaction_message_parser,
+)
 from tests.dump.dumping import dump
 
 DECODED = Path(__file__).with_name("decoded")
 LOG = f"{0:020}.log"
-CONTENTS: dict[str, Contents] = {
-    "offsets": offsets_contents(),
-    "transaction-log": transaction_contents(),
-    "share-group-state": share_state_contents(),
-    "cluster-metadata": ClusterMetadataContents(),
-    "remote-log-metadata": RemoteLogContents(),
+CONTENTS: dict[str, MessageParser] = {
+    "offsets": offsets_message_parser(),
+    "transaction-log": transaction_message_parser(),
+    "share-group-state": share_state_message_parser(),
+    "cluster-metadata": ClusterMetadataMessageParser(),
+    "remote-log-metadata": RemoteLogMessageParser(),
 }
 
 
@@ -78,9 +78,9 @@ def test_json_has_the_decoded_fields_beside_the_bytes(name: str) -> None:
     ],
 )
 def test_a_decoder_by_name(name: str, data: bytes, text: str) -> None:
-    contents = DecodedFields(value=name)
-    assert contents.texts(7, b"k", data) == ("k", text)
-    assert contents.texts(7, None, None) == (None, None)
+    parser = DecoderMessageParser(value=name)
+    assert parser.texts(7, b"k", data) == ("k", text)
+    assert parser.texts(7, None, None) == (None, None)
 
 
 def test_kafkas_classes_are_known_by_their_names() -> None:

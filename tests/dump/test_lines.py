@@ -1,4 +1,4 @@
-"""The lines of single files, and the twins that write them."""
+"""The lines of single files, and both implementations that write them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kfs.dump.batch_text import BatchLines, BatchText
-from kfs.dump.contents import DecodedFields
 from kfs.dump.dumper import DumpOptions
 from kfs.dump.forms import Printing
 from kfs.dump.json_form import JsonForm
 from kfs.dump.kinds import files_of
+from kfs.dump.message_parsers import DecoderMessageParser
 from kfs.dump.text_form_2x import TextForm20, TextForm28
 from kfs.format.codecs import Codec
 from kfs.format.record import Record, TimestampType
@@ -30,7 +30,7 @@ from tests.implementations import BATCH_TEXTS, EVERY_BATCH_TEXT, SEQUENCED
 from tests.logs import batch, batches, joined, positions, record, records, write_log
 
 DEEP = Printing(True)
-CONTENTS_ONLY = Printing(True, DecodedFields(), has_metadata=False)
+CONTENTS_ONLY = Printing(True, DecoderMessageParser(), has_metadata=False)
 
 
 def lines_of(dumped: Dumped) -> list[str]:
@@ -267,7 +267,7 @@ def test_json_can_not_drive_a_terminal(tmp_path: Path) -> None:
     assert all(line.decode().isprintable() for line in dump(log, form=JsonForm).lines.split(b"\n"))
 
 
-# --- the twins ----------------------------------------------------------------------------------------------------
+# --- both implementations -----------------------------------------------------------------------------------------
 
 CONTENT = st.one_of(
     st.none(),
@@ -297,26 +297,30 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.skipif(len(BATCH_TEXTS) == 1, reason="not compiled")
-@pytest.mark.parametrize("printing", [Printing(True, DecodedFields()), DEEP, CONTENTS_ONLY, Printing()])
+@pytest.mark.parametrize("printing", [Printing(True, DecoderMessageParser()), DEEP, CONTENTS_ONLY, Printing()])
 @given(data=logs())
-def test_both_twins_write_the_same(printing: Printing, data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_both_implementations_write_the_same(
+    printing: Printing, data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     base = int.from_bytes(data[:8], "big")
     log = write_log(tmp_path_factory.mktemp("log"), base, data)
-    plain, compiled = (dump(log, printing=printing, form=text_by(twin)) for twin in BATCH_TEXTS)
-    assert plain.lines == compiled.lines
-    assert not plain.is_bad
-    plain_json, compiled_json = (dump(log, printing=printing, form=json_by(twin)).lines for twin in SEQUENCED)
-    assert plain_json == compiled_json
+    python, compiled = (dump(log, printing=printing, form=text_by(implementation)) for implementation in BATCH_TEXTS)
+    assert python.lines == compiled.lines
+    assert not python.is_bad
+    python_json, compiled_json = (
+        dump(log, printing=printing, form=json_by(implementation)).lines for implementation in SEQUENCED
+    )
+    assert python_json == compiled_json
 
 
 @pytest.mark.skipif(len(BATCH_TEXTS) == 1, reason="not compiled")
-def test_both_twins_write_the_same_of_times_of_the_broker(corpus: Callable[[str], Path]) -> None:
+def test_both_implementations_write_the_same_of_times_of_the_broker(corpus: Callable[[str], Path]) -> None:
     logs = sorted((corpus("a_v2") / "data/append_time-0").glob("*.log"))
     assert logs
     for log in logs:
-        plain, compiled = (dump(log, form=text_by(twin)).lines for twin in BATCH_TEXTS)
-        assert TimestampType.LOG_APPEND_TIME.label.encode() in plain
-        assert plain == compiled
+        python, compiled = (dump(log, form=text_by(implementation)).lines for implementation in BATCH_TEXTS)
+        assert TimestampType.LOG_APPEND_TIME.label.encode() in python
+        assert python == compiled
 
 
 def test_earlier_forms_have_their_own_batches() -> None:

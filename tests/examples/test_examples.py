@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from benchmarks.kafka_jars import spark_kafka_jars
 from benchmarks.maven_jars import CACHE
-from tests.requirements import need_java, need_pyspark, need_redis
+from tests.requirements import need_jars, need_kafka, need_pyspark, need_redis
+from tests.servers.kept_classes import spark_options
 
 EXAMPLES = Path(__file__).parents[2] / "mount_examples"
 
@@ -21,19 +23,25 @@ pytestmark = [
 ]
 
 
+class Run(Protocol):
+    """Runs an example with more variables; returns what it prints."""
+
+    def __call__(self, name: str, **more: str) -> str: ...
+
+
 #: These start Spark several times, and a broker: on a machine that has other things to do they take minutes.
 SECONDS_WITH_SPARK = 900
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[[str], str]:
+def run(tmp_path: Path) -> Run:
     """Return the function that runs an example as a user would, checks that it cleans up, and returns its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
 
-    def run_example(name: str) -> str:
+    def run_example(name: str, **more: str) -> str:
         done = subprocess.run(
             [EXAMPLES / name],
-            env=environment | {"TMPDIR": str(tmp_path)},
+            env=environment | {"TMPDIR": str(tmp_path)} | more,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -56,7 +64,7 @@ def test_every_example_is_tested_here() -> None:
     assert {path.name for path in EXAMPLES.iterdir()} == tested
 
 
-def test_quickstart(run: Callable[[str], str]) -> None:
+def test_quickstart(run: Run) -> None:
     output = run("quickstart.sh")
     assert "$ kfs demo data\ndata: 9 topics, 20862 messages\n" in output
     assert "$ kfs mount data mnt\n\n" in output
@@ -75,7 +83,7 @@ def test_quickstart(run: Callable[[str], str]) -> None:
     assert "$ kfs umount mnt\n\n$ ls mnt | wc -l\n0\n" in output
 
 
-def test_search_topic(run: Callable[[str], str]) -> None:
+def test_search_topic(run: Run) -> None:
     output = run("search_topic.sh")
     assert re.search(r"^\$ grep -hc 'Teapot' .*\n([1-9]\d*\n){9}\n", output, re.M)
     assert '[1448,"2020-11-29T17:48:18.535Z","{\\"id\\":\\"c-00001\\",' in output
@@ -92,7 +100,7 @@ def test_search_topic(run: Callable[[str], str]) -> None:
     assert re.search(r"grep -lF 'shipped' \| sort -V\n(mnt/orders/[0-2]/offset/\d+\.json\n)+\Z", output)
 
 
-def test_extract_payloads(run: Callable[[str], str]) -> None:
+def test_extract_payloads(run: Run) -> None:
     output = run("extract_payloads.sh")
     assert "\n 211   P   N   G  \\r  \\n 032  \\n\n" in output
     sums = re.findall(r"^([0-9a-f]{64})  -$", output, re.M)
@@ -103,7 +111,7 @@ def test_extract_payloads(run: Callable[[str], str]) -> None:
     assert len(re.findall(r"^ a5 01( [0-9a-f]{2}){14}$", output, re.M)) == 3
 
 
-def test_dead_broker(run: Callable[[str], str]) -> None:
+def test_dead_broker(run: Run) -> None:
     output = run("dead_broker.sh")
     assert '  "cleanShutdown": false\n' in output
     assert "\nclickstream-0\t0\t3994\t4000\n" in output
@@ -115,7 +123,7 @@ def test_dead_broker(run: Callable[[str], str]) -> None:
     assert output.endswith("nothing on it has changed\n")
 
 
-def test_from_python(run: Callable[[str], str]) -> None:
+def test_from_python(run: Run) -> None:
     output = run("from_python.sh")
     assert "\n368601 369105 b'4567890'\n" in output
     assert "\n368776 2020-11-27T03:12:51.205000+00:00 b'4567890' {'trace': b'a1'}\n" in output
@@ -125,7 +133,7 @@ def test_from_python(run: Callable[[str], str]) -> None:
     assert output.endswith("created 528 98398.25\ndelivered 531 98667.25\npaid 525 95089.8\nshipped 516 87454.05\n")
 
 
-def test_consumer_loop(run: Callable[[str], str]) -> None:
+def test_consumer_loop(run: Run) -> None:
     output = run("consumer_loop.sh")
     assert "0: 100 to 200, 1: 100 to 200, 2: 100 to 200\n" in output
     assert "killed: exit code 137\n" in output
@@ -147,21 +155,22 @@ def test_consumer_loop(run: Callable[[str], str]) -> None:
 
 
 @pytest.fixture
-def java_and_pyspark() -> None:
-    """The examples install these, tests don't; and Kafka's jars are not fetched for each run of the tests."""
-    need_java()
+def spark_and_kafka() -> None:
+    """What these examples need; jars are not fetched for each run of the tests."""
     need_pyspark()
+    need_kafka()
+    need_jars("Spark", spark_kafka_jars)
     CACHE.mkdir(parents=True, exist_ok=True)
     of_the_run = Path(os.environ["XDG_CACHE_HOME"]) / CACHE.name
     if not of_the_run.is_symlink():
         of_the_run.symlink_to(CACHE)
 
 
-@pytest.mark.usefixtures("java_and_pyspark")
+@pytest.mark.usefixtures("spark_and_kafka")
 @pytest.mark.timeout(SECONDS_WITH_SPARK)
-def test_word_count(run: Callable[[str], str]) -> None:
+def test_word_count(run: Run) -> None:
     need_redis()
-    output = run("word_count.sh")
+    output = run("word_count.sh", SPARK_JAVA_OPTIONS=spark_options())
     killed, again = re.findall(r"^\$ (?:cat job.log|python word_count.py broker.*)\n((?:.*\n)*?)\n", output, re.M)
     ranges = {}
     for partition in "01":
@@ -181,10 +190,10 @@ def test_word_count(run: Callable[[str], str]) -> None:
     assert re.search(r"cmp - .*\n[1-9]\d{3}\n\Z", output)
 
 
-@pytest.mark.usefixtures("java_and_pyspark")
+@pytest.mark.usefixtures("spark_and_kafka")
 @pytest.mark.timeout(SECONDS_WITH_SPARK)
-def test_kafka_job(run: Callable[[str], str]) -> None:
-    output = run("kafka_job.sh")
+def test_kafka_job(run: Run) -> None:
+    output = run("kafka_job.sh", SPARK_JAVA_OPTIONS=spark_options())
     assert re.search(r'^<         reader.format\("kafka"\)\n---\n>         reader.format\("kfs"\)$', output, re.M)
     assert re.search(r'^<         .load\(\)\n---\n>         .load\("broker/data"\)$', output, re.M)
     assert re.search(r"^city,status,orders,revenue\n(\w+,\w+,\d+,[\d.]+\n){3}", output, re.M)
@@ -192,10 +201,11 @@ def test_kafka_job(run: Callable[[str], str]) -> None:
     assert output.endswith("| uniq -d | wc -l\n0\n")
 
 
-@pytest.mark.usefixtures("java_and_pyspark")
+@pytest.mark.long  # what it finds is found every day by tests/spark/test_mounted_lines.py, in the tests' own session
+@pytest.mark.usefixtures("spark_and_kafka")
 @pytest.mark.timeout(SECONDS_WITH_SPARK)
-def test_three_ways(run: Callable[[str], str]) -> None:
-    output = run("three_ways.sh")
+def test_three_ways(run: Run) -> None:
+    output = run("three_ways.sh", SPARK_JAVA_OPTIONS=spark_options())
     assert re.findall(r"^kfs: ([\d,]+) records in", output, re.M) == ["1,387", "713"]
     exports = re.findall(r"^TOPIC\tPARTITION\tFROM-OFFSET\tUNTIL-OFFSET\b.*\n((?:orders\t.*\n)+)", output, re.M)
     first, then = ([line.split("\t") for line in lines.splitlines()] for lines in exports)

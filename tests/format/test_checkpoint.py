@@ -28,7 +28,7 @@ from tests.format.refusal import refused_at
 NEVER_IN_TOPICS = st.characters(exclude_categories=["Z", "C"])
 
 partitions = st.builds(TopicPartition, topic=st.text(NEVER_IN_TOPICS, min_size=1), partition=st.integers(0, MAX_INT32))
-epoch_entries = st.builds(EpochEntry, epoch=st.integers(0, MAX_INT32), start_offset=offsets)
+epoch_entries = st.builds(EpochEntry, leader_epoch=st.integers(0, MAX_INT32), start_offset=offsets)
 
 
 def offset_checkpoints(corpus: Path) -> Iterator[Path]:

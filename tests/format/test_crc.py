@@ -1,4 +1,4 @@
-"""CRC-32C, of either twin."""
+"""CRC-32C, of either implementation."""
 
 from __future__ import annotations
 

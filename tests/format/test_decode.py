@@ -385,7 +385,7 @@ def test_damaged_records_are_refused_or_read_and_all_decoders_agree(
         body[position % len(body)] ^= mask
     span = records[-1].offset - records[0].offset
     data = with_body(bytes(body), len(records), codec, span)
-    outcomes = [outcome(twin(), data) for twin in DECODERS]
+    outcomes = [outcome(implementation(), data) for implementation in DECODERS]
     assert all(one == outcomes[0] for one in outcomes)
 
 
@@ -393,7 +393,7 @@ def test_damaged_records_are_refused_or_read_and_all_decoders_agree(
 @given(body=st.binary(max_size=120), count=st.integers(0, 12), span=st.integers(0, 40))
 def test_random_bytes_are_refused_or_read_and_all_decoders_agree(body: bytes, count: int, span: int) -> None:
     data = with_body(body, count, last_offset_delta=max(span, count - 1, 0))
-    outcomes = [outcome(twin(), data) for twin in DECODERS]
+    outcomes = [outcome(implementation(), data) for implementation in DECODERS]
     assert all(one == outcomes[0] for one in outcomes)
 
 
@@ -417,9 +417,9 @@ def test_damaged_messages_are_refused_or_read_and_all_decoders_agree(
         data = message(magic, records[-1].offset, b"\xff" * 4 + struct.pack(">i", len(value)) + value, codec)
         header = header_of(data)
     outcomes: list[object] = []
-    for twin in DECODERS:
+    for implementation in DECODERS:
         try:
-            columns = twin().decode(header, data, LIMIT)
+            columns = implementation().decode(header, data, LIMIT)
         except CorruptData as error:
             outcomes.append((type(error), error.reason, error.position))
         else:

@@ -1,1 +1,1 @@
-"""Mutated real batches, read by both twins."""
+"""Mutated real batches, read by both implementations."""

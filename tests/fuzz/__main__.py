@@ -33,7 +33,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.fuzz", description="Mutated real batches, read by both twins."
+        prog="python -m tests.fuzz", description="Mutated real batches, read by both implementations."
     )
     parser.add_argument("--cases", type=int, default=100_000, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which ones (default: %(default)s)")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the fuzzer over the compiled twins with AddressSanitizer and UndefinedBehaviorSanitizer in them.
+# Runs the fuzzer over the compiled code with AddressSanitizer and UndefinedBehaviorSanitizer in them.
 #
 #   tests/fuzz/asan.sh [arguments of python -m tests.fuzz]
 #

@@ -1,4 +1,4 @@
-"""Both twins over the same bytes: what one says, the other has to say."""
+"""Both implementations over the same bytes: what one says, the other has to say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Outcome = RecordColumns | tuple[type, str, int]
 
 
 class DisagreementError(AssertionError):
-    """The twins differ."""
+    """The implementations differ."""
 
 
 class Comparison:
@@ -30,14 +30,14 @@ class Comparison:
         self.decoders = [decoder() for decoder in DECODERS]
         self.renderers = [renderer("t", 0) for renderer in RENDERERS]
         if len(self.decoders) < 2 or len(self.renderers) < 2:
-            raise RuntimeError("the compiled twins were not built: there is nothing to compare")
+            raise RuntimeError("nothing was compiled: there is nothing to compare")
         self.seen: Counter[str] = Counter()
 
     def check(self, data: bytes) -> None:
         """Read a case in every way that there is.
 
         Raises:
-            DisagreementError: the twins differ.
+            DisagreementError: the implementations differ.
             Exception: whatever else than :class:`~kfs.errors.CorruptData` one of them raises.
         """
         try:
@@ -53,23 +53,23 @@ class Comparison:
             self._check_messages(header, data)
 
     def _check_batch(self, header: BatchHeader, data: bytes) -> None:
-        plain, compiled = (_outcome(decoder, header, data) for decoder in self.decoders)
-        _same("decode", _shown(plain), _shown(compiled))
-        self._count(f"v{header.magic} {header.codec_label}", plain)
-        if isinstance(plain, RecordColumns) and isinstance(compiled, RecordColumns):
-            self._check_lines(plain, compiled)
+        python, compiled = (_outcome(decoder, header, data) for decoder in self.decoders)
+        _same("decode", _shown(python), _shown(compiled))
+        self._count(f"v{header.magic} {header.codec_label}", python)
+        if isinstance(python, RecordColumns) and isinstance(compiled, RecordColumns):
+            self._check_lines(python, compiled)
 
-    def _check_lines(self, plain: RecordColumns, compiled: RecordColumns) -> None:
+    def _check_lines(self, python: RecordColumns, compiled: RecordColumns) -> None:
         """Compare lines, their sizes, and single lines, each renderer on the columns of its own kind."""
-        if not len(plain):
+        if not len(python):
             return
-        covers = (plain.offsets[0], plain.offsets[-1])
+        covers = (python.offsets[0], python.offsets[-1])
         one, two = self.renderers
-        lines, others = one.lines(plain, covers), two.lines(compiled, covers)
+        lines, others = one.lines(python, covers), two.lines(compiled, covers)
         _same("lines", lines.buffer, others.buffer)
         _same("starts of lines", lines.starts, others.starts)
         _same("measured starts", lines.starts, two.starts(compiled))
-        last = len(plain) - 1
+        last = len(python) - 1
         _same("last line", lines.line(last), two.line(compiled, last))
 
     def _check_table(self, data: bytes) -> None:
@@ -80,22 +80,22 @@ class Comparison:
         seen = how.choice((-1, offset - 1, offset - 1, offset))
         limit = how.choice((MAX_INT64, MAX_INT64, offset + how.randrange(100)))
         max_size = how.choice((LIMIT, LIMIT, LIMIT, 400))
-        plain, compiled = (one.scan(buffer, at, 1000, seen, limit, max_size) for one in self.decoders)
-        _same("scan", _rows(plain), _rows(compiled))
-        rows = len(plain)
+        python, compiled = (one.scan(buffer, at, 1000, seen, limit, max_size) for one in self.decoders)
+        _same("scan", _rows(python), _rows(compiled))
+        rows = len(python)
         self.seen["tables" if rows else "no table"] += 1
         if not rows:
             return
         for exact_timestamps in (False, True):
             counts = [decoder.count_records(compiled, 0, rows, LIMIT, exact_timestamps) for decoder in self.decoders]
             _same("count_records", *counts)
-        pieces = [self._pieces(decoder, plain) for decoder in self.decoders]
+        pieces = [self._pieces(decoder, python) for decoder in self.decoders]
         for one, two in zip_longest(*pieces):
             _same("decode_rows", one, two)
         for row in range(rows):
             lines = [
                 renderer.batches(table, row, rows, LIMIT)
-                for renderer, table in zip(self.renderers, (plain, compiled), strict=True)
+                for renderer, table in zip(self.renderers, (python, compiled), strict=True)
             ]
             _same("batches", *lines)
 
@@ -170,6 +170,6 @@ def _rows(table: BatchTable) -> object:
     )
 
 
-def _same(what: str, plain: object, compiled: object) -> None:
-    if plain != compiled:
-        raise DisagreementError(f"{what}: plain {plain!r}\ncompiled {compiled!r}")
+def _same(what: str, python: object, compiled: object) -> None:
+    if python != compiled:
+        raise DisagreementError(f"{what}: python {python!r}\ncompiled {compiled!r}")

@@ -41,17 +41,17 @@ class FuzzTrial:
 
     def __init__(self, maker: CaseMaker) -> None:
         self._maker = maker
-        self._twins = Comparison()
-        self.seen: Counter[str] = self._twins.seen
+        self._comparison = Comparison()
+        self.seen: Counter[str] = self._comparison.seen
 
     def failure(self, number: int) -> str | None:
-        return failure(self._twins, self._maker.case(number))
+        return failure(self._comparison, self._maker.case(number))
 
 
-def failure(twins: Comparison, data: bytes) -> str | None:
+def failure(implementations: Comparison, data: bytes) -> str | None:
     """Return what is wrong with a case, None where all is well."""
     try:
-        twins.check(data)
+        implementations.check(data)
     except Exception:
         return traceback.format_exc()
     return None

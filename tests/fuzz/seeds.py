@@ -10,7 +10,7 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.batch_header import HEADER_BYTES_NEEDED, BatchHeader, read_header
 from kfs.format.codecs import Codec
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     LEGACY_TIMESTAMP_OFFSET,
@@ -74,7 +74,7 @@ def _seed_of(data: bytes) -> Seed | None:
     """Return the seed that a recorded batch is, None where it can't be decoded or is too large to be one."""
     try:
         header = read_header(data.ljust(HEADER_BYTES_NEEDED, b"\0"), 0, 0)
-        columns = PlainDecoder().decode(header, data, LIMIT)
+        columns = PythonDecoder().decode(header, data, LIMIT)
     except CorruptData:
         return None
     in_place = columns.buffer is data

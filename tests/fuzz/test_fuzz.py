@@ -12,14 +12,14 @@ import pytest
 from kfs.format.batch_header import BatchHeader
 from kfs.format.codecs import Codec
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from tests.fuzz.cases import CaseMaker
 from tests.fuzz.plan import FuzzPlan
 from tests.fuzz.seeds import Seed, load_seeds
 from tests.implementations import DECODERS
 from tests.watch import Findings, run
 
-pytestmark = pytest.mark.skipif(len(DECODERS) < 2, reason="the compiled twins were not built")
+pytestmark = pytest.mark.skipif(len(DECODERS) < 2, reason="nothing was compiled")
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if codec != Codec.ZSTD or magic == 2]
 
 
@@ -28,7 +28,7 @@ def seeds(corpus: Callable[[str], Path]) -> list[Seed]:
     return load_seeds(corpus)
 
 
-def test_the_twins_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Path) -> None:
+def test_the_implementations_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Path) -> None:
     findings = run(FuzzPlan(seeds, seed=20, cases=20_000, jobs=1, directory=tmp_path / "failures"))
     assert findings.failures == [], findings.failures[0].with_suffix(".txt").read_text()
     assert findings.cases == 20_000
@@ -42,7 +42,7 @@ def test_the_twins_agree_on_mutated_real_batches(seeds: list[Seed], tmp_path: Pa
 
 
 @pytest.mark.long
-def test_the_twins_agree_for_longer(seeds: list[Seed], tmp_path: Path) -> None:
+def test_the_implementations_agree_for_longer(seeds: list[Seed], tmp_path: Path) -> None:
     findings = run(FuzzPlan(seeds, seed=21, cases=500_000, jobs=2, directory=tmp_path / "failures"))
     assert findings.failures == [], findings.failures[0].with_suffix(".txt").read_text()
     assert findings.cases == 500_000
@@ -61,7 +61,7 @@ def test_a_number_names_a_case(seeds: list[Seed]) -> None:
     assert [CaseMaker(seeds, seed=2).case(number) for number in range(200)] != cases
 
 
-class WrongDecoder(PlainDecoder):
+class WrongDecoder(PythonDecoder):
     """Decodes as it should, until something is done to it."""
 
     def decode(self, header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
@@ -106,7 +106,7 @@ class HangingDecoder(WrongDecoder):
 def test_what_goes_wrong_is_noticed_and_kept(
     seeds: list[Seed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type[WrongDecoder], reason: str
 ) -> None:
-    monkeypatch.setattr("tests.fuzz.compare.DECODERS", [PlainDecoder, wrong])
+    monkeypatch.setattr("tests.fuzz.compare.DECODERS", [PythonDecoder, wrong])
     monkeypatch.setattr("tests.watch.CASE_SECONDS", 0.5)
     findings = run(FuzzPlan(seeds, seed=3, cases=400, jobs=1, directory=tmp_path, most_failures=2))
     assert len(findings.failures) >= 2

@@ -27,12 +27,12 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64, NO_PRODUCER_ID
 from kfs.format.record import Record, TimestampType
 from kfs.imports.layout import BatchLayout
-from kfs.imports.lines import Line, lines_of
+from kfs.imports.lines import ImportedRecord, lines_of
 from kfs.imports.records import Import, Imported
 from kfs.log.data_dir import DataDir
 from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kfs.log.storage import Storage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.storage.open_files import OpenFile
 from tests.cat.printing import printed
@@ -51,7 +51,10 @@ def stop(line: BadLine) -> None:
 
 
 def imported(
-    log_dirs: Path | Sequence[Path], lines: bytes | Iterable[Line | BadLine], layout: BatchLayout, **options: Any
+    log_dirs: Path | Sequence[Path],
+    lines: bytes | Iterable[ImportedRecord | BadLine],
+    layout: BatchLayout,
+    **options: Any,
 ) -> list[Imported]:
     """Import lines into log directories, which are made."""
     directories = [log_dirs] if isinstance(log_dirs, Path) else log_dirs
@@ -169,7 +172,7 @@ def test_any_records_come_back(data: st.DataObject, magic: int | None) -> None:
         magic, data.draw(st.sampled_from(codecs)), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 2000))
     )
     mixed = [
-        Line("input", 1, partition, record)
+        ImportedRecord("input", 1, partition, record)
         for group in itertools.zip_longest(*content.values())
         for partition, record in zip(content, group, strict=True)
         if record is not None
@@ -300,7 +303,7 @@ def test_an_endless_line_is_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kfs.imports.lines.MAX_LINE_BYTES", 200)
     lines = some_lines(1) + b"x" * 1000 + b"\n" + some_lines(1, start=1) + b"y" * 500
     found = list(lines_of(io.BytesIO(lines), "input"))
-    assert [type(line) for line in found] == [Line, BadLine, Line, BadLine]
+    assert [type(line) for line in found] == [ImportedRecord, BadLine, ImportedRecord, BadLine]
     assert [line.number for line in found] == [1, 2, 3, 4]
 
 

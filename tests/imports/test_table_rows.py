@@ -24,7 +24,7 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record, TimestampType
 from kfs.imports.layout import BatchLayout
-from kfs.imports.lines import Line
+from kfs.imports.lines import ImportedRecord
 from kfs.imports.table_rows import TableInput, rows_of
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
@@ -64,7 +64,7 @@ def scanned(root: Path, kind: TableInput, batch_size: int = 16384) -> bytes:
     return out.getvalue()
 
 
-def rows_in(data: bytes) -> list[Line | BadLine]:
+def rows_in(data: bytes) -> list[ImportedRecord | BadLine]:
     kind = TableInput.of(data[:8])
     assert kind is not None
     return list(rows_of(io.BytesIO(data), kind, "input"))
@@ -85,8 +85,8 @@ def spark_rows(count: int = 5, **changes: Any) -> pa.Table:
     return pa.table({name: column for name, column in (columns | changes).items() if column is not None})
 
 
-def record_of(line: Line | BadLine) -> Record:
-    assert isinstance(line, Line), line
+def record_of(line: ImportedRecord | BadLine) -> Record:
+    assert isinstance(line, ImportedRecord), line
     return line.record
 
 
@@ -117,7 +117,9 @@ def test_any_records_come_back(data: st.DataObject, kind: TableInput, batch_size
         partition: [_with_names_of_text(record) for record in data.draw(some_records(None))]
         for partition in data.draw(st.lists(st.sampled_from(partitions), min_size=1, unique=True))
     }
-    lines = [Line("input", 1, partition, record) for partition, records in content.items() for record in records]
+    lines = [
+        ImportedRecord("input", 1, partition, record) for partition, records in content.items() for record in records
+    ]
     with tempfile.TemporaryDirectory() as name:
         first, second = Path(name) / "first", Path(name) / "second"
         imported(first, lines, BatchLayout(batch_records=data.draw(st.integers(1, 5))))
@@ -147,7 +149,9 @@ def test_how_far_it_is_read_is_told_to_the_byte(kind: TableInput) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_columns_of_sparks_source_are_enough(kind: TableInput) -> None:
     found = rows_in(encoded(spark_rows(), kind))
-    assert [(line.number, line.unit) for line in found if isinstance(line, Line)] == [(at, "row") for at in range(1, 6)]
+    assert [(line.number, line.unit) for line in found if isinstance(line, ImportedRecord)] == [
+        (at, "row") for at in range(1, 6)
+    ]
     assert record_of(found[2]) == Record(9, 1699920000002, b"k2", b"v2", (), TimestampType.CREATE_TIME)
 
 
@@ -253,7 +257,7 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
 )  # fmt: skip
 def test_a_row_that_no_log_can_hold_is_named(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     first, second = rows_in(encoded(spark_rows(2, **changes), TableInput.ARROW_FILE))
-    assert isinstance(first, Line)
+    assert isinstance(first, ImportedRecord)
     assert isinstance(second, BadLine)
     assert str(second).startswith(f"input: row 2: {reason}")
     with pytest.raises(BadLine):
@@ -288,7 +292,7 @@ def test_any_damage_is_an_error_or_a_bad_row_and_nothing_worse(kind: TableInput,
             damaged[chance.randrange(8, len(damaged))] = chance.randrange(256)
         with suppress(KfsError):
             for row in rows_of(io.BytesIO(damaged), kind, "input"):
-                assert isinstance(row, Line | BadLine)
+                assert isinstance(row, ImportedRecord | BadLine)
 
 
 def test_the_checksums_of_parquet_are_looked_at() -> None:

@@ -12,7 +12,7 @@ from kfs.format.record import Record
 from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch
 from kfs.internal.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
-from kfs.internal.group_description import Member
+from kfs.internal.group_description import GroupMember
 from kfs.internal.group_records import GroupType
 from kfs.internal.groups import Group, Groups
 from kfs.internal.schema import Value
@@ -48,7 +48,7 @@ def described(root: Path, name: str = "g") -> Group:
     return group
 
 
-def assigned(found: Member) -> dict[str, tuple[int, ...]]:
+def assigned(found: GroupMember) -> dict[str, tuple[int, ...]]:
     return {each.topic: each.partitions for each in found.assignment}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.java_text import java_hash
-from kfs.internal.hanging import Judge, Standing, abort_commands
+from kfs.internal.hanging import Judge, TransactionVerdict, abort_commands
 from kfs.internal.transaction_state import STATES, TransactionalIds
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
@@ -92,7 +92,7 @@ def test_what_a_broker_left_open_is_open_and_does_not_hang(name: str, corpus: Co
             assert transaction.first_offset == found.last_stable_offset
             judged = judge.judge(log.topic_partition, transaction)
             assert (judged.standing, judged.transactional_id and judged.transactional_id.name) == (
-                Standing.OPEN,
+                TransactionVerdict.OPEN,
                 "given-tx-b",
             )
     assert held_back == len(TransactionalIds(data_dir).get("given-tx-b").partitions)  # type: ignore[union-attr]
@@ -318,7 +318,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def standings(root: Path, now_ms: int = START + HOUR) -> dict[int, Standing]:
+def standings(root: Path, now_ms: int = START + HOUR) -> dict[int, TransactionVerdict]:
     data_dir = DataDir([str(root)], Storage())
     log = data_dir.log("t", 0)
     assert log is not None
@@ -328,33 +328,33 @@ def standings(root: Path, now_ms: int = START + HOUR) -> dict[int, Standing]:
 
 
 def test_a_transaction_hangs_that_no_coordinator_is_to_end(root: Path) -> None:
-    hanging = Standing.HANGING
-    assert standings(root) == {1: Standing.OPEN, 2: hanging, 3: hanging, 4: hanging, 99: hanging}
+    hanging = TransactionVerdict.HANGING
+    assert standings(root) == {1: TransactionVerdict.OPEN, 2: hanging, 3: hanging, 4: hanging, 99: hanging}
 
 
 def test_nothing_hangs_that_is_younger_than_a_transaction_may_be(root: Path) -> None:
-    assert set(standings(root, START + 15 * 60_000).values()) == {Standing.OPEN}
+    assert set(standings(root, START + 15 * 60_000).values()) == {TransactionVerdict.OPEN}
 
 
 def test_what_is_not_known_here_may_be_known_elsewhere(root: Path) -> None:
     lost = java_hash("here") % 4
     shutil.rmtree(root / f"{STATE_TOPIC}-{lost}")
     found = standings(root)
-    assert found[99] is Standing.UNKNOWN
-    assert found[1] is Standing.UNKNOWN
-    assert found[2] is Standing.HANGING, "its coordinator is here"
+    assert found[99] is TransactionVerdict.UNKNOWN
+    assert found[1] is TransactionVerdict.UNKNOWN
+    assert found[2] is TransactionVerdict.HANGING, "its coordinator is here"
 
 
 def test_a_missing_last_partition_shows_in_where_ids_are_kept(root: Path) -> None:
     assert any(java_hash(name) % 3 != java_hash(name) % 4 for name in ("here", "elsewhere", "done", "dying"))
     shutil.rmtree(root / f"{STATE_TOPIC}-3")
-    assert standings(root)[99] is Standing.UNKNOWN
+    assert standings(root)[99] is TransactionVerdict.UNKNOWN
 
 
 def test_without_the_topic_nothing_is_said_to_hang(root: Path) -> None:
     for path in root.glob(f"{STATE_TOPIC}-*"):
         shutil.rmtree(path)
-    assert set(standings(root).values()) == {Standing.UNKNOWN}
+    assert set(standings(root).values()) == {TransactionVerdict.UNKNOWN}
 
 
 def test_the_commands_that_end_it_are_those_of_new_and_old_brokers() -> None:
@@ -369,7 +369,7 @@ def test_the_commands_that_end_it_are_those_of_new_and_old_brokers() -> None:
 
     judged = Judge(Nobody(), START + HOUR).judge(partition, transaction)  # type: ignore[arg-type]
     common = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic t --partition 3"
-    assert judged.standing is Standing.HANGING
+    assert judged.standing is TransactionVerdict.HANGING
     assert abort_commands(judged, "b:9092") == (
         f"{common} --start-offset 8",
         f"{common} --producer-id 99 --producer-epoch 5 --coordinator-epoch 0",

@@ -17,7 +17,7 @@ from kfs.format.columns import RecordColumns
 from kfs.format.decode import BlockDecoder
 from kfs.format.layout import MAX_INT32
 from kfs.log.block import Damage
-from kfs.log.bulk import BulkReader, Records, Undecodable
+from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
 from kfs.log.problem import Problem
 from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
@@ -93,7 +93,7 @@ class Segment:
         for before, after in pairwise(items):
             assert before.end == after.position
         for item in items:
-            if isinstance(item, Records):
+            if isinstance(item, DecodedBatches):
                 assert item.file == str(self.path)
                 found.events += records_of(item.columns, item.is_control)
             elif isinstance(item, Undecodable):
@@ -187,7 +187,7 @@ def test_batches_are_decoded_together(decoder: BlockDecoder, tmp_path: Path) -> 
     items = list(BulkReader(walk, storage, found.problems.append).items())
     rows = []
     for item in items:
-        assert isinstance(item, Records)
+        assert isinstance(item, DecodedBatches)
         assert (item.base_offset, item.last_offset) == (item.columns.offsets[0], item.columns.offsets[-1])
         rows.append(item.stop - item.first)
     assert sum(rows) == 20

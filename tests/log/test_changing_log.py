@@ -11,6 +11,7 @@ import pytest
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
+from kfs.log.block import Block
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from tests.logs import (
@@ -348,6 +349,20 @@ def test_a_file_cut_under_a_walk_ends_it_with_a_problem(tmp_path: Path) -> None:
     rest = list(walk)
     assert rest[-1][0].base_offset == 400
     assert any("cut" in problem.reason for problem in log.problems)
+
+
+def test_records_that_become_one_batch_under_a_walk_are_found_once(tmp_path: Path) -> None:
+    directory = write_log(tmp_path / "t-0", 0, joined([batch([record(at, bytes(5000))]) for at in range(400)])).parent
+    log = open_log(directory)
+    found: list[int] = []
+    for segment, item in log.walk(EVERYTHING):
+        assert isinstance(item, Block)
+        if not found:
+            os.truncate(directory / log_name(0), 100)
+            os.replace(write_log(tmp_path / "beside", 0, joined(dense(0, 399))), directory / log_name(0))
+        found += segment.load(item).columns.offsets
+    assert found == list(range(400))
+    assert find_record(log, 199) == record(199)
 
 
 # --- while others look ----------------------------------------------------------------------------------------------

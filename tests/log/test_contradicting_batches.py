@@ -15,6 +15,7 @@ from kfs.errors import CorruptData
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
+from kfs.log import window
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.storage import Storage
@@ -91,9 +92,13 @@ def scanned(directory: Path, cuts: Sequence[int] = ()) -> tuple[list[int], int]:
     return offsets, len(problems)
 
 
-@pytest.mark.parametrize("interval", [0, 250])  # an entry for every batch, or not for all of them
+# An entry for every batch, or not for all of them; at first a batch at a time is at hand, or several.
+@pytest.mark.parametrize(("interval", "first_read"), [(0, 2**14), (250, 2**14), (250, 64)])
 @pytest.mark.parametrize("kind", CONTENTS)
-def test_a_lookup_finds_what_a_walk_from_the_start_does(kind: str, interval: int, tmp_path: Path) -> None:
+def test_a_lookup_finds_what_a_walk_from_the_start_does(
+    kind: str, interval: int, first_read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "_FIRST_READ", first_read)
     content = CONTENTS[kind]
     end = content[-1].last_offset + 1
     for number, victim in enumerate(content):

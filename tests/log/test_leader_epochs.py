@@ -18,7 +18,7 @@ def epochs(*pairs: tuple[int, int]) -> LeaderEpochs:
 
 
 def pairs_in(cache: LeaderEpochs) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start_offset) for entry in cache.entries]
+    return [(entry.leader_epoch, entry.start_offset) for entry in cache.entries]
 
 
 def test_an_epoch_begins_where_it_is_assigned() -> None:

@@ -25,6 +25,7 @@ from tests.logs import (
     dense,
     find_record,
     joined,
+    log_name,
     open_log,
     positions,
     record,
@@ -401,6 +402,34 @@ def test_of_two_wrappers_that_end_at_offset_0_the_first_has_it(is_looked_at_befo
     if is_looked_at_before:
         assert log.log_end_offset == 1
     assert find_record(log, 0) == wrapper.records[0]
+
+
+def test_of_a_wrapper_written_again_with_more_only_that_is_new(tmp_path: Path) -> None:
+    first = batch([record(at) for at in (10, 14, 16)], magic=1, codec=Codec.GZIP)
+    again = batch([record(at, b"later") for at in (10, 11, 14, 16, 17)], magic=1, codec=Codec.GZIP)
+    log = open_log(write_partition(tmp_path / "t-0", {0: [first, again]}))
+    assert records_in(log) == [*first.records, again.records[-1]]
+
+
+def test_a_message_behind_a_cut_wrapper_is_read_where_nothing_is_written_any_more(tmp_path: Path) -> None:
+    """In the active segment it may be in the wrapper, stored as it is."""
+    cut = moved(batch([record(0)], magic=1, codec=Codec.GZIP), 1)[:38]
+    following = batch([record(1)], magic=0)
+    write_partition(tmp_path / "t-0", {0: [following], 5: dense(5, 9)})
+    (tmp_path / "t-0" / log_name(0)).write_bytes(cut + following.data)
+    assert offsets_in(open_log(tmp_path / "t-0")) == [1, *range(5, 10)]
+
+
+def test_what_claims_an_offset_that_cannot_be_hides_no_batch_that_goes_on(tmp_path: Path) -> None:
+    """Junk may claim to end where zeros begin."""
+    first = batch([record(BASE + 5)], magic=0)
+    second = batch([record(BASE + 6), record(BASE + 7)], magic=0, codec=Codec.GZIP)
+    torn = batch([record(BASE + 8)], magic=1, codec=Codec.GZIP).data
+    torn = torn[:24] + bytes(len(torn) - 24)
+    end = len(second.data) + 50
+    junk = struct.pack(">qiIbb", 1 << 62, end + 6, 0, 0, 0)
+    log = log_with(tmp_path, first.data + junk + second.data + torn)
+    assert offsets_in(log) == [BASE + 5, BASE + 6, BASE + 7]
 
 
 def test_a_duplicate_of_an_older_batch_is_a_problem_and_no_record(tmp_path: Path) -> None:

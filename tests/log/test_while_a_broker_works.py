@@ -452,3 +452,23 @@ def test_a_snapshot_that_stays_short_is_a_problem(
     (problem,) = log.problems.with_rest()
     assert problem.file == str(path)
     caplog.clear()
+
+
+def test_what_is_seen_to_change_during_a_look_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_partition(tmp_path / "t-0", {0: dense(0, 9)})
+    monkeypatch.setattr("kfs.log.log.LOOK_AGAIN_SECONDS", 1000.0)
+    found = Log._found
+
+    def finding(log: Log, mtime_ns: int) -> object:
+        monkeypatch.setattr(Log, "_found", found)
+        before = log._found(mtime_ns)
+        write_segment(directory, 10, dense(10, 19))
+        log.look_again()  # as another thread does that has met the new segment
+        return before
+
+    log = open_log(directory)
+    monkeypatch.setattr(Log, "_found", finding)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    assert [segment.base_offset for segment in log.segments] == [0, 10]

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kfs.errors import MountFailed
-from kfs.mount import FRONTS, fronts
+from kfs.mount import FRONTS
 from tests.mount.toy_mount import ToyMount
 from tests.mount.toy_tree import Control, ToyTree
-from tests.requirements import REQUIRE_FUSE, unmet
+from tests.requirements import need_fuse
 
 #: Every front by the name that means it and no other.
 EACH_FRONT = tuple(name for name in FRONTS if name not in ("auto", "libfuse"))
@@ -23,19 +22,11 @@ ONE_OF_EACH_KIND = tuple(
 )
 
 
-def need(front: str) -> None:
-    """Skip the test where that front can't work; fail it where KFS_REQUIRE_FUSE says that it must."""
-    try:
-        fronts.check(front)
-    except MountFailed as error:
-        unmet(str(error), REQUIRE_FUSE)
-
-
 @pytest.fixture(scope="module", params=EACH_FRONT)
 def front(request: pytest.FixtureRequest) -> str:
     """Each front in turn."""
     name: str = request.param
-    need(name)
+    need_fuse(name)
     return name
 
 
@@ -53,7 +44,7 @@ def mounted(front: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[To
 @pytest.fixture
 def make_mount(tmp_path: Path) -> Iterator[Callable[..., ToyMount]]:
     """Makes mount points with nothing mounted yet; what a test leaves mounted is taken away."""
-    need("auto")
+    need_fuse()
     made: list[ToyMount] = []
 
     def make(name: str = "toy", front: str = "auto") -> ToyMount:

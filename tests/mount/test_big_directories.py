@@ -18,14 +18,7 @@ from tests.mount.toy_tree import Slot
 pytestmark = pytest.mark.fuse
 
 #: The fronts that resume a listing by cookie; the others gather it first.
-STREAMING = ("kernel", "mfusepy", "mfusepy-fuse2")
-
-
-@pytest.fixture
-def streaming(mounted: ToyMount) -> ToyMount:
-    if mounted.front not in STREAMING:
-        pytest.skip("gathers a listing before it gives the first entry")
-    return mounted
+STREAMING = pytest.mark.parametrize("front", ["kernel", "mfusepy", "mfusepy-fuse2"], indirect=True)
 
 
 class DirectoryStream:
@@ -78,8 +71,9 @@ def test_a_listing_goes_on_from_any_place_that_was_told(mounted: ToyMount) -> No
         stream.close()
 
 
-def test_a_listing_goes_on_after_a_pause(streaming: ToyMount) -> None:
-    with os.scandir(streaming.path("million")) as listing:
+@STREAMING
+def test_a_listing_goes_on_after_a_pause(mounted: ToyMount) -> None:
+    with os.scandir(mounted.path("million")) as listing:
         names = [next(listing).name for _ in range(1500)]
         time.sleep(0.8)
         names += [next(listing).name for _ in range(1500)]
@@ -115,41 +109,43 @@ def test_a_listing_with_attributes_is_right(mounted: ToyMount) -> None:
             assert item.stat().st_ino == item.inode()
 
 
-def test_the_first_entry_comes_at_once(streaming: ToyMount) -> None:
+@STREAMING
+def test_the_first_entry_comes_at_once(mounted: ToyMount) -> None:
     started = time.monotonic()
-    with os.scandir(streaming.path("ten-million")) as listing:
+    with os.scandir(mounted.path("ten-million")) as listing:
         assert next(listing).name == "0.json"
     assert time.monotonic() - started < 0.5
 
 
+@STREAMING
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "count"), [("million", 1_000_000), pytest.param("ten-million", 10_000_000, marks=pytest.mark.long)]
 )
-def test_memory_does_not_grow_with_a_directory(streaming: ToyMount, name: str, count: int) -> None:
-    with subprocess.Popen(["ls", "-f", streaming.path(name)], stdout=subprocess.PIPE) as ls:
+def test_memory_does_not_grow_with_a_directory(mounted: ToyMount, name: str, count: int) -> None:
+    with subprocess.Popen(["ls", "-f", mounted.path(name)], stdout=subprocess.PIPE) as ls:
         assert ls.stdout is not None
         lines = 0
         while chunk := ls.stdout.read(1 << 20):
             lines += chunk.count(b"\n")
     assert lines == count + 2
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{streaming.pid}/status").read_text())
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{mounted.pid}/status").read_text())
     assert peak is not None
     assert int(peak[1]) < 150 * 1024
 
 
-def test_a_listing_is_resumed_and_not_started_again(streaming: ToyMount) -> None:
-    before = streaming.control[Slot.LISTINGS]
-    with os.scandir(streaming.path("million")) as listing:
+@STREAMING
+def test_a_listing_is_resumed_and_not_started_again(mounted: ToyMount) -> None:
+    before = mounted.control[Slot.LISTINGS]
+    with os.scandir(mounted.path("million")) as listing:
         for _ in range(20_000):
             next(listing)
     # Once at the start, and once when the kernel stops asking for attributes as well.
-    assert streaming.control[Slot.LISTINGS] - before <= 3
+    assert mounted.control[Slot.LISTINGS] - before <= 3
 
 
+@pytest.mark.parametrize("front", ["kernel"], indirect=True)  # the others ask for the attributes of each entry
 def test_attributes_come_with_the_listing(mounted: ToyMount) -> None:
-    if mounted.front != "kernel":
-        pytest.skip("asks for the attributes of each entry")
     mounted.control[Slot.DELETED_BELOW] = 0
     mounted.control[Slot.LOOKUPS] = 0
     names = os.listdir(mounted.path("shrinking"))

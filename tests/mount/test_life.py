@@ -17,9 +17,11 @@ import pytest
 
 from kfs.errors import MountFailed
 from kfs.mount import is_mounted, mount, unmount
-from tests.mount.conftest import EACH_FRONT, need
-from tests.mount.toy_mount import ToyMount, environment, eventually, is_running, output
+from tests.mount.conftest import EACH_FRONT
+from tests.mount.toy_mount import ROOT, ToyMount, environment, eventually, is_running, output
 from tests.mount.toy_tree import Control, Slot, ToyTree
+from tests.other_users import NOBODY, in_own_namespace_as_nobody
+from tests.requirements import need_fuse, need_setuid_helper
 
 pytestmark = pytest.mark.fuse
 
@@ -77,7 +79,7 @@ def descriptors(pid: int) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: str, number: signal.Signals) -> None:
-    need(front)
+    need_fuse(front)
     toy = make_mount(front=front)
     process = toy.popen()
     assert Path(toy.path("static/a.txt")).read_bytes() == b"alpha\n"
@@ -92,7 +94,7 @@ def test_a_signal_ends_a_foreground_mount_cleanly(make_mount: MakeMount, front: 
 @pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("front", EACH_FRONT)
 def test_a_mount_comes_and_goes_many_times(make_mount: MakeMount, front: str, times: int) -> None:
-    need(front)
+    need_fuse(front)
     toy = make_mount(front=front)
     script = (
         "import sys; from pathlib import Path; from kfs.mount import mount, unmount\n"
@@ -251,7 +253,7 @@ def test_what_the_kernel_refuses_is_in_the_message(make_mount: MakeMount) -> Non
 
 
 def test_what_libfuse_says_is_part_of_the_message(make_mount: MakeMount) -> None:
-    need("mfusepy")
+    need_fuse("mfusepy")
     toy = make_mount(front="mfusepy")
     failed = toy.run("--source", "x" * 5000)
     assert failed.returncode == 1
@@ -351,12 +353,7 @@ def test_other_users_get_in_only_if_let_and_as_far_as_the_modes_allow(make_mount
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_user_who_is_not_root_mounts_and_unmounts(make_mount: MakeMount, tmp_path: Path) -> None:
-    if os.stat("/dev/fuse").st_mode & 0o006 != 0o006:
-        pytest.skip("/dev/fuse is not for everyone here")
-    try:
-        run_as_nobody([sys.executable, "-c", ""])
-    except PermissionError:
-        pytest.skip("this Python is not for everyone here")
+    need_setuid_helper()
     toy = make_mount()
     open_up(tmp_path, toy)
     script = (
@@ -365,7 +362,8 @@ def test_a_user_who_is_not_root_mounts_and_unmounts(make_mount: MakeMount, tmp_p
         "mount(lambda: ToyTree(Control(Path(sys.argv[2]))), point);"
         "print(Path(point, 'static', 'a.txt').read_text(), end=''); unmount(point)"
     )
-    done = run_as_nobody([sys.executable, "-c", script, str(toy.point), str(toy.control_file)])
+    command = [sys.executable, "-c", script, str(toy.point), str(toy.control_file)]
+    done = in_own_namespace_as_nobody(command, tmp_path, PYTHONPATH=str(ROOT))
     assert (done.returncode, done.stdout, done.stderr) == (0, "alpha\n", "")
     assert not is_mounted(toy.point)
 
@@ -377,7 +375,7 @@ def cat_as_nobody(path: str) -> str:
 
 def run_as_nobody(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, user=65534, group=65534, capture_output=True, text=True, check=False, env=environment()
+        command, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False, env=environment()
     )
 
 
@@ -389,4 +387,4 @@ def open_up(directory: Path, toy: ToyMount) -> None:
     directory.chmod(0o711)
     toy.point.parent.chmod(0o711)
     toy.control_file.chmod(0o666)
-    os.chown(toy.point, 65534, 65534)
+    os.chown(toy.point, NOBODY, NOBODY)

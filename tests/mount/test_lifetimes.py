@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from kfs.tree.node import LIVE
-from tests.mount.conftest import ONE_OF_EACH_KIND, need
+from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import ToyMount, eventually
 from tests.mount.toy_tree import SLOW_SECONDS, Slot, static_bytes
+from tests.requirements import need_fuse
 
 pytestmark = pytest.mark.fuse
 
@@ -23,14 +24,13 @@ pytestmark = pytest.mark.fuse
 def front(request: pytest.FixtureRequest) -> str:
     """One front of each kind, as these tests wait for time to pass."""
     name: str = request.param
-    need(name)
+    need_fuse(name)
     return name
 
 
+@pytest.mark.parametrize("front", ["kernel"], indirect=True)  # the others have one timeout for the whole mount
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_immortal_attributes_are_asked_for_once(mounted: ToyMount, times: int) -> None:
-    if mounted.front != "kernel":
-        pytest.skip("one timeout for the whole mount")
     path = mounted.path("static/a.txt")
     os.stat(path)
     Path(path).read_bytes()
@@ -55,9 +55,8 @@ def test_live_attributes_are_asked_for_after_their_lifetime(mounted: ToyMount) -
     assert mounted.control[Slot.LIVE_ATTRIBUTES] - before >= asked + 2
 
 
+@pytest.mark.parametrize("front", ["kernel"], indirect=True)  # the others keep no attributes
 def test_live_attributes_are_kept_for_a_moment(mounted: ToyMount) -> None:
-    if mounted.front != "kernel":
-        pytest.skip("no attributes are kept")
     path = mounted.path("live/growing")
     os.stat(path)
     before = mounted.control[Slot.LIVE_ATTRIBUTES]

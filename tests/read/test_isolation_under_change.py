@@ -14,7 +14,8 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.log import Log
 from kfs.read.aborted_transactions import AbortedTransactions
-from kfs.read.isolation import CommittedReader, IsolationLevel, last_stable_offset
+from kfs.read.isolation import CommittedReader, last_stable_offset
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.read.split_reader import SplitReader, selected_in
 from kfs.read.wanted_offsets import WantedOffsets

@@ -24,7 +24,7 @@ from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import Storage
 from kfs.read.cutting import EvenSplits
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_follower import LogFollower
 from kfs.read.plan import splits_of
 from kfs.read.selection import Selection
@@ -33,7 +33,7 @@ from kfs.read.wanted_offsets import WantedOffsets
 from kfs.storage.open_files import FileChanged
 from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.options import TreeOptions
-from kfs.verify.finding import Kind, Severity
+from kfs.verify.finding import FindingKind, Severity
 from tests.cat.printing import printed
 from tests.corpus import corpus_names
 from tests.logs import (
@@ -145,7 +145,7 @@ def test_the_reason_is_in_the_words_of_verify(root: Path) -> None:
     log = root / "t-0" / log_name(0)
     reason = REASON
     assert (problem.file, problem.position, problem.size, problem.reason) == (str(log), log.stat().st_size, 0, reason)
-    finding = one(complaints(verified(root)), Kind.OFFSET_GAP)
+    finding = one(complaints(verified(root)), FindingKind.OFFSET_GAP)
     assert finding.sentence.startswith(reason)
     assert finding.offsets == (20, 39)
 
@@ -449,7 +449,7 @@ def test_a_snapshot_proves_it_where_no_checkpoint_can(root: Path) -> None:
     assert not is_silent(root)
     rewrite(root, 40, HOLES["in a batch"](40))
     assert is_silent(root)
-    assert one(verified(root), Kind.OFFSET_GAP).severity is Severity.INFO
+    assert one(verified(root), FindingKind.OFFSET_GAP).severity is Severity.INFO
 
 
 def test_a_snapshot_of_each_segment_proves_it_of_a_compacted_log(root: Path) -> None:
@@ -459,7 +459,7 @@ def test_a_snapshot_of_each_segment_proves_it_of_a_compacted_log(root: Path) -> 
     assert not is_silent(root)
     (root / "t-0" / log_name(60, ".snapshot")).unlink()
     assert is_silent(root)
-    assert one(verified(root), Kind.OFFSET_GAP).severity is Severity.INFO
+    assert one(verified(root), FindingKind.OFFSET_GAP).severity is Severity.INFO
 
 
 def test_segments_that_were_named_one_by_one_have_no_gaps(root: Path) -> None:
@@ -513,7 +513,7 @@ def test_a_kept_table_doesn_t_outlive_a_change_of_the_proof(tmp_path: Path, monk
     monkeypatch.setattr("kfs.tree.lines.text.WORTH_KEEPING", 0)
     root = written(tmp_path / "data")
     remove(root, 20)
-    store = LineIndexStore(str(tmp_path / "tables"))
+    store = LineIndexStore(str(tmp_path / "lines"))
 
     def size() -> int:
         tree = open_tree(root, options=TreeOptions(index_store=store))
@@ -647,7 +647,7 @@ def log_directories(path: Path) -> list[Path]:
 @pytest.mark.parametrize("name", corpus_names())
 def test_of_recorded_logs_it_is_told_what_verify_says(name: str, corpus: Callable[[str], Path]) -> None:
     for root in log_directories(corpus(name)):
-        gaps = [each for each in complaints(verified(root)) if each.kind is Kind.OFFSET_GAP]
+        gaps = [each for each in complaints(verified(root)) if each.kind is FindingKind.OFFSET_GAP]
         told: dict[str, tuple[int, int]] = {}
         for log in DataDir([str(root)], Storage()).logs():
             for segment, item in log.walk(OffsetRange(0, MAX_INT64)):

@@ -12,7 +12,7 @@ import pytest
 
 from kfs.log.block import Block
 from kfs.log.offset_range import OffsetRange
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from tests.corpus import extract
 from tests.logs import open_log
 from tests.read.oracle.judging import shown_by_all

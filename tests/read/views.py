@@ -16,7 +16,7 @@ from kfs.cat.records import CatRequest
 from kfs.errors import CorruptData, KfsError
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import DamagePolicy, Problem
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import settled

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import Codec
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from kfs.format.layout import BATCH_OVERHEAD, MAX_INT64
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
@@ -30,7 +30,7 @@ TIMESTAMP_TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 def table_of(content: Sequence[bytes], position: int = 1000, before: int = 3) -> BatchTable:
     """Return the table of batches behind one another, in a buffer with something before and behind them."""
     data = b"".join(content)
-    table = PlainDecoder().scan(bytes(before) + data + b"behind", before, position, -1, MAX_INT64, LIMIT)
+    table = PythonDecoder().scan(bytes(before) + data + b"behind", before, position, -1, MAX_INT64, LIMIT)
     assert len(table) == len(content)
     return table
 

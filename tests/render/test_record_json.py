@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.format.batch_header import read_header
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PlainDecoder
+from kfs.format.decode import PythonDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
 from kfs.render.record_json import RecordJson, RenderedLines
@@ -62,7 +62,7 @@ def columns_of(content: Sequence[Record]) -> RecordColumns:
     """Return records as a decoder gives them; all of one timestamp type."""
     append_time = content[0].timestamp if content[0].timestamp_type is TimestampType.LOG_APPEND_TIME else None
     data = encode_batch(content, timestamp_type=content[0].timestamp_type, append_time=append_time)
-    return PlainDecoder().decode(read_header(data, 0, 0), data, 1 << 24)
+    return PythonDecoder().decode(read_header(data, 0, 0), data, 1 << 24)
 
 
 def rendered(

@@ -134,7 +134,7 @@ def test_threads_share_a_renderer(renderer: type[LineRenderer]) -> None:
         assert all(threads.map(rendered, range(400)))
 
 
-@pytest.mark.skipif(len(RENDERERS) < 2, reason="the compiled twins were not built")
+@pytest.mark.skipif(len(RENDERERS) < 2, reason="nothing was compiled")
 @pytest.mark.parametrize(
     ("column", "number"),
     [
@@ -152,7 +152,7 @@ def test_compiled_code_reads_nothing_outside_of_the_buffer(column: str, number: 
             use()
 
 
-@pytest.mark.skipif(len(RENDERERS) < 2, reason="the compiled twins were not built")
+@pytest.mark.skipif(len(RENDERERS) < 2, reason="nothing was compiled")
 @pytest.mark.parametrize("column", ["timestamps", "key_starts", "value_lengths", "header_starts"])
 def test_compiled_code_wants_columns_of_one_length(column: str) -> None:
     columns = columns_of([(b"k", b"v", ()), (b"k", b"v", ())])

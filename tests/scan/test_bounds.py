@@ -44,7 +44,7 @@ import os, sys, time
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.read.workers import pool
-from kfs.scan.job import GatherJob
+from kfs.scan.job import ScanJob
 from kfs.scan import Scan
 
 def peak(pid):  # ru_maxrss would have what the parent had before it became this
@@ -52,7 +52,7 @@ def peak(pid):  # ru_maxrss would have what the parent had before it became this
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 logs = DataDir([sys.argv[1]], Storage()).logs
-GatherJob.worth_sharing = GatherJob.worth_processes = 1
+ScanJob.worth_sharing = ScanJob.worth_processes = 1
 import pyarrow
 started = peak(os.getpid())
 rows = size = 0

@@ -23,7 +23,7 @@ from kfs.format.record import Record
 from kfs.read.log_source import LogSource
 from kfs.read.workers import pool
 from kfs.scan import Scan
-from kfs.scan.job import GatherJob
+from kfs.scan.job import ScanJob
 from tests.eager_workers import processes_of
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened, rows_of
@@ -167,7 +167,7 @@ def test_two_scans_at_once_and_in_several_threads(root: Path) -> None:
 
 
 def test_what_is_slow_to_be_taken_stops_the_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GatherJob, "ready_bytes", 1)
+    monkeypatch.setattr(ScanJob, "ready_bytes", 1)
     assert scan_of(root, batch_size=10).to_table() == scan_of(root, jobs=1).to_table()
 
 
@@ -190,11 +190,11 @@ def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.Mo
 SCRIPT = """
 import os, signal, sys, threading
 from kfs.read.workers import pool
-from kfs.scan.job import GatherJob
+from kfs.scan.job import ScanJob
 from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-GatherJob.worth_sharing = GatherJob.worth_processes = 1
+ScanJob.worth_sharing = ScanJob.worth_processes = 1
 logs = DataDir([sys.argv[1]], Storage()).logs
 batches = iter(Scan(logs, jobs=2, batch_size=10))
 next(batches)

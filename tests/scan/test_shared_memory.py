@@ -27,6 +27,7 @@ from kfs.scan import Scan
 from tests.eager_workers import processes_of
 from tests.logs import START, batch, write_partition
 from tests.scan.scanning import opened
+from tests.thoroughness import examples
 
 pytestmark = [
     pytest.mark.usefixtures("own_pool", "eager_processes"),
@@ -36,10 +37,11 @@ pytestmark = [
 _BATCHES = 48
 _RECORDS_IN_BATCH = 50
 MAPPED = pytest.mark.skipif(
-    find_spec("kfs.read.workers.compiled_memory") is None, reason="without the compiled twin what is shared is copied"
+    find_spec("kfs.read.workers.compiled_memory") is None, reason="without compiled code what is shared is copied"
 )
 RECORDS = _BATCHES * _RECORDS_IN_BATCH
-_SCANS = 30
+#: Enough that what one in two scans leaves is more than what workers have at rest.
+_SCANS = examples(16, 30)
 #: Scans that end their processes leave nothing in these, so that the first that leaves something here is noticed: there
 #: is no need for many, each of which starts processes.
 _SCANS_OF_NEW_PROCESSES = 6
@@ -278,12 +280,12 @@ def test_a_table_outlives_processes_that_are_killed(root: Path) -> None:
 SCRIPT = """
 import os, sys
 from kfs.read import plan
-from kfs.scan.job import GatherJob
+from kfs.scan.job import ScanJob
 from kfs.read.workers.team import Team
 from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
-GatherJob.worth_sharing = GatherJob.worth_processes = plan.SPLIT_BYTES = 1
+ScanJob.worth_sharing = ScanJob.worth_processes = plan.SPLIT_BYTES = 1
 start = Team._start_processes
 def start_and_wait(team):
     start(team)

@@ -14,24 +14,19 @@ from typing import Final, Self
 
 from tests.ports import free_ports
 from tests.requirements import need_java, need_pyspark
+from tests.servers.kept_classes import small_session, spark_options
 
 _WORKERS: Final = 2
 _SECONDS_TO_START: Final = 90
 _SECONDS_TO_STOP: Final = 20
-#: Starts sooner, and needs less.
-JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Settings of a driver for small executors.
-EXECUTORS: Final = (
-    "spark.driver.bindAddress=127.0.0.1",
-    "spark.driver.host=127.0.0.1",
-    "spark.driver.memory=512m",
-    f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
-    "spark.executor.memory=512m",
-    f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
-)
 #: The name of the variable by which all that belongs to a cluster is known: whoever starts a process hands it on.
 _MARK: Final = "KFS_TEST_CLUSTER"
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+
+
+def small_executors() -> dict[str, str]:
+    """Return the settings of a driver for small executors."""
+    return small_session() | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": spark_options()}
 
 
 class SparkCluster:
@@ -75,7 +70,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": spark_options(),
             _MARK: self._mark,
         }
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.{main_class}", *arguments]

@@ -7,7 +7,8 @@ from typing import Final
 
 from benchmarks.maven_jars import fetched_jars
 from tests.ports import free_ports
-from tests.requirements import need_zookeeper
+from tests.requirements import need_jars, need_java
+from tests.servers.kept_classes import QUICK_START
 from tests.servers.server import Server
 
 #: ZooKeeper 3.9.4; without TLS and its admin server it needs no more than that.
@@ -20,7 +21,8 @@ class ZooKeeperServer(Server):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, free_ports(1)[0])
-        self._java, self._jars = need_zookeeper(lambda: fetched_jars(JARS))
+        self._java = need_java()
+        self._jars = need_jars("ZooKeeper", lambda: fetched_jars(JARS))
         settings = {
             "dataDir": directory / "data",
             "clientPort": self.port,
@@ -40,7 +42,7 @@ class ZooKeeperServer(Server):
     @property
     def command(self) -> list[str]:
         """See :attr:`Server.command`."""
-        options = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        options = ["-Xmx128m", *QUICK_START]
         options.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         # It waits for no disk: it is killed, not cut from power, and the kernel has what it wrote.
         options.append("-Dzookeeper.forceSync=no")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kfs.mount import FRONTS
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 from tests.soak.mounts import DESCRIPTORS
 from tests.soak.plan import Plan
 from tests.soak.run import Soak, write
@@ -33,11 +33,12 @@ def main() -> int:
             options.minutes * 60,
             tuple(options.front or ["kernel"]),
             options.seed,
-            need_java(),
+            need_kafka(),
             options.committed,
             options.descriptors,
             Plan(),
             options.ease,
+            options.small_caches,
             say,
         )
         report = soak.run()
@@ -62,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--ease", type=float, default=1.0, metavar="N", help="longer pauses between reads, so many times"
+    )
+    parser.add_argument(
+        "--small-caches", action="store_true", help="mounts keep so little that memory must not grow at all"
     )
     parser.add_argument(
         "--report", type=Path, default=Path("soak-report.json"), metavar="FILE", help="default: %(default)s"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.soak import small_caches as small
 from tests.system.kafka_mount import KFS, KafkaMount
 
 DESCRIPTORS: Final = 1024
@@ -29,13 +31,18 @@ class SoakMount:
     mount: KafkaMount
     data: Path
     committed: bool = False
+    small_caches: bool = False
 
     @classmethod
-    def make(cls, directory: Path, data: Path, front: str, committed: bool = False) -> SoakMount:
+    def make(
+        cls, directory: Path, data: Path, front: str, *, committed: bool = False, small_caches: bool = False
+    ) -> SoakMount:
         """Return one that isn't mounted yet."""
         name = COMMITTED if committed else front
         options = ["--views", *(["--isolation", "read_committed"] if committed else [])]
-        return cls(name, KafkaMount(directory / name, data, front=front, options=options), data, committed)
+        options += small.OPTIONS if small_caches else ()
+        mount = KafkaMount(directory / name, data, front=front, options=options)
+        return cls(name, mount, data, committed, small_caches)
 
     @property
     def root(self) -> str:
@@ -44,8 +51,9 @@ class SoakMount:
 
     def start(self, environment: dict[str, str], descriptors: int) -> None:
         """Mount; when this returns, the mount answers."""
+        program = [sys.executable, "-m", small.__name__] if self.small_caches else [KFS]
         done = subprocess.run(
-            [KFS, "mount", *self.mount.arguments],
+            [*program, "mount", *self.mount.arguments],
             capture_output=True,
             preexec_fn=limited(descriptors),
             timeout=60,

@@ -96,6 +96,8 @@ class Soak:
     plan: Plan = field(default_factory=Plan)
     #: How much slower than usual readers are.
     ease: float = 1.0
+    #: Whether mounts keep so little that what grows is no cache.
+    small_caches: bool = False
     say: Callable[[str], None] = lambda _: None
 
     def run(self) -> dict[str, Any]:
@@ -117,9 +119,9 @@ class Soak:
     def _soak(self, broker: RealBroker, load: Load, journal: Journal, findings: Findings, log: Path) -> dict[str, Any]:
         checker = Checker(journal, findings, LogStart(load.log_start))
         environment = {"XDG_CACHE_HOME": str(self.directory / "cache")}
-        mounts = [SoakMount.make(self.directory, broker.data, front) for front in self.fronts]
+        mounts = [self._mount(broker, front) for front in self.fronts]
         if self.committed:
-            mounts.append(SoakMount.make(self.directory, broker.data, self.fronts[0], committed=True))
+            mounts.append(self._mount(broker, self.fronts[0], committed=True))
         running: dict[str, int] = {}
         with ExitStack() as stack:
             for mount in mounts:
@@ -131,7 +133,9 @@ class Soak:
             api.start()
             stack.callback(api.stop)
             cat = Cat(broker.data, checker, self._rng("cat"), running, self.descriptors)
-            watch = Watch(broker.data, lambda: dict(running), findings, self.descriptors)
+            watch = Watch(
+                broker.data, lambda: dict(running), findings, self.descriptors, may_grow=not self.small_caches
+            )
             findings.started = started = time.time()
             watch.start()
             crowd = Crowd(findings)
@@ -151,6 +155,9 @@ class Soak:
                 _judge_log(mount, findings)
             _judge_effort(load, journal, findings, [mount.name for mount in mounts])
             return self._report(findings, load, watch, time.time() - started, errors_in(log))
+
+    def _mount(self, broker: RealBroker, front: str, *, committed: bool = False) -> SoakMount:
+        return SoakMount.make(self.directory, broker.data, front, committed=committed, small_caches=self.small_caches)
 
     def _rng(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}/{name}")

@@ -8,8 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.mount.conftest import need
-from tests.requirements import need_java
+from tests.requirements import need_fuse, need_kafka
 from tests.soak.__main__ import summary
 from tests.soak.plan import SHORT, Plan
 from tests.soak.run import Soak, write
@@ -18,11 +17,12 @@ from tests.soak.run import Soak, write
 _AROUND: Final = 600
 
 
-def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan) -> None:
+def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan, *, small_caches: bool = False) -> None:
     """Run it; all that is found fails the test, and the report says how to repeat it."""
     for front in fronts:
-        need(front)
-    report = Soak(directory, minutes * 60, fronts, seed=1, java=need_java(), plan=plan).run()
+        need_fuse(front)
+    run = Soak(directory, minutes * 60, fronts, 1, need_kafka(), plan=plan, small_caches=small_caches)
+    report = run.run()
     write(report, directory / "soak-report.json")
     assert not report["found"], "\n".join((*summary(report), json.dumps(report["details"][:20], indent=1, default=str)))
     assert report["seconds"] >= minutes * 60
@@ -40,6 +40,13 @@ def test_a_minute(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fronts", [("kernel", "mfusepy"), ("mfusepy-fuse2", "fusepy")], ids="-and-".join)
 def test_ten_minutes(fronts: tuple[str, ...], tmp_path: Path) -> None:
     soak(tmp_path, 10, fronts, Plan())
+
+
+@pytest.mark.long
+@pytest.mark.fuse
+@pytest.mark.timeout(1200 + _AROUND)
+def test_memory_is_flat_once_caches_are_full(tmp_path: Path) -> None:
+    soak(tmp_path, 20, ("kernel",), Plan(), small_caches=True)
 
 
 @pytest.mark.long

@@ -22,7 +22,8 @@ _EVERY: Final = 1.0
 _DELETED: Final = " (deleted)"
 #: Too short a run says nothing of what grows: caches fill.
 _SECONDS_FOR_TRENDS: Final = 300
-_MEMORY_SLACK: Final = 48 * 2**20
+#: By how much, of what it was and in bytes, memory may grow while caches fill, and once they are full.
+_MEMORY: Final = {True: (1.25, 48 * 2**20), False: (1.05, 3 * 2**20)}
 _GROWTH: Final = 1.25
 _RSS: Final = re.compile(r"^VmRSS:\s+([0-9]+) kB$", re.MULTILINE)
 
@@ -33,8 +34,11 @@ _Held = tuple[int, str, str]
 class Watch:
     """Looks once a second at the processes that ``roots`` names, and all that they have started."""
 
-    def __init__(self, data: Path, roots: Callable[[], dict[str, int]], findings: Findings, limit: int) -> None:
+    def __init__(
+        self, data: Path, roots: Callable[[], dict[str, int]], findings: Findings, limit: int, *, may_grow: bool = True
+    ) -> None:
         self._limit = limit
+        self._memory = _MEMORY[may_grow]
         self._data = str(data)
         self._roots = roots
         self._findings = findings
@@ -119,11 +123,14 @@ class Watch:
         if seconds < _SECONDS_FOR_TRENDS or len(samples) < 30:
             return
         third = len(samples) // 3
-        for column, what, slack in ((1, "descriptors", 64), (2, "maps", 64), (3, "memory", _MEMORY_SLACK)):
+        for column, what, growth, slack in (
+            *((1, "descriptors", _GROWTH, 64), (2, "maps", _GROWTH, 64)),
+            (3, "memory", *self._memory),
+        ):
             # What the first minute has is a mount that was just made.
             early = statistics.median(sample[column] for sample in samples[third : 2 * third])
             late = statistics.median(sample[column] for sample in samples[-third:])
-            if late > early * _GROWTH + slack:
+            if late > early * growth + slack:
                 self._findings.add("grows", name, what=what, early=early, late=late)
 
     def summary(self) -> dict[str, Any]:

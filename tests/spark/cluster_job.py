@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from tests.servers.spark_cluster import EXECUTORS
+from tests.servers.spark_cluster import small_executors
 from tests.spark.test_source import rows_of
 
 if TYPE_CHECKING:
@@ -36,13 +36,10 @@ _SECONDS: Final = 150
 def session(master: str, settings: list[str]) -> SparkSession:
     """Return a session with small executors."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
-    for setting in (*EXECUTORS, *settings):
+    builder = SparkSession.builder.master(master)
+    for name, value in small_executors().items():
+        builder = builder.config(name, value)
+    for setting in settings:
         builder = builder.config(*setting.split("=", 1))
     found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")

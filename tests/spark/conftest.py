@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.kafka_jars import spark_kafka_jars
-from tests.requirements import need_java, need_pyspark
+from tests.requirements import need_jars, need_java, need_pyspark
+from tests.servers.kept_classes import small_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,19 +26,13 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     wants_kafka = any("both" in getattr(item, "fixturenames", ()) for item in request.session.items)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            sql.SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.extraClassPath", f"{spark_kafka_jars()}/*" if wants_kafka else "")
-            .config("spark.driver.memory", "768m")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
+        builder = sql.SparkSession.builder.master("local[2]")
+        for name, value in small_session().items():
+            builder = builder.config(name, value)
+        if wants_kafka:
+            jars = need_jars("Spark", spark_kafka_jars)
+            builder = builder.config("spark.jars", ",".join(map(str, jars.iterdir())))
+        session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 from tests.broker.real_broker import RealBroker, partition_counts
 from tests.logs import START, dense, write_partition
-from tests.requirements import need_java
+from tests.requirements import need_kafka
 from tests.spark.test_source import rows_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, corpus: 
     recorded = [corpus("b_txn") / "data" / f"ledger-{partition}" for partition in range(3)]
     recorded += sorted((corpus("a_v2") / "data").glob("shapes-*"))
     directories = [root / "t-0", root / "t-1", *recorded]
-    broker = RealBroker.make(root / "broker", need_java(), {})
+    broker = RealBroker.make(root / "broker", need_kafka(), {})
     with broker.running():
         broker.create_topics({**partition_counts(each.name for each in directories), "empty": 1})
     for directory in directories:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import expected_rows, row_of
 from tests.spark.test_source import EVERY_SOUND_CORPUS, load, rows_of, topics_of
 from tests.system.kafka_mount import KafkaMount
+from tests.system.kafka_mount import kfs as kfs_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fuse
 
 Mount = Callable[..., Path]
+THREE_WAYS = Path(__file__).parents[2] / "mount_examples" / "three_ways.py"
 
 
 @pytest.fixture
@@ -116,3 +119,17 @@ def test_topics_with_an_underscore_are_not_hidden(spark: SparkSession, tmp_path:
     point = mount(tmp_path / "data")
     assert {row["topic"] for row in rows_of(restored(spark, point))} == {"_internal", "t"}
     assert len(rows_of(restored(spark, point, "_internal"))) == 10
+
+
+def test_the_example_has_one_answer_from_three_sources(
+    spark: SparkSession, tmp_path: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What mount_examples/three_ways.py finds in the log directory, a mount, an export; its script is a long test."""
+    data, lake = tmp_path / "data", tmp_path / "lake"
+    assert kfs_command("demo", data).returncode == 0
+    kfs.spark.export(spark, str(data), str(lake), topics=["orders"])
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(THREE_WAYS))["main"](str(data), str(mount(data)), str(lake))
+    answers = {(tmp_path / f"by-{source}.csv").read_text() for source in ("source", "mount", "dataset")}
+    assert len(answers) == 1
+    assert "\n2020-11-24,85,15177.75\n" in answers.pop()

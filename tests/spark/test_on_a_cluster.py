@@ -23,7 +23,7 @@ from tests.corpus import corpus_names
 from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.scan.scanning import Row, expected_rows
-from tests.servers.spark_cluster import EXECUTORS, SparkCluster
+from tests.servers.spark_cluster import SparkCluster, small_executors
 from tests.spark.export.exports import exported
 from tests.spark.test_source import topics_of
 from tests.spark.test_unusable_workers import OTHER_VERSION
@@ -207,7 +207,7 @@ def test_an_export_has_every_record_once_whatever_becomes_of_executors(
     cluster: SparkCluster, data: Path, tmp_path: Path
 ) -> None:
     dataset = tmp_path / "dataset"
-    settings = [f"--conf={setting}" for setting in EXECUTORS]
+    settings = [f"--conf={name}={value}" for name, value in small_executors().items()]
     limits = ["--max-records=40", "--master", cluster.master]
     with running(cluster, tmp_path, ["-m", "kfs", "export", str(data), str(dataset), *limits, *settings]) as job:
         job.kill_executor_when(lambda: len(list(dataset.glob("topic=*/date=*/*.parquet"))) >= 4)

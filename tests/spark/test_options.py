@@ -11,7 +11,7 @@ import pytest
 from kfs.errors import InvalidOption
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.spark.columns import ddl_of, default_columns
 from kfs.spark.offset_limits import (
     Earliest,

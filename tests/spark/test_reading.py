@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
-import os
 import shutil
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from kfs.errors import CorruptData, DataLoss, UnusableSession, UnusableSource
+from tests.failing_disk import FailingDisk
 from tests.logs import batch, dense, joined, log_name, positions, record, records, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath
 from tests.spark.reads import offsets_of, options_for, planned, read, rows_of
@@ -103,14 +104,12 @@ def test_a_path_that_an_executor_does_not_see_is_named(data: Path) -> None:
         list(read(tasks, options))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_path_that_an_executor_may_not_read_is_named(data: Path) -> None:
+def test_a_path_that_an_executor_may_not_read_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = options_for(data)
     tasks = planned(options)
-    (data / "t-0").chmod(0)
-    with pytest.raises(UnusableSource, match="Permission denied"):
+    FailingDisk(monkeypatch).refuse(data / "t-0", errno.EACCES)
+    with pytest.raises(UnusableSource, match=f"{data / 't-0'} can't be read on .*: Permission denied"):
         list(read(tasks, options))
-    (data / "t-0").chmod(0o755)
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_every_range_is_read_as_of_one_file(patched: PatchedFile) -> None:
 def test_the_pieces_of_a_range_are_its_bytes_where_they_are(patched: PatchedFile) -> None:
     for start in range(len(WHOLE)):
         for end in range(start, len(WHOLE) + 1):
-            pieces = list(patched.pieces(start, end))
+            pieces = list(patched.extents(start, end))
             assert b"".join(file.read(first, last - first) for file, first, last in pieces) == WHOLE[start:end]
             for (file, first, _), at in zip(pieces[:1], (start,), strict=False):
                 assert patched.where(at) == (file.path, first)

@@ -23,7 +23,7 @@ from kfs.recover.salvage_mode import SalvageMode
 from kfs.storage.descriptors import BUDGET
 from kfs.storage.listing import FoundFile, found_at, list_directory, list_files, list_names, matching
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at, status_if_there
-from kfs.verify.finding import Kind, Severity
+from kfs.verify.finding import FindingKind, Severity
 from tests.failing_disk import FailingDisk
 from tests.internal.cluster.writing import DIRECTORY, snapshot_bytes, topic, write_log
 from tests.internal.group_logs import InternalPartition, commit, groups_of
@@ -203,22 +203,22 @@ def test_a_link_to_itself_keeps_nothing_from_being_recovered(mode: Mode, root: P
 
 def test_a_link_to_itself_keeps_nothing_from_being_verified(root: Path) -> None:
     (root / "loop").symlink_to("loop")
-    assert one(verified(root), Kind.STRAY_FILE).file == str(root / "loop")
+    assert one(verified(root), FindingKind.STRAY_FILE).file == str(root / "loop")
 
 
 def test_what_cannot_be_read_is_an_error_and_not_in_use(root: Path, disk: FailingDisk) -> None:
     for name in (log_name(0), log_name(10, ".index")):
         disk.refuse(root / "t-0" / name)
-    told = [finding for finding in verified(root) if finding.kind is Kind.READ_ERROR]
+    told = [finding for finding in verified(root) if finding.kind is FindingKind.READ_ERROR]
     assert {Path(finding.file).name for finding in told} == {log_name(0), log_name(10, ".index")}
     assert {finding.severity for finding in told} == {Severity.ERROR}
 
 
 def test_what_cannot_be_read_is_not_missing_too(root: Path, disk: FailingDisk) -> None:
     (root / "u-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-    assert Kind.PARTITION_METADATA_MISSING in kinds(verified(root))
+    assert FindingKind.PARTITION_METADATA_MISSING in kinds(verified(root))
     disk.refuse(root / "t-0" / "partition.metadata")
-    assert Kind.PARTITION_METADATA_MISSING not in kinds(verified(root))
+    assert FindingKind.PARTITION_METADATA_MISSING not in kinds(verified(root))
 
 
 def test_a_raw_file_that_cannot_be_asked_is_an_error(root: Path, disk: FailingDisk) -> None:

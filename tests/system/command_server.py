@@ -27,12 +27,14 @@ _DESCRIPTORS: Final = 3
 _LARGEST_REQUEST: Final = 1 << 20
 #: Imported by commands when they are used.
 _USED_BY_COMMANDS: Final = (
+    "kazoo.client",
     "kfs.dump.decoders",
     "kfs.format.decoders",
     "kfs.render.compiled_arrow",
     "kfs.scan",
     "kfs.spark.offsets",
     "pyarrow.parquet",
+    "redis",
     "rich.console",
     "rich.table",
 )

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.mount.conftest import need
+from tests.requirements import need_fuse
 from tests.system.expectation import Expectation
 from tests.system.kafka_mount import KafkaMount
 from tests.system.shop import Shop
@@ -39,7 +39,7 @@ class Mounts:
 
     def make(self, *sources: str | Path, front: str = "auto", options: tuple[str, ...] = ()) -> KafkaMount:
         """Return a new mount."""
-        need(front)
+        need_fuse(front)
         mounted = KafkaMount(self._directory / f"mnt{len(self._mounts)}", *sources, front=front, options=options)
         self._mounts[mounted.point,] = mounted
         mounted.start()

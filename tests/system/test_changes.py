@@ -447,7 +447,7 @@ def test_a_table_kept_from_an_earlier_mount_is_not_believed_of_another_file(
     size = len(log.segment_text(0))
     assert (path.stat().st_size, path.read_bytes()) == (size, log.segment_text(0))
     first.stop()
-    assert list((tmp_path / "cache").rglob("*.table"))
+    assert list((tmp_path / "cache").rglob("*.index"))
     other = ToyPartition(tmp_path / "elsewhere", "kept")
     # As long in the log, but not in JSON, where a control character takes six.
     other.append([message(offset, value.replace(b" ", b"\x01")) for offset, value in enumerate(values)])

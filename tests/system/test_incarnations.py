@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from kfs.format.record import Record
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka

@@ -14,8 +14,9 @@ from typing import Final
 import pytest
 
 from kfs.mount import is_mounted
-from tests.mount.conftest import EACH_FRONT, need
+from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually, is_running
+from tests.requirements import need_fuse
 from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KFS, KafkaMount, kfs, mapped_files, processes_of
 from tests.system.shop import Shop
@@ -79,7 +80,7 @@ ctypes.util.find_library = lambda name: None if "fuse" in name else find_library
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without its helper only root may mount")
 def test_a_machine_without_anything_of_libfuse_mounts_and_unmounts(shop: Shop, point: Path, tmp_path: Path) -> None:
-    need("kernel")
+    need_fuse("kernel")
     (tmp_path / "sitecustomize.py").write_text(NO_LIBFUSE)
     bare = {"PYTHONPATH": str(tmp_path), "PATH": str(tmp_path)}  # no fusermount3, no fusermount, no umount
     refused = kfs("mount", "--front", "libfuse", shop.root, point, environment=bare)
@@ -282,7 +283,7 @@ def in_foreground(*arguments: str | Path, front: str = "auto") -> subprocess.Pop
 def test_in_the_foreground_a_line_says_when_it_answers_and_a_signal_ends_it(
     front: str, number: signal.Signals, shop: Shop, point: Path
 ) -> None:
-    need(front)
+    need_fuse(front)
     process = in_foreground(shop.root, point, front=front)
     assert (point / "orders/0/offset/3.json").read_bytes() == shop.orders.line(3)
     process.send_signal(number)

@@ -304,7 +304,7 @@ def test_meta_tells_about_the_log(open_shop: KafkaMount, shop: Shop) -> None:
     assert [segment["active"] for segment in segments] == [False, False, True]
     batches = [json.loads(line) for line in (meta / "batches.jsonl").read_text().splitlines()]
     assert [batch["count"] for batch in batches] == [10] * 24
-    assert {batch["compression"] for batch in batches} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert {batch["codec"] for batch in batches} == {"none", "gzip", "snappy", "lz4", "zstd"}
     assert (meta / "problems.jsonl").read_bytes() == b""
 
 

@@ -14,7 +14,7 @@ from kfs.errors import CorruptData, NotFound
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from kfs.format.record import Record
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.storage.open_files import FileChanged
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.options import TreeOptions

@@ -7,11 +7,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kfs.errors import KfsError, Stale
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.storage.open_files import FileChanged
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
@@ -343,3 +344,37 @@ def test_a_symlink_is_asked_where_it_leads(directory: Path) -> None:
     retention(directory)
     assert id_of(tree, "t/0/first.json") == before
     assert not isinstance(tree.node(before), File)
+
+
+def topic_deleted(directory: Path) -> None:
+    directory.rename(directory.with_name(f"t-0.{'0a' * 16}-delete"))
+
+
+def topic_made_again_shorter(directory: Path) -> None:
+    topic_deleted(directory)
+    write_partition(directory, {0: dense(0, 4)})
+
+
+@LEVELS
+@pytest.mark.parametrize("base", [0, 10, 20])
+@pytest.mark.parametrize(
+    "change", [topic_deleted, topic_made_again_shorter, retention, truncation], ids=lambda change: change.__name__
+)
+def test_who_has_a_segment_open_gets_all_of_it_or_an_error(
+    directory: Path, change: Callable[[Path], None], base: int, level: IsolationLevel
+) -> None:
+    tree = open_tree(directory.parent, options=TreeOptions(isolation=level))
+    path = f"t/0/segment/{base:020}.jsonl"
+    content, node_id = content_of(tree, path), id_of(tree, path)
+    start = len(content) // 2
+    change(directory)
+
+    def read_on() -> bytes:
+        try:
+            file = cast(File, tree.node(node_id))
+        except KfsError as error:
+            return errno.errorcode[error.errno].encode()
+        return read_or_stale(file, start)
+
+    for _ in range(3):  # what is known of the log is that of before, then that of now
+        assert read_on() in (content[start : start + 300], b"ESTALE")

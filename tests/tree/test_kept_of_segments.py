@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.options import TreeOptions
 from kfs.tree.partition_view import PartitionView
@@ -24,7 +24,7 @@ DIRECTORIES = ("offset", "value", "key", "segment")
 
 def look_at(tree: KafkaTree, path: str) -> None:
     """Have ids and attributes of whatever is below a partition, as it is now."""
-    for view in tree.views.seen():
+    for view in tree.views.shown():
         view.log.look_again()
         view._range_until = -1.0
     for name in DIRECTORIES:
@@ -37,7 +37,7 @@ def look_at(tree: KafkaTree, path: str) -> None:
 def kept(tree: KafkaTree) -> dict[str, int]:
     """Return how much is kept of segments, by what it is."""
     gc.collect()
-    ids, data_dir, views = tree.context.ids, tree.data_dir, tree.views.seen()
+    ids, data_dir, views = tree.context.ids, tree.data_dir, tree.views.shown()
     counts = {
         "slots": len(ids._slots),
         "second slots": len(ids._second_slots),

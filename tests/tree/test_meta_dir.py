@@ -83,17 +83,18 @@ def row_of(expected: ExpectedBatch, header: BatchHeader) -> dict[str, Any]:
         "baseOffset": None if is_wrapper else expected.base_offset,
         "lastOffset": expected.last_offset,
         "count": None if is_wrapper else (expected.count if is_v2 else 1),
-        "compression": expected.compression,
+        "codec": expected.compression,
         "timestampType": expected.timestamp_type.label,
         "maxTimestamp": expected.max_timestamp,
         "crc": expected.crc,
     }
     if is_v2:
         row |= {
-            "partitionLeaderEpoch": expected.leader_epoch,
+            "leaderEpoch": expected.leader_epoch,
             "producerId": expected.producer_id,
             "producerEpoch": expected.producer_epoch,
             "baseSequence": expected.base_sequence,
+            "lastSequence": header.last_sequence,
             "isTransactional": expected.is_transactional,
             "isControl": expected.is_control,
             "deleteHorizonMs": header.base_timestamp if expected.has_delete_horizon else None,
@@ -245,6 +246,7 @@ def test_producers_are_those_of_the_newest_snapshot_that_can_be_read(root: Path)
         "producerEpoch": 2,
         "coordinatorEpoch": 1,
         "currentTxnFirstOffset": 30,
+        "firstSequence": 4,
         "lastSequence": 7,
         "lastOffset": 33,
         "offsetDelta": 3,

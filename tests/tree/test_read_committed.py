@@ -21,7 +21,7 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.read import aborted_transactions, log_reader
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.render.record_line import parse_line
 from kfs.render.timestamps import iso_time
 from kfs.tree.closed_segments import closed_segments, is_kept, size_segment

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kfs.errors import KfsError, Shortage
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import Directory, File, Symlink
 from kfs.tree.options import TreeOptions

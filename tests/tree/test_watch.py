@@ -289,7 +289,7 @@ def test_an_answer_that_was_late_is_told_later(root: Path) -> None:
     """It was computed before the change and given after that was told."""
     tree = open_tree(root)
     assert lines_at(tree, 0)[1] == UNTIL_TOLD
-    view = {view.path: view for view in tree.views.seen()}["a/0"]
+    view = {view.path: view for view in tree.views.shown()}["a/0"]
     late = dict(view.lines.promised_files)
     swap_segment(root)
     assert files_told(tree) == both_names(0)

@@ -42,7 +42,7 @@ def measured(tree: KafkaTree) -> set[int]:
     while tree.context.sizing.is_at_work:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    [view] = tree.views.seen()
+    [view] = tree.views.shown()
     return {segment.base_offset for segment in view.log.segments if view.lines.segment_text(segment).is_measured}
 
 
@@ -104,14 +104,14 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaTree:
 def chunks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return where in the log chunks that are rendered from now on end."""
     positions: list[int] = []
-    pieces = SegmentLines.pieces
+    pieces = SegmentLines.chunks
 
     def noting(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
         for end, piece in zip(ends, pieces(self, segment, position, seen, ends), strict=False):
             positions.append(end)
             yield piece
 
-    monkeypatch.setattr(SegmentLines, "pieces", noting)
+    monkeypatch.setattr(SegmentLines, "chunks", noting)
     return positions
 
 
@@ -199,7 +199,7 @@ def test_what_fails_for_one_is_tried_again_by_who_waits_for_it(tmp_path: Path, m
     file = file_at(tree, path_of(0))
     expected = content_of(tree, path_of(0))
     begun, go_on = threading.Event(), threading.Event()
-    pieces = SegmentLines.pieces
+    pieces = SegmentLines.chunks
 
     def failing(self: SegmentLines, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
         if len(ends) == 8:
@@ -208,7 +208,7 @@ def test_what_fails_for_one_is_tried_again_by_who_waits_for_it(tmp_path: Path, m
             raise OSError("gone for a moment")
         return pieces(self, segment, position, seen, ends)
 
-    monkeypatch.setattr(SegmentLines, "pieces", failing)
+    monkeypatch.setattr(SegmentLines, "chunks", failing)
     with ThreadPoolExecutor() as pool:
         whole = pool.submit(file.read, 0, len(expected))
         assert begun.wait(10)

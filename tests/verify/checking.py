@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kfs.format.decode import BlockDecoder
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.verify.finding import Finding, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
@@ -32,17 +32,17 @@ def complaints(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is not Severity.INFO]
 
 
-def kinds(findings: Iterable[Finding]) -> set[Kind]:
+def kinds(findings: Iterable[Finding]) -> set[FindingKind]:
     """Return of which kinds they are."""
     return {finding.kind for finding in findings}
 
 
-def found_in(findings: Iterable[Finding], name: str) -> list[tuple[Kind, tuple[int, int] | None]]:
+def found_in(findings: Iterable[Finding], name: str) -> list[tuple[FindingKind, tuple[int, int] | None]]:
     """Return kind and bytes of what is found in the files of that name."""
     return [(finding.kind, finding.bytes) for finding in findings if os.path.basename(finding.file) == name]
 
 
-def one(findings: Iterable[Finding], kind: Kind) -> Finding:
+def one(findings: Iterable[Finding], kind: FindingKind) -> Finding:
     """Return the only finding of a kind."""
     (finding,) = [finding for finding in findings if finding.kind is kind]
     return finding

@@ -15,7 +15,7 @@ from kfs.format.decode import BlockDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch, encode_empty_batch
 from kfs.log.storage import Storage
-from kfs.verify.finding import Finding, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Severity
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
 from tests.implementations import EVERY_DECODER
@@ -38,7 +38,7 @@ def test_the_latest_timestamp_is_that_of_the_records(
     good = [batch(records(first, first + 4), codec=codec).data for first in (0, 5, 10)]
     wrong = resealed(good[1], max_timestamp=START + 9000 + by)
     found = found_in_log(decoder, tmp_path, good[0], wrong, good[2])
-    finding = one(found, Kind.BATCH_TIMESTAMP)
+    finding = one(found, FindingKind.BATCH_TIMESTAMP)
     assert len(found) == 1
     assert finding.bytes == (len(good[0]), len(good[0]) + len(wrong))
     assert finding.offsets == (5, 9)
@@ -57,16 +57,16 @@ def test_timestamps_that_only_the_header_gives_are_right_as_they_are(decoder: Bl
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
-        ({"count": 4}, Kind.BATCH_RECORDS),
+        ({"count": 4}, FindingKind.BATCH_RECORDS),
         ({"last_offset_delta": 5}, None),  # a hole at the end is legal
-        ({"last_offset_delta": 3}, Kind.BATCH_HEADER),
-        ({"count": 4, "last_offset_delta": 3}, Kind.BATCH_RECORDS),
-        ({"attributes": 5}, Kind.BATCH_RECORDS),
-        ({"attributes": 3}, Kind.BATCH_RECORDS),
+        ({"last_offset_delta": 3}, FindingKind.BATCH_HEADER),
+        ({"count": 4, "last_offset_delta": 3}, FindingKind.BATCH_RECORDS),
+        ({"attributes": 5}, FindingKind.BATCH_RECORDS),
+        ({"attributes": 3}, FindingKind.BATCH_RECORDS),
     ],
 )
 def test_records_that_aren_t_what_the_header_says_are_named(
-    decoder: BlockDecoder, fields: dict[str, int], kind: Kind | None, tmp_path: Path
+    decoder: BlockDecoder, fields: dict[str, int], kind: FindingKind | None, tmp_path: Path
 ) -> None:
     wrong = resealed(batch(records(0, 4)).data, **fields)
     found = found_in_log(decoder, tmp_path, wrong)
@@ -84,8 +84,8 @@ def test_control_records_are_read(decoder: BlockDecoder, tmp_path: Path) -> None
     leader = encode_batch([Record(3, START, leader_key, leader_value)], control=True)
     found = found_in_log(decoder, tmp_path, good, cut, foreign, leader)
     assert [(each.kind, each.offsets) for each in found] == [
-        (Kind.CONTROL_RECORD, (1, 1)),
-        (Kind.CONTROL_RECORD, (2, 2)),
+        (FindingKind.CONTROL_RECORD, (1, 1)),
+        (FindingKind.CONTROL_RECORD, (2, 2)),
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_broken_message_inside_of_a_wrapper_is_named(decoder: BlockDecoder, ma
     value = zlib.compress(bytes(inner), wbits=31)
     covered = bytes(data[16 : header - 4]) + struct.pack(">i", len(value)) + value
     message = struct.pack(">qiI", 4, len(covered) + 4, zlib.crc32(covered)) + covered
-    finding = one(found_in_log(decoder, tmp_path, message), Kind.BATCH_RECORDS)
+    finding = one(found_in_log(decoder, tmp_path, message), FindingKind.BATCH_RECORDS)
     assert "offset 4" in finding.sentence
 
 
@@ -108,7 +108,7 @@ def test_a_wrapper_that_reaches_back_is_named(decoder: BlockDecoder, tmp_path: P
     first = joined(dense(0, 4, magic=1))
     wrapper = bytearray(batch(records(5, 9), magic=1, codec=Codec.LZ4).data)
     struct.pack_into(">q", wrapper, 0, 7)  # its offset isn't covered by the CRC: 3 to 7 now
-    finding = one(found_in_log(decoder, tmp_path, first, bytes(wrapper)), Kind.OFFSETS_MISPLACED)
+    finding = one(found_in_log(decoder, tmp_path, first, bytes(wrapper)), FindingKind.OFFSETS_MISPLACED)
     assert "offsets 3 to 7" in finding.sentence
 
 
@@ -119,9 +119,9 @@ def test_offsets_belong_to_their_segment(decoder: BlockDecoder, tmp_path: Path) 
     data = path.read_bytes()
     reaching = batch(records(8, 12)).data
     for more, kind, offsets in (
-        (reaching, Kind.OFFSETS_MISPLACED, (8, 12)),
-        (batch(records(12, 13)).data, Kind.OFFSETS_MISPLACED, None),
-        (batch(records(3, 4)).data, Kind.OFFSETS_REPEATED, None),
+        (reaching, FindingKind.OFFSETS_MISPLACED, (8, 12)),
+        (batch(records(12, 13)).data, FindingKind.OFFSETS_MISPLACED, None),
+        (batch(records(3, 4)).data, FindingKind.OFFSETS_REPEATED, None),
     ):
         path.write_bytes(data + more)
         found = [each for each in verified_by(decoder, directory) if each.file == str(path)]
@@ -133,13 +133,13 @@ def test_offsets_belong_to_their_segment(decoder: BlockDecoder, tmp_path: Path) 
 def test_offsets_don_t_reach_past_int32(tmp_path: Path) -> None:
     far = batch(records(2**31, 2**31 + 4)).data
     path = write_log(tmp_path / "t-0", 0, joined(dense(0, 4)) + far)
-    assert one(verified(path), Kind.OFFSETS_MISPLACED).bytes is not None
+    assert one(verified(path), FindingKind.OFFSETS_MISPLACED).bytes is not None
 
 
 @pytest.mark.parametrize("cut", [8, 10, 16, 30, 60, 70])
 def test_a_torn_tail_is_named_in_the_last_segment_and_damage_in_others(cut: int, tmp_path: Path) -> None:
     directory = write_partition(tmp_path / "t-0", {0: dense(0, 9), 10: dense(10, 19)})
-    for base, kind in ((10, Kind.TORN_TAIL), (0, Kind.BATCH_TRUNCATED)):
+    for base, kind in ((10, FindingKind.TORN_TAIL), (0, FindingKind.BATCH_TRUNCATED)):
         path = directory / log_name(base)
         data, size = path.read_bytes(), len(dense(base, base + 4)[0].data)
         path.write_bytes(data[: size + cut])
@@ -155,8 +155,8 @@ def test_zeros_at_the_end_are_legal_only_there(tmp_path: Path) -> None:
         with (directory / log_name(base)).open("ab") as file:
             file.write(bytes(1000))
     found = {Path(each.file).name: (each.kind, each.severity) for each in verified(directory)}
-    assert found[log_name(0)] == (Kind.BATCH_HEADER, Severity.ERROR)
-    assert found[log_name(10)] == (Kind.ZERO_TAIL, Severity.INFO)
+    assert found[log_name(0)] == (FindingKind.BATCH_HEADER, Severity.ERROR)
+    assert found[log_name(10)] == (FindingKind.ZERO_TAIL, Severity.INFO)
 
 
 def test_what_is_too_large_is_said_and_not_read(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_what_is_too_large_is_said_and_not_read(tmp_path: Path) -> None:
     verification = Verification([str(path)], storage)
     found = list(verification.run(check_segment(task, storage) for task in verification.tasks()))
     assert [(each.kind, each.offsets) for each in found] == [
-        (Kind.BATCH_TOO_LARGE, (1, 1)),
-        (Kind.BATCH_TOO_LARGE, (2, 2)),
+        (FindingKind.BATCH_TOO_LARGE, (1, 1)),
+        (FindingKind.BATCH_TOO_LARGE, (2, 2)),
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kfs.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kfs.verify.finding import Kind, Severity
+from kfs.verify.finding import FindingKind, Severity
 from tests.implementations import DECODERS
 from tests.logs import START, Batch, batch, batches, dense, log_name, positions, record, write_partition
 from tests.verify.checking import complaints, found_in, kinds, one, verified, verified_by
@@ -56,35 +56,35 @@ def append(more: bytes) -> Change:
     return lambda data: data + more
 
 
-CHANGES: list[tuple[str, Change, Kind, tuple[int, int] | None]] = [
-    (OFFSETS, lambda data: None, Kind.INDEX_MISSING, None),
-    (TIMES, lambda data: None, Kind.TIMEINDEX_MISSING, None),
-    (OFFSETS, lambda data: data[:-1], Kind.INDEX_SIZE, (64, 71)),
-    (TIMES, lambda data: data[:-1], Kind.TIMEINDEX_SIZE, (96, 107)),
-    (OFFSETS, lambda data: bytes(len(data)), Kind.INDEX_ZEROS, (0, 72)),
-    (TIMES, lambda data: bytes(len(data)), Kind.TIMEINDEX_ZEROS, (0, 108)),
-    (OFFSETS, append(bytes(80)), Kind.INDEX_ZEROS, (72, 152)),
-    (TIMES, append(bytes(120)), Kind.TIMEINDEX_ZEROS, (108, 228)),
-    (OFFSETS, swap_first_two(8), Kind.INDEX_ORDER, (8, 16)),
-    (TIMES, swap_first_two(12), Kind.TIMEINDEX_ORDER, (12, 24)),
-    (OFFSETS, lambda data: b"\xff" * len(data), Kind.INDEX_ORDER, (0, 8)),
-    (OFFSETS, change_entry(2, 0, 1), Kind.INDEX_POSITION, (16, 24)),
-    (OFFSETS, change_entry(2, 0, -1), Kind.INDEX_POSITION, (16, 24)),
-    (OFFSETS, change_entry(2, -10, 0), Kind.INDEX_OFFSET, (16, 24)),
-    (OFFSETS, change_entry(8, 0, 10**6), Kind.INDEX_PAST_END, (64, 72)),
-    (OFFSETS, change_entry(8, 10, 0), Kind.INDEX_PAST_END, (64, 72)),
-    (OFFSETS, lambda data: b"", Kind.INDEX_SHORT, (0, 0)),
-    (TIMES, change_time(2, -1), Kind.TIMEINDEX_TIMESTAMP, (24, 36)),
-    (TIMES, change_time(2, 1), Kind.TIMEINDEX_TIMESTAMP, (24, 36)),
-    (TIMES, change_time(8, 0, 10), Kind.TIMEINDEX_PAST_END, (96, 108)),
-    (TIMES, lambda data: data[:-12], Kind.TIMEINDEX_SHORT, (96, 96)),
-    (TIMES, lambda data: b"", Kind.TIMEINDEX_SHORT, (0, 0)),
+CHANGES: list[tuple[str, Change, FindingKind, tuple[int, int] | None]] = [
+    (OFFSETS, lambda data: None, FindingKind.INDEX_MISSING, None),
+    (TIMES, lambda data: None, FindingKind.TIMEINDEX_MISSING, None),
+    (OFFSETS, lambda data: data[:-1], FindingKind.INDEX_SIZE, (64, 71)),
+    (TIMES, lambda data: data[:-1], FindingKind.TIMEINDEX_SIZE, (96, 107)),
+    (OFFSETS, lambda data: bytes(len(data)), FindingKind.INDEX_ZEROS, (0, 72)),
+    (TIMES, lambda data: bytes(len(data)), FindingKind.TIMEINDEX_ZEROS, (0, 108)),
+    (OFFSETS, append(bytes(80)), FindingKind.INDEX_ZEROS, (72, 152)),
+    (TIMES, append(bytes(120)), FindingKind.TIMEINDEX_ZEROS, (108, 228)),
+    (OFFSETS, swap_first_two(8), FindingKind.INDEX_ORDER, (8, 16)),
+    (TIMES, swap_first_two(12), FindingKind.TIMEINDEX_ORDER, (12, 24)),
+    (OFFSETS, lambda data: b"\xff" * len(data), FindingKind.INDEX_ORDER, (0, 8)),
+    (OFFSETS, change_entry(2, 0, 1), FindingKind.INDEX_POSITION, (16, 24)),
+    (OFFSETS, change_entry(2, 0, -1), FindingKind.INDEX_POSITION, (16, 24)),
+    (OFFSETS, change_entry(2, -10, 0), FindingKind.INDEX_OFFSET, (16, 24)),
+    (OFFSETS, change_entry(8, 0, 10**6), FindingKind.INDEX_PAST_END, (64, 72)),
+    (OFFSETS, change_entry(8, 10, 0), FindingKind.INDEX_PAST_END, (64, 72)),
+    (OFFSETS, lambda data: b"", FindingKind.INDEX_SHORT, (0, 0)),
+    (TIMES, change_time(2, -1), FindingKind.TIMEINDEX_TIMESTAMP, (24, 36)),
+    (TIMES, change_time(2, 1), FindingKind.TIMEINDEX_TIMESTAMP, (24, 36)),
+    (TIMES, change_time(8, 0, 10), FindingKind.TIMEINDEX_PAST_END, (96, 108)),
+    (TIMES, lambda data: data[:-12], FindingKind.TIMEINDEX_SHORT, (96, 96)),
+    (TIMES, lambda data: b"", FindingKind.TIMEINDEX_SHORT, (0, 0)),
 ]
 
 
 @pytest.mark.parametrize(("name", "change", "kind", "where"), CHANGES)
 def test_a_wrong_index_is_named_with_the_place(
-    name: str, change: Change, kind: Kind, where: tuple[int, int] | None, tmp_path: Path
+    name: str, change: Change, kind: FindingKind, where: tuple[int, int] | None, tmp_path: Path
 ) -> None:
     directory = two_segments(tmp_path)
     assert complaints(verified(directory)) == []
@@ -111,19 +111,19 @@ def one_segment(root: Path, *, has_times: bool) -> Path:
 
 def test_an_emptied_index_of_the_last_segment_is_named(tmp_path: Path) -> None:
     # A follower before 4.x that got it all in one fetch leaves it so, too.
-    finding = one(verified(one_segment(tmp_path, has_times=False)), Kind.INDEX_SHORT)
+    finding = one(verified(one_segment(tmp_path, has_times=False)), FindingKind.INDEX_SHORT)
     assert (finding.severity, finding.bytes, finding.offsets) == (Severity.INFO, (0, 0), (0, 19))
     assert "there is no entry" in finding.sentence
 
 
 def test_the_time_index_tells_that_there_were_entries(tmp_path: Path) -> None:
-    assert one(verified(one_segment(tmp_path, has_times=True)), Kind.INDEX_SHORT).severity is Severity.WARNING
+    assert one(verified(one_segment(tmp_path, has_times=True)), FindingKind.INDEX_SHORT).severity is Severity.WARNING
 
 
 def test_an_index_that_a_running_broker_holds_may_be_behind(tmp_path: Path) -> None:
     directory = one_segment(tmp_path, has_times=True)
     os.truncate(directory / OFFSETS, 800)
-    assert Kind.INDEX_SHORT not in kinds(verified(directory))
+    assert FindingKind.INDEX_SHORT not in kinds(verified(directory))
 
 
 def test_an_active_segment_s_indexes_may_be_preallocated_unless_the_broker_was_stopped(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_an_active_segment_s_indexes_may_be_preallocated_unless_the_broker_was_s
         with (directory / name).open("ab") as file:
             file.truncate(800_000 * size)
     found = verified(directory)
-    assert kinds(found) == {Kind.INDEX_ZEROS, Kind.TIMEINDEX_ZEROS}
+    assert kinds(found) == {FindingKind.INDEX_ZEROS, FindingKind.TIMEINDEX_ZEROS}
     assert complaints(found) == []
     (root / "replication-offset-checkpoint").touch()
     (root / ".kafka_cleanshutdown").touch()
-    assert {Kind.INDEX_ZEROS, Kind.TIMEINDEX_ZEROS} <= kinds(complaints(verified(root)))
+    assert {FindingKind.INDEX_ZEROS, FindingKind.TIMEINDEX_ZEROS} <= kinds(complaints(verified(root)))
 
 
 def entries_of_older_brokers(content: Sequence[Batch]) -> dict[str, list[tuple[int, int]]]:
@@ -174,14 +174,14 @@ def test_an_entry_may_lead_to_each_message_of_an_old_log(magic: int, tmp_path: P
     assert complaints(verified(directory)) == []
     entries[4] = entries[4][0], entries[4][1] + 1
     (directory / OFFSETS).write_bytes(b"".join(OFFSET_INDEX_ENTRY.pack(*entry) for entry in entries))
-    assert one(complaints(verified(directory)), Kind.INDEX_POSITION).bytes == (32, 40)
+    assert one(complaints(verified(directory)), FindingKind.INDEX_POSITION).bytes == (32, 40)
 
 
 def test_a_time_index_entry_inside_of_a_batch_is_held_to_what_lies_before_it(tmp_path: Path) -> None:
     content = [batch([record(at, timestamp=START + after)]) for at, after in enumerate((100, 50, 200))]
     directory = write_partition(tmp_path / "t-0", {0: content, 3: [batch([record(3)])]})
     (directory / TIMES).write_bytes(TIME_INDEX_ENTRY.pack(START + 50, 1) + TIME_INDEX_ENTRY.pack(START + 200, 2))
-    finding = one(complaints(verified(directory)), Kind.TIMEINDEX_TIMESTAMP)
+    finding = one(complaints(verified(directory)), FindingKind.TIMEINDEX_TIMESTAMP)
     assert finding.bytes == (0, 12)
     assert str(START + 100) in finding.sentence
 
@@ -192,14 +192,14 @@ def test_without_any_time_index_the_broker_may_have_been_too_old_for_it(tmp_path
         path.unlink()
     found = verified(directory)
     assert complaints(found) == []
-    assert {each.severity for each in found if each.kind is Kind.TIMEINDEX_MISSING} == {Severity.INFO}
+    assert {each.severity for each in found if each.kind is FindingKind.TIMEINDEX_MISSING} == {Severity.INFO}
 
 
 def test_an_index_that_nothing_can_be_said_of_costs_no_memory(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     with (directory / log_name(100, ".index")).open("r+b") as file:
         file.truncate(2**33)  # a hole
-    (finding,) = [each for each in verified(directory) if each.kind is Kind.INDEX_ZEROS]
+    (finding,) = [each for each in verified(directory) if each.kind is FindingKind.INDEX_ZEROS]
     assert finding.bytes is not None
     assert finding.bytes[1] == 2**33
 

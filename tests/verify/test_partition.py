@@ -21,7 +21,7 @@ from kfs.format.layout import BATCH_HEADER
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from kfs.format.writer import encode_batch
 from kfs.log.storage import Storage
-from kfs.verify.finding import Finding, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Severity
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
 from tests.logs import (
@@ -100,7 +100,7 @@ def test_an_entry_that_contradicts_the_log_is_named(change: ChangeEntry, says: s
     path = partition / log_name(9, ".txnindex")
     (entry,) = parse_aborted_transactions(path.read_bytes(), 9)
     path.write_bytes(encode_aborted_transactions([change(entry)]))
-    finding = one(complaints(verified(partition)), Kind.TXNINDEX_ENTRY_WRONG)
+    finding = one(complaints(verified(partition)), FindingKind.TXNINDEX_ENTRY_WRONG)
     assert (finding.file, finding.bytes) == (str(path), (0, 34))
     assert says in finding.sentence
 
@@ -108,10 +108,10 @@ def test_an_entry_that_contradicts_the_log_is_named(change: ChangeEntry, says: s
 def test_a_missing_entry_and_a_missing_index_are_named(partition: Path) -> None:
     path = partition / log_name(9, ".txnindex")
     path.write_bytes(b"")
-    missing = one(complaints(verified(partition)), Kind.TXNINDEX_ENTRY_MISSING)
+    missing = one(complaints(verified(partition)), FindingKind.TXNINDEX_ENTRY_MISSING)
     assert (missing.file, missing.offsets) == (str(path), (6, 11))
     path.unlink()
-    gone = one(complaints(verified(partition)), Kind.TXNINDEX_MISSING)
+    gone = one(complaints(verified(partition)), FindingKind.TXNINDEX_MISSING)
     assert (gone.file, gone.offsets, gone.severity) == (str(path), (6, 11), Severity.ERROR)
 
 
@@ -120,7 +120,7 @@ def test_a_transaction_index_is_held_to_its_segment_when_it_is_named_alone(parti
     assert verified(path) == []
     (entry,) = parse_aborted_transactions(path.read_bytes(), 16)
     path.write_bytes(encode_aborted_transactions([replace(entry, producer_id=99)]))
-    assert kinds(verified(path)) == {Kind.TXNINDEX_ENTRY_WRONG, Kind.TXNINDEX_ENTRY_MISSING}
+    assert kinds(verified(path)) == {FindingKind.TXNINDEX_ENTRY_WRONG, FindingKind.TXNINDEX_ENTRY_MISSING}
 
 
 # --- producer snapshots ---------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_snapshot_that_contradicts_the_log_is_named(
 ) -> None:
     path = partition / log_name(offset, ".snapshot")
     change_snapshot(path, only(IDEMPOTENT, **fields))
-    finding = one(complaints(verified(partition)), Kind.SNAPSHOT_CONTRADICTION)
+    finding = one(complaints(verified(partition)), FindingKind.SNAPSHOT_CONTRADICTION)
     assert finding.file == str(path)
     assert finding.bytes is not None
     assert (finding.bytes[1] - finding.bytes[0], finding.offsets) == (46, (offset, offset))
@@ -169,14 +169,14 @@ def test_a_snapshot_may_forget_who_is_silent_but_no_open_transaction(partition: 
     change_snapshot(path, lambda entries: [entry for entry in entries if entry.producer_id != IDEMPOTENT])
     assert complaints(verified(partition)) == []
     change_snapshot(path, lambda entries: [entry for entry in entries if entry.producer_id != SECOND])
-    finding = one(complaints(verified(partition)), Kind.SNAPSHOT_CONTRADICTION)
+    finding = one(complaints(verified(partition)), FindingKind.SNAPSHOT_CONTRADICTION)
     assert "has a transaction open from 14" in finding.sentence
 
 
 def test_a_snapshot_of_somebody_else_is_named(partition: Path) -> None:
     stranger = ProducerStateEntry(77, 0, 3, 5, 0, 1, -1, None)
     change_snapshot(partition / log_name(9, ".snapshot"), lambda entries: [*entries, stranger])
-    finding = one(complaints(verified(partition)), Kind.SNAPSHOT_CONTRADICTION)
+    finding = one(complaints(verified(partition)), FindingKind.SNAPSHOT_CONTRADICTION)
     assert "no batch of it is in the log" in finding.sentence
 
 
@@ -185,7 +185,7 @@ def test_where_the_log_begins_later_its_first_snapshot_is_believed(partition: Pa
         path.unlink()
     assert complaints(verified(partition)) == []
     change_snapshot(partition / log_name(16, ".snapshot"), only(IDEMPOTENT, last_sequence=1000))
-    assert kinds(complaints(verified(partition))) == {Kind.SNAPSHOT_CONTRADICTION}
+    assert kinds(complaints(verified(partition))) == {FindingKind.SNAPSHOT_CONTRADICTION}
     (partition / log_name(9, ".snapshot")).unlink()
     change_snapshot(partition / log_name(16, ".snapshot"), only(IDEMPOTENT, last_sequence=5))
     assert complaints(verified(partition)) == []  # what a producer did before isn't known
@@ -197,10 +197,10 @@ def test_snapshots_that_are_missing_misplaced_or_broken_are_named(partition: Pat
     (partition / log_name(9, ".snapshot")).write_bytes(b"\1\2\3")
     (partition / log_name(21, ".snapshot")).unlink()
     found = complaints(verified(partition.parent))
-    assert found_in(found, log_name(500, ".snapshot")) == [(Kind.SNAPSHOT_MISPLACED, None)]
-    assert found_in(found, log_name(16, ".snapshot")) == [(Kind.SNAPSHOT_MISSING, None)]
-    assert found_in(found, log_name(9, ".snapshot")) == [(Kind.SNAPSHOT_FORMAT, (0, 3))]
-    assert found_in(found, log_name(21, ".snapshot")) == [(Kind.SNAPSHOT_MISSING, None)]
+    assert found_in(found, log_name(500, ".snapshot")) == [(FindingKind.SNAPSHOT_MISPLACED, None)]
+    assert found_in(found, log_name(16, ".snapshot")) == [(FindingKind.SNAPSHOT_MISSING, None)]
+    assert found_in(found, log_name(9, ".snapshot")) == [(FindingKind.SNAPSHOT_FORMAT, (0, 3))]
+    assert found_in(found, log_name(21, ".snapshot")) == [(FindingKind.SNAPSHOT_MISSING, None)]
     (partition.parent / ".kafka_cleanshutdown").unlink()
     assert found_in(complaints(verified(partition.parent)), log_name(21, ".snapshot")) == []  # it may be running
 
@@ -209,7 +209,7 @@ def test_a_batch_outside_of_its_producer_s_transaction_is_named(tmp_path: Path) 
     first = encode_batch(records(0, 1), base_sequence=0, transactional=True, producer_id=5, producer_epoch=0)
     second = encode_batch(records(2, 3), base_sequence=2, producer_id=5, producer_epoch=0)
     write_log(tmp_path / "t-0", 0, first + second)
-    finding = one(verified(tmp_path / "t-0"), Kind.TRANSACTION_STATE)
+    finding = one(verified(tmp_path / "t-0"), FindingKind.TRANSACTION_STATE)
     assert finding.offsets == (2, 3)
 
 
@@ -219,15 +219,15 @@ def test_a_batch_outside_of_its_producer_s_transaction_is_named(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("entries", "kind", "offsets"),
     [
-        ([(0, 0)], Kind.EPOCHS_CONTRADICTION, (14, 20)),
-        ([(0, 0), (1, 15)], Kind.EPOCHS_CONTRADICTION, (14, 20)),
-        ([(0, 0), (1, 13)], Kind.EPOCHS_CONTRADICTION, (0, 13)),
-        ([(0, 0), (1, 14), (2, 22)], Kind.EPOCHS_PAST_END, (22, 22)),
-        ([(1, 14), (0, 0)], Kind.EPOCHS_ORDER, None),
+        ([(0, 0)], FindingKind.EPOCHS_CONTRADICTION, (14, 20)),
+        ([(0, 0), (1, 15)], FindingKind.EPOCHS_CONTRADICTION, (14, 20)),
+        ([(0, 0), (1, 13)], FindingKind.EPOCHS_CONTRADICTION, (0, 13)),
+        ([(0, 0), (1, 14), (2, 22)], FindingKind.EPOCHS_PAST_END, (22, 22)),
+        ([(1, 14), (0, 0)], FindingKind.EPOCHS_ORDER, None),
     ],
 )
 def test_epochs_that_contradict_the_batches_are_named(
-    entries: list[tuple[int, int]], kind: Kind, offsets: tuple[int, int] | None, partition: Path
+    entries: list[tuple[int, int]], kind: FindingKind, offsets: tuple[int, int] | None, partition: Path
 ) -> None:
     path = partition / "leader-epoch-checkpoint"
     path.write_bytes(encode_leader_epoch_checkpoint(EpochEntry(*entry) for entry in entries))
@@ -260,7 +260,7 @@ def test_epochs_of_batches_never_go_back(tmp_path: Path) -> None:
     content = [with_epoch(batch([record(at)]).data, epoch) for at, epoch in enumerate([3, 3, 2, 3])]
     write_log(tmp_path / "t-0", 0, b"".join(content))
     write_log(tmp_path / "t-0", 4, with_epoch(batch([record(4)]).data, 1))
-    found = [each for each in verified(tmp_path / "t-0") if each.kind is Kind.BATCH_EPOCH]
+    found = [each for each in verified(tmp_path / "t-0") if each.kind is FindingKind.BATCH_EPOCH]
     assert [(Path(each.file).name, each.offsets) for each in found] == [(log_name(0), (2, 2)), (log_name(4), (4, 4))]
 
 
@@ -269,7 +269,7 @@ def test_epochs_of_batches_never_go_back(tmp_path: Path) -> None:
 
 def test_a_gap_is_named_unless_compaction_may_have_left_it(tmp_path: Path) -> None:
     directory = write_partition(tmp_path / "data" / "t-0", {0: dense(0, 9), 20: dense(20, 29)})
-    assert one(complaints(verified(directory)), Kind.OFFSET_GAP).offsets == (10, 19)
+    assert one(complaints(verified(directory)), FindingKind.OFFSET_GAP).offsets == (10, 19)
     (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
     assert complaints(verified(tmp_path / "data")) == []
     compacted = write_partition(tmp_path / "c-0", {0: [*dense(0, 3), *dense(7, 9)], 20: dense(20, 29)})
@@ -293,7 +293,7 @@ def with_a_lost_segment(tmp_path: Path) -> Path:
 
 
 def test_a_segment_that_only_its_snapshot_is_left_of_is_named_in_a_compacted_log_too(with_a_lost_segment: Path) -> None:
-    finding = one(complaints(verified(with_a_lost_segment)), Kind.OFFSET_GAP)
+    finding = one(complaints(verified(with_a_lost_segment)), FindingKind.OFFSET_GAP)
     assert (finding.file, finding.offsets) == (str(with_a_lost_segment / log_name(30)), (10, 29))
     assert finding.sentence.endswith(f"and {log_name(20, '.snapshot')} tells of one that began there")
 
@@ -304,7 +304,7 @@ def test_it_is_named_behind_damage_too(with_a_lost_segment: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     os.utime(path, (1000, 1000))
-    assert one(complaints(verified(with_a_lost_segment)), Kind.OFFSET_GAP).severity is Severity.WARNING
+    assert one(complaints(verified(with_a_lost_segment)), FindingKind.OFFSET_GAP).severity is Severity.WARNING
 
 
 def stop_there_once(directory: Path) -> None:
@@ -326,13 +326,13 @@ def test_what_compaction_may_have_left_of_a_segment_is_worth_knowing(
     happened(with_a_lost_segment)
     found = verified(with_a_lost_segment)
     assert complaints(found) == []
-    assert one(found, Kind.OFFSET_GAP).severity is Severity.INFO
+    assert one(found, FindingKind.OFFSET_GAP).severity is Severity.INFO
 
 
 def test_records_below_the_log_start_offset_are_listed(tmp_path: Path) -> None:
     write_partition(tmp_path / "t-0", {0: dense(0, 9), 10: dense(10, 19)})
     set_log_start(tmp_path, "t", 0, 13)
-    finding = one(verified(tmp_path), Kind.BELOW_LOG_START)
+    finding = one(verified(tmp_path), FindingKind.BELOW_LOG_START)
     assert (finding.offsets, finding.severity, finding.file) == ((0, 12), Severity.INFO, str(tmp_path / "t-0"))
 
 
@@ -345,13 +345,13 @@ def test_what_lies_around_is_listed(tmp_path: Path) -> None:
         (directory / name).touch()
     found = {Path(each.file).name: (each.kind, each.severity) for each in verified(directory)}
     assert found == {
-        "leader-epoch-checkpoint.tmp": (Kind.TEMPORARY_FILE, Severity.INFO),
-        "notes.txt": (Kind.STRAY_FILE, Severity.INFO),
-        log_name(0, ".log.deleted"): (Kind.DELETED_FILE, Severity.INFO),
-        log_name(50, ".snapshot.deleted"): (Kind.DELETED_FILE, Severity.INFO),
-        log_name(90, ".txnindex"): (Kind.INDEX_ORPHAN, Severity.WARNING),
-        log_name(0, ".timeindex.cleaned"): (Kind.CLEANED_FILE, Severity.WARNING),
-        log_name(70, ".log.swap"): (Kind.SWAP_FILE, Severity.WARNING),
+        "leader-epoch-checkpoint.tmp": (FindingKind.TEMPORARY_FILE, Severity.INFO),
+        "notes.txt": (FindingKind.STRAY_FILE, Severity.INFO),
+        log_name(0, ".log.deleted"): (FindingKind.DELETED_FILE, Severity.INFO),
+        log_name(50, ".snapshot.deleted"): (FindingKind.DELETED_FILE, Severity.INFO),
+        log_name(90, ".txnindex"): (FindingKind.INDEX_ORPHAN, Severity.WARNING),
+        log_name(0, ".timeindex.cleaned"): (FindingKind.CLEANED_FILE, Severity.WARNING),
+        log_name(70, ".log.swap"): (FindingKind.SWAP_FILE, Severity.WARNING),
     }
 
 
@@ -363,7 +363,7 @@ def test_a_file_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
         path.unlink()
     found = list(verification.run(check_segment(task, Storage()) for task in tasks))
     assert [(each.kind, each.severity) for each in found if Path(each.file).suffix == ".log"] == [
-        (Kind.READ_ERROR, Severity.INFO)
+        (FindingKind.READ_ERROR, Severity.INFO)
     ]
 
 
@@ -374,6 +374,6 @@ def said(found: Iterable[Finding]) -> str:
 def test_hostile_bytes_are_bounded_in_what_is_said_of_them(tmp_path: Path) -> None:
     good = joined(dense(0, 0))
     write_log(tmp_path / "t-0", 0, good * 3000)
-    found = [each for each in verified(tmp_path / "t-0") if each.kind is Kind.OFFSETS_REPEATED]
+    found = [each for each in verified(tmp_path / "t-0") if each.kind is FindingKind.OFFSETS_REPEATED]
     assert len(found) == 1001
     assert "and 1999 more of these" in said(found)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kfs.broker_log.log_config import LogConfig
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.codecs import Codec
-from kfs.format.decode import BlockDecoder, PlainDecoder
+from kfs.format.decode import BlockDecoder, PythonDecoder
 from kfs.format.layout import LEGACY_CRC_OFFSET, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
-from kfs.verify.finding import Finding, Kind
+from kfs.verify.finding import Finding, FindingKind
 from tests.implementations import DECODERS, EVERY_DECODER
 from tests.log.some_logs import some_segments
 from tests.logs import Batch, joined, log_name, write_partition
@@ -43,7 +43,7 @@ def test_segments_with_their_indexes_verify_clean(segments: Segments, interval: 
         directory = write_partition(root / "t-0", segments, interval=interval)
         for decoder in DECODERS:
             # Offsets between segments are left out as compaction does it, but nothing else shows that it was there.
-            assert kinds(complaints(verified_by(decoder(), directory))) <= {Kind.OFFSET_GAP}
+            assert kinds(complaints(verified_by(decoder(), directory))) <= {FindingKind.OFFSET_GAP}
 
 
 # --- a broker's log -------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def is_in_order(data: bytes, base_offset: int, limit: int) -> bool:
         first, last = header.base_offset, header.last_offset
         if header.record_count == UNKNOWN_COUNT:
             # v0: the offsets inside are absolute, so the wrapper's may be no other.
-            offsets = PlainDecoder().decode(header, data[at : at + header.size], 1 << 20).offsets
+            offsets = PythonDecoder().decode(header, data[at : at + header.size], 1 << 20).offsets
             first, last = offsets[0], offsets[-1]
         if first <= seen or last >= limit:
             return False

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.format.decode import BlockDecoder
-from kfs.verify.finding import Finding, Kind, Severity
+from kfs.verify.finding import Finding, FindingKind, Severity
 from tests.corpus import corpus_names, take_manifest
 from tests.implementations import EVERY_DECODER
 from tests.verify.checking import complaints, found_in, kinds, verified, verified_by
@@ -34,12 +34,17 @@ def test_intact_logs_give_nothing_but_information(decoder: BlockDecoder, name: s
 
 #: Of each intact corpus, what is worth knowing.
 WORTH_KNOWING = {
-    "c_clean": {Kind.BELOW_LOG_START},
-    "e_meta": {Kind.DELETED_FILE},
-    "e39_meta": {Kind.DELETED_FILE},
-    "f_0.8.2.2": {Kind.META_PROPERTIES_MISSING},
-    "g_kill9": {Kind.INDEX_ZEROS, Kind.TIMEINDEX_ZEROS},
-    "g_running": {Kind.INDEX_ZEROS, Kind.TIMEINDEX_ZEROS, Kind.BELOW_LOG_START, Kind.DELETED_DIRECTORY},
+    "c_clean": {FindingKind.BELOW_LOG_START},
+    "e_meta": {FindingKind.DELETED_FILE},
+    "e39_meta": {FindingKind.DELETED_FILE},
+    "f_0.8.2.2": {FindingKind.META_PROPERTIES_MISSING},
+    "g_kill9": {FindingKind.INDEX_ZEROS, FindingKind.TIMEINDEX_ZEROS},
+    "g_running": {
+        FindingKind.INDEX_ZEROS,
+        FindingKind.TIMEINDEX_ZEROS,
+        FindingKind.BELOW_LOG_START,
+        FindingKind.DELETED_DIRECTORY,
+    },
 }
 
 
@@ -53,43 +58,43 @@ def test_information_is_given_where_there_is_some(name: str, corpus: CorpusPath)
 
 #: What each kind of damage is called where it was done. A number is the byte position that the description names.
 EXPECTED = {
-    "flip-payload-last-segment": Kind.BATCH_CRC,
-    "flip-payload-first-segment": Kind.BATCH_CRC,
-    "flip-crc": Kind.BATCH_CRC,
-    "flip-base-offset": Kind.OFFSETS_MISPLACED,
-    "cut-mid-batch": Kind.TORN_TAIL,
-    "cut-in-header": Kind.TORN_TAIL,
-    "cut-first-segment": Kind.BATCH_TRUNCATED,
-    "zero-tail": Kind.ZERO_TAIL,
-    "garbage-tail": Kind.BATCH_HEADER,
-    "half-batch-tail": Kind.TORN_TAIL,
-    "duplicate-batch-tail": Kind.OFFSETS_REPEATED,
-    "bad-magic": Kind.BATCH_HEADER,
-    "length-huge": Kind.TORN_TAIL,
-    "length-negative": Kind.BATCH_HEADER,
-    "length-small": Kind.BATCH_HEADER,
-    "index-odd-size": Kind.INDEX_SIZE,
-    "index-zeros": Kind.INDEX_ZEROS,
-    "index-missing": Kind.INDEX_MISSING,
-    "index-out-of-order": Kind.INDEX_ORDER,
-    "index-past-end": Kind.INDEX_PAST_END,
-    "index-empty": Kind.INDEX_SHORT,
-    "index-preallocated": Kind.INDEX_ZEROS,
-    "timeindex-missing": Kind.TIMEINDEX_MISSING,
-    "timeindex-odd-size": Kind.TIMEINDEX_SIZE,
-    "timeindex-out-of-order": Kind.TIMEINDEX_ORDER,
-    "timeindex-zeros": Kind.TIMEINDEX_ZEROS,
-    "snapshot-garbage": Kind.SNAPSHOT_FORMAT,
-    "snapshot-missing": Kind.SNAPSHOT_MISSING,
-    "epoch-missing": Kind.EPOCHS_MISSING,
-    "epoch-garbage": Kind.EPOCHS_FORMAT,
-    "partition-metadata-missing": Kind.PARTITION_METADATA_MISSING,
-    "orphan-index": Kind.INDEX_ORPHAN,
-    "txnindex-garbage": Kind.TXNINDEX_FORMAT,
-    "txnindex-missing": Kind.TXNINDEX_MISSING,
-    "last-log-empty": Kind.INDEX_PAST_END,
+    "flip-payload-last-segment": FindingKind.BATCH_CRC,
+    "flip-payload-first-segment": FindingKind.BATCH_CRC,
+    "flip-crc": FindingKind.BATCH_CRC,
+    "flip-base-offset": FindingKind.OFFSETS_MISPLACED,
+    "cut-mid-batch": FindingKind.TORN_TAIL,
+    "cut-in-header": FindingKind.TORN_TAIL,
+    "cut-first-segment": FindingKind.BATCH_TRUNCATED,
+    "zero-tail": FindingKind.ZERO_TAIL,
+    "garbage-tail": FindingKind.BATCH_HEADER,
+    "half-batch-tail": FindingKind.TORN_TAIL,
+    "duplicate-batch-tail": FindingKind.OFFSETS_REPEATED,
+    "bad-magic": FindingKind.BATCH_HEADER,
+    "length-huge": FindingKind.TORN_TAIL,
+    "length-negative": FindingKind.BATCH_HEADER,
+    "length-small": FindingKind.BATCH_HEADER,
+    "index-odd-size": FindingKind.INDEX_SIZE,
+    "index-zeros": FindingKind.INDEX_ZEROS,
+    "index-missing": FindingKind.INDEX_MISSING,
+    "index-out-of-order": FindingKind.INDEX_ORDER,
+    "index-past-end": FindingKind.INDEX_PAST_END,
+    "index-empty": FindingKind.INDEX_SHORT,
+    "index-preallocated": FindingKind.INDEX_ZEROS,
+    "timeindex-missing": FindingKind.TIMEINDEX_MISSING,
+    "timeindex-odd-size": FindingKind.TIMEINDEX_SIZE,
+    "timeindex-out-of-order": FindingKind.TIMEINDEX_ORDER,
+    "timeindex-zeros": FindingKind.TIMEINDEX_ZEROS,
+    "snapshot-garbage": FindingKind.SNAPSHOT_FORMAT,
+    "snapshot-missing": FindingKind.SNAPSHOT_MISSING,
+    "epoch-missing": FindingKind.EPOCHS_MISSING,
+    "epoch-garbage": FindingKind.EPOCHS_FORMAT,
+    "partition-metadata-missing": FindingKind.PARTITION_METADATA_MISSING,
+    "orphan-index": FindingKind.INDEX_ORPHAN,
+    "txnindex-garbage": FindingKind.TXNINDEX_FORMAT,
+    "txnindex-missing": FindingKind.TXNINDEX_MISSING,
+    "last-log-empty": FindingKind.INDEX_PAST_END,
 }
-LEFTOVERS = {".cleaned": Kind.CLEANED_FILE, ".deleted": Kind.DELETED_FILE, ".txt": Kind.STRAY_FILE}
+LEFTOVERS = {".cleaned": FindingKind.CLEANED_FILE, ".deleted": FindingKind.DELETED_FILE, ".txt": FindingKind.STRAY_FILE}
 #: Legal where the broker wasn't stopped cleanly.
 HARMLESS = {"zero-tail", "index-preallocated"}
 #: How the position in a description is to be understood; those not named say where the batch begins.
@@ -110,22 +115,22 @@ def found(corpus: CorpusPath) -> dict[str, list[Finding]]:
     return result
 
 
-def expected_of(damage: dict[str, str]) -> tuple[str, Kind]:
+def expected_of(damage: dict[str, str]) -> tuple[str, FindingKind]:
     """Return in which file which kind of finding there must be."""
     what, file = damage["damage"], damage["file"]
     if what == "leftover-files":
         return file, LEFTOVERS[Path(file).suffix]
     if what == "swap-complete":
-        return file + ".swap", Kind.SWAP_FILE
+        return file + ".swap", FindingKind.SWAP_FILE
     if what == "middle-segment-missing":
-        return "00000000000000000086.log", Kind.OFFSET_GAP
+        return "00000000000000000086.log", FindingKind.OFFSET_GAP
     if what == "last-log-empty":
-        return file.removesuffix(".log") + ".index", Kind.INDEX_PAST_END
+        return file.removesuffix(".log") + ".index", FindingKind.INDEX_PAST_END
     if what == "snapshot-missing":  # that where the last segment begins; of others there may be none
-        return "00000000000000000105.snapshot", Kind.SNAPSHOT_MISSING
+        return "00000000000000000105.snapshot", FindingKind.SNAPSHOT_MISSING
     kind = EXPECTED[what]
-    if file.endswith(".timeindex") and kind is Kind.INDEX_ZEROS:
-        kind = Kind.TIMEINDEX_ZEROS
+    if file.endswith(".timeindex") and kind is FindingKind.INDEX_ZEROS:
+        kind = FindingKind.TIMEINDEX_ZEROS
     return file, kind
 
 
@@ -137,10 +142,10 @@ def test_every_damage_is_found_in_its_place(number: int, found: dict[str, list[F
     for damage in done:
         file, kind = expected_of(damage)
         (finding, *_) = [one for one in found[directory] if Path(one.file).name == file and one.kind is kind]
-        harmless = damage["damage"] in HARMLESS or kind in {Kind.DELETED_FILE, Kind.STRAY_FILE}
+        harmless = damage["damage"] in HARMLESS or kind in {FindingKind.DELETED_FILE, FindingKind.STRAY_FILE}
         assert (finding.severity is Severity.INFO) == harmless
         position = _POSITION.search(damage["what"])
-        if position is not None and damage["file"].endswith(".log") and kind is not Kind.SWAP_FILE:
+        if position is not None and damage["file"].endswith(".log") and kind is not FindingKind.SWAP_FILE:
             assert finding.bytes is not None
             start, end = finding.bytes
             # Of a cut file the position is its new end.
@@ -148,17 +153,17 @@ def test_every_damage_is_found_in_its_place(number: int, found: dict[str, list[F
 
 
 EXACT = {
-    1: (Kind.BATCH_CRC, (989, 989 + 842), (99, 102)),
-    3: (Kind.BATCH_CRC, (2959, 3312), (108, 109)),
-    4: (Kind.OFFSETS_MISPLACED, (2876, 3173), None),
-    5: (Kind.TORN_TAIL, (4531, 4981), (108, 109)),
-    8: (Kind.ZERO_TAIL, (5352, 5352 + 4096), None),
-    9: (Kind.BATCH_HEADER, (4753, 4753 + 500), None),
-    13: (Kind.TORN_TAIL, (4173, 5087), (102, 109)),
-    14: (Kind.BATCH_HEADER, (0, 396), (109, 109)),
-    21: (Kind.INDEX_PAST_END, (48, 56), (49, 49)),
-    35: (Kind.OFFSET_GAP, None, (38, 85)),
-    38: (Kind.TXNINDEX_MISSING, None, (8, 47)),
+    1: (FindingKind.BATCH_CRC, (989, 989 + 842), (99, 102)),
+    3: (FindingKind.BATCH_CRC, (2959, 3312), (108, 109)),
+    4: (FindingKind.OFFSETS_MISPLACED, (2876, 3173), None),
+    5: (FindingKind.TORN_TAIL, (4531, 4981), (108, 109)),
+    8: (FindingKind.ZERO_TAIL, (5352, 5352 + 4096), None),
+    9: (FindingKind.BATCH_HEADER, (4753, 4753 + 500), None),
+    13: (FindingKind.TORN_TAIL, (4173, 5087), (102, 109)),
+    14: (FindingKind.BATCH_HEADER, (0, 396), (109, 109)),
+    21: (FindingKind.INDEX_PAST_END, (48, 56), (49, 49)),
+    35: (FindingKind.OFFSET_GAP, None, (38, 85)),
+    38: (FindingKind.TXNINDEX_MISSING, None, (8, 47)),
 }
 
 
@@ -172,14 +177,18 @@ def test_nothing_is_said_of_the_partition_that_is_whole(found: dict[str, list[Fi
 
 
 def test_what_the_damage_makes_of_checkpoints_is_said(found: dict[str, list[Finding]]) -> None:
-    past = {re.split(r" of |,", one.sentence)[1] for one in found["data"] if one.kind is Kind.CHECKPOINT_PAST_END}
+    past = {
+        re.split(r" of |,", one.sentence)[1] for one in found["data"] if one.kind is FindingKind.CHECKPOINT_PAST_END
+    }
     assert past == {f"broken-{number}" for number in (3, 5, 6, 12, 13, 14, 15, 36)}
 
 
 def test_of_a_clean_stop_a_torn_tail_is_an_error(corpus: CorpusPath) -> None:
     # With the marker there, no broker would look at the tail.
     found = verified(corpus(DAMAGED) / "recovered-clean-marker" / "data")
-    (finding,) = [one for one in found if Path(one.file).parent.name == "broken-5" and one.kind is Kind.TORN_TAIL]
+    (finding,) = [
+        one for one in found if Path(one.file).parent.name == "broken-5" and one.kind is FindingKind.TORN_TAIL
+    ]
     assert finding.severity is Severity.ERROR
 
 
@@ -203,5 +212,7 @@ def test_a_partition_and_its_files_are_checked_alone_too(corpus: CorpusPath) -> 
     partition = corpus(DAMAGED) / "data" / "broken-1"
     log = partition / "00000000000000000092.log"
     assert (
-        found_in(verified(partition), log.name) == found_in(verified(log), log.name) == [(Kind.BATCH_CRC, (989, 1831))]
+        found_in(verified(partition), log.name)
+        == found_in(verified(log), log.name)
+        == [(FindingKind.BATCH_CRC, (989, 1831))]
     )

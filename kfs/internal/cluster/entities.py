@@ -12,7 +12,7 @@ NO_LEADER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRegistration:
     """A partition (``PartitionRegistration.java``); ``directories`` are those of ``replicas``, in their order."""
 
     replicas: tuple[int, ...]
@@ -40,12 +40,12 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Topic:
+class TopicImage:
     """A topic and its partitions by number."""
 
     name: str
     id: Uuid
-    partitions: dict[int, Partition] = field(default_factory=dict)
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

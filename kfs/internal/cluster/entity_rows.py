@@ -7,7 +7,14 @@ from typing import Final, TypeAlias
 
 from kfs.format.control_record import Voter
 from kfs.format.uuid import Uuid
-from kfs.internal.cluster.entities import Broker, Controller, Endpoint, Partition, SupportedFeatures, Topic
+from kfs.internal.cluster.entities import (
+    Broker,
+    Controller,
+    Endpoint,
+    PartitionRegistration,
+    SupportedFeatures,
+    TopicImage,
+)
 from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.names import (
     LEADER_RECOVERY_STATES,
@@ -32,17 +39,17 @@ PARTITION_FIELDS: Final = (
 )
 #: The fields of a broker.
 BROKER_FIELDS: Final = (
-    *("id", "fenced", "inControlledShutdown", "rack", "endpoints", "epoch", "incarnationId", "logDirs"),
+    *("id", "fenced", "inControlledShutdown", "rack", "endpoints", "brokerEpoch", "incarnationId", "logDirs"),
     *("cordonedLogDirs", "isMigratingZkBroker", "features"),
 )
 
 
-def partition_rows(topic: Topic) -> list[Row]:
+def partition_rows(topic: TopicImage) -> list[Row]:
     """Return an object a partition."""
     return [_partition_row(number, partition) for number, partition in sorted(topic.partitions.items())]
 
 
-def _partition_row(number: int, partition: Partition) -> Row:
+def _partition_row(number: int, partition: PartitionRegistration) -> Row:
     values: tuple[Json, ...] = (
         number,
         None if partition.is_offline else partition.leader,
@@ -62,7 +69,7 @@ def _partition_row(number: int, partition: Partition) -> Row:
     return dict(zip(PARTITION_FIELDS, values, strict=True))
 
 
-def topic_summary(topic: Topic, image: MetadataImage) -> Row:
+def topic_summary(topic: TopicImage, image: MetadataImage) -> Row:
     """Return what there is to say of a topic as a whole."""
     partitions = topic.partitions.values()
     configs = image.configs.get((TOPIC_RESOURCE, topic.name), {})

@@ -19,11 +19,11 @@ from kfs.internal.cluster.entities import (
     Controller,
     DelegationToken,
     Endpoint,
-    Partition,
+    PartitionRegistration,
     ProducerIds,
     QuotaEntity,
     SupportedFeatures,
-    Topic,
+    TopicImage,
 )
 from kfs.internal.cluster.names import METADATA_VERSION, TOPIC_RESOURCE
 from kfs.internal.cluster.sensitive import is_sensitive
@@ -46,7 +46,7 @@ class MetadataImage:
 
     features: dict[str, int] = field(default_factory=dict)
     zk_migration_state: int = 0
-    topics: dict[Uuid, Topic] = field(default_factory=dict)
+    topics: dict[Uuid, TopicImage] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     removed_topics: dict[Uuid, str] = field(default_factory=dict)
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -59,17 +59,20 @@ class MetadataImage:
     tokens: dict[str, DelegationToken] = field(default_factory=dict)
     producer_ids: ProducerIds | None = None
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> TopicImage | None:
         """Return the topic of that name, None if there is none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
 
     def copy(self) -> MetadataImage:
-        """Return an image that can be changed while somebody looks at this one."""
+        """Return an image that can be changed while this one is read."""
         return MetadataImage(
             dict(self.features),
             self.zk_migration_state,
-            {topic_id: Topic(topic.name, topic.id, dict(topic.partitions)) for topic_id, topic in self.topics.items()},
+            {
+                topic_id: TopicImage(topic.name, topic.id, dict(topic.partitions))
+                for topic_id, topic in self.topics.items()
+            },
             dict(self.topic_ids),
             dict(self.removed_topics),
             dict(self.brokers),
@@ -94,11 +97,11 @@ class MetadataImage:
 
     def _topic_record(self, fields: Fields) -> None:
         name, topic_id = _text(fields["name"]), _uuid(fields["topicId"])
-        self.topics[topic_id] = Topic(name, topic_id)
+        self.topics[topic_id] = TopicImage(name, topic_id)
         self.topic_ids[name] = topic_id
         self.removed_topics.pop(topic_id, None)
 
-    def _topic_of(self, fields: Fields) -> Topic:
+    def _topic_of(self, fields: Fields) -> TopicImage:
         topic_id = _uuid(fields["topicId"])
         topic = self.topics.get(topic_id)
         if topic is None:
@@ -108,7 +111,7 @@ class MetadataImage:
     def _partition_record(self, fields: Fields) -> None:
         topic = self._topic_of(fields)
         replicas = _numbers(fields["replicas"])
-        topic.partitions[_number(fields["partitionId"])] = Partition(
+        topic.partitions[_number(fields["partitionId"])] = PartitionRegistration(
             replicas,
             _directories(_uuids(fields["directories"]), replicas),
             _numbers(fields["isr"]),
@@ -325,7 +328,7 @@ _REPLAY: Final[Mapping[str, Callable[[MetadataImage, Fields], None]]] = {
 }
 
 
-def _changed(partition: Partition, fields: Fields) -> Partition:
+def _changed(partition: PartitionRegistration, fields: Fields) -> PartitionRegistration:
     """Return a partition after a change (``PartitionRegistration.merge``): null and -1 leave things as they are."""
 
     def numbers(name: str, now: tuple[int, ...]) -> tuple[int, ...]:
@@ -335,7 +338,7 @@ def _changed(partition: Partition, fields: Fields) -> Partition:
     directories = partition.directories if fields["directories"] is None else _uuids(fields["directories"])
     leader, recovery = _number(fields["leader"]), _number(fields["leaderRecoveryState"])
     stays = leader == _NO_LEADER_CHANGE
-    return Partition(
+    return PartitionRegistration(
         replicas,
         _directories(directories, replicas),
         numbers("isr", partition.isr),

@@ -17,7 +17,7 @@ from kfs.format.quorum_state import QuorumState, parse_quorum_state
 from kfs.format.uuid import Uuid
 from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.replay import Replay
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.healing import Healer
 from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
@@ -92,7 +92,8 @@ class MetadataLog:
         self.log = Log(directory, storage, copies=Healer(directory, others))
         self._storage = storage
         self._state: MetadataState | None = None
-        self._seen: tuple[object, ...] = ()
+        #: Incarnation of the log, segments with their sizes, and snapshots that the state was read from.
+        self._state_of: tuple[object, ...] = ()
         self._place: tuple[Segment, int, int] | None = None
         self._reading = threading.Lock()
         self._names: tuple[tuple[str, ...], dict[Uuid, str]] = ((), {})
@@ -155,23 +156,23 @@ class MetadataLog:
             state = self._brought_up_to_date()
             for _ in range(MOST_LOOKS - 1):
                 _ = self.log.segments
-                if self.log.incarnation == self._seen[0]:
+                if self.log.incarnation == self._state_of[0]:
                     break
                 state = self._brought_up_to_date()
             return state
 
     def _brought_up_to_date(self) -> MetadataState:
         segments = self.log.segments
-        seen = (
+        files = (
             self.log.incarnation,
             [(segment, segment.size()) for segment in segments],
             [snapshot.path for snapshot in self.snapshots()],
         )
         state = self._state
-        if state is None or seen != self._seen:
-            grows = state is not None and self._seen[0] == seen[0] and segments and state.stopped is None
+        if state is None or files != self._state_of:
+            grows = state is not None and self._state_of[0] == files[0] and segments and state.stopped is None
             state = self._extended(state) if grows and state is not None else self._load(MAX_INT64)
-            self._state, self._seen = state, seen
+            self._state, self._state_of = state, files
         return state
 
     def state_at(self, end_offset: int) -> MetadataState:
@@ -240,7 +241,7 @@ class MetadataLog:
                 return None
             try:
                 stopped = self._follow_segment(segment, replay, end_offset)
-            except FileChanged as error:  # it is told at the next look
+            except FileChanged as error:  # the next look reports it
                 self.log.look_again()
                 stopped = str(error)
             except CorruptData as error:
@@ -251,11 +252,11 @@ class MetadataLog:
         return None
 
     def _follow_segment(self, segment: Segment, replay: Replay, end_offset: int) -> str | None:
-        position, seen = 0, None
+        position, after = 0, None
         if self._place is not None and self._place[0] is segment:
-            _, position, seen = self._place
-        for item in segment.bulk(position, seen):
-            if isinstance(item, Records):
+            _, position, after = self._place
+        for item in segment.bulk(position, after):
+            if isinstance(item, DecodedBatches):
                 if item.base_offset > replay.end_offset:
                     return self._gap(item, replay.end_offset)
                 apply_records(item, replay, end_offset)
@@ -264,7 +265,7 @@ class MetadataLog:
                 return str(item.problem.error())
         return None
 
-    def _gap(self, item: Records, end_offset: int) -> str:
+    def _gap(self, item: DecodedBatches, end_offset: int) -> str:
         reason = f"the offsets {end_offset} to {item.base_offset - 1} are missing: what follows isn't applied"
         self.problems.add(Problem(item.file, item.position, 0, reason))
         return f"{item.file}: position {item.position}: {reason}"
@@ -291,7 +292,7 @@ class MetadataLog:
         base = 0 if ".checkpoint" in name else int(name.partition(".")[0])
         segment = Segment(SegmentFiles(base, found), self._storage, Problems())
         for item in segment.bulk():
-            if isinstance(item, Records) and not item.is_control:
+            if isinstance(item, DecodedBatches) and not item.is_control:
                 columns = item.columns
                 for index in range(len(columns)):
                     value = columns.value(index)
@@ -310,7 +311,7 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
     types: list[int | None] = []
     timestamp = replay.timestamp
     for item in segment.bulk():
-        if not isinstance(item, Records):
+        if not isinstance(item, DecodedBatches):
             raise item.problem.error()
         if item.columns.faults:
             raise next(iter(item.columns.faults.values())).located(item.file)
@@ -346,7 +347,7 @@ def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | 
     return replay
 
 
-def apply_records(records: Records, replay: Replay, end_offset: int) -> None:
+def apply_records(records: DecodedBatches, replay: Replay, end_offset: int) -> None:
     """Apply those of ``records`` that ``replay`` hasn't had yet and that are below ``end_offset``."""
     columns, file, table = records.columns, records.file, records.table
     row = records.first

@@ -27,7 +27,7 @@ MOST_SKIPPED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRecord:
     """A record that wasn't applied, and why. ``value`` is all of it, which may hold a secret: it is for who asks."""
 
     file: str
@@ -47,7 +47,7 @@ class Applicable:
 
 
 @dataclass(slots=True)
-class OpenTransaction:
+class OpenMetadataTransaction:
     """A transaction of the metadata log (KIP-868) that has not ended: nothing of it holds yet."""
 
     offset: int
@@ -72,16 +72,16 @@ class Replay:
     voter_ids: tuple[int, ...] | None = None
     voters: tuple[Voter, ...] | None = None
     kraft_version: int | None = None
-    transaction: OpenTransaction | None = None
-    skipped: tuple[Skipped, ...] = ()
+    transaction: OpenMetadataTransaction | None = None
+    skipped: tuple[SkippedRecord, ...] = ()
     skipped_count: int = 0
     unknown_tags: int = 0
 
     def copy(self) -> Replay:
-        """Return one that goes on from here, while somebody looks at this one."""
+        """Return one that goes on from here, while this one is read."""
         transaction = self.transaction
         if transaction is not None:
-            transaction = OpenTransaction(transaction.offset, transaction.name, list(transaction.records))
+            transaction = OpenMetadataTransaction(transaction.offset, transaction.name, list(transaction.records))
         return replace(self, image=self.image.copy(), transaction=transaction)
 
     def control(self, file: str, offset: int, key: bytes | None, value: bytes | None) -> None:
@@ -89,7 +89,7 @@ class Replay:
         try:
             record = parse_control_record(key, value)
         except CorruptData as error:
-            self._skip(Skipped(file, offset, error.reason, value))
+            self._skip(SkippedRecord(file, offset, error.reason, value))
             return
         match record:
             case LeaderChange():
@@ -111,7 +111,7 @@ class Replay:
                 raise CorruptData("a record without a value")
             record = CLUSTER_METADATA_KINDS.decode(value)
         except CorruptData as error:
-            self._skip(Skipped(file, offset, _reason(error, value), value))
+            self._skip(SkippedRecord(file, offset, _reason(error, value), value))
             return
         self.unknown_tags += record.message.unknown_tags
         found = Applicable(file, offset, record, value)
@@ -127,14 +127,14 @@ class Replay:
 
     def broken(self, file: str, offset: int, reason: str) -> None:
         """Take note of a record that can't be read."""
-        self._skip(Skipped(file, offset, reason, None))
+        self._skip(SkippedRecord(file, offset, reason, None))
 
     def _begin(self, found: Applicable) -> None:
         if self.transaction is not None:
             self._refuse(found, f"a transaction is open since offset {self.transaction.offset}")
             return
         name = found.record.message["name"]
-        self.transaction = OpenTransaction(found.offset, None if name is None else str(name))
+        self.transaction = OpenMetadataTransaction(found.offset, None if name is None else str(name))
 
     def _end(self, found: Applicable, *, is_committed: bool) -> None:
         transaction, self.transaction = self.transaction, None
@@ -151,9 +151,9 @@ class Replay:
             self._refuse(found, error.reason)
 
     def _refuse(self, found: Applicable, reason: str) -> None:
-        self._skip(Skipped(found.file, found.offset, f"{found.record.kind.name}: {reason}", found.value))
+        self._skip(SkippedRecord(found.file, found.offset, f"{found.record.kind.name}: {reason}", found.value))
 
-    def _skip(self, skipped: Skipped) -> None:
+    def _skip(self, skipped: SkippedRecord) -> None:
         self.skipped_count += 1
         if len(self.skipped) < MOST_SKIPPED:
             self.skipped += (skipped,)

@@ -149,7 +149,7 @@ class ClusterRows:
         return {
             "directory": log.directory.path,
             "endOffset": replay.end_offset,
-            "epoch": replay.epoch,
+            "leaderEpoch": replay.epoch,
             **time_fields("timestamp", replay.timestamp),
             "snapshot": os.path.basename(state.snapshot.path) if state and state.snapshot else None,
             "committedAtLeast": max(whole, default=None),
@@ -221,7 +221,7 @@ class ClusterRows:
             log = self.cluster.data_dir.log(name, partition)
             epochs = log.leader_epochs() if log else ()
             row: Row = dict.fromkeys(PARTITION_FIELDS)
-            rows.append(row | {"partition": partition, "leaderEpoch": epochs[-1].epoch if epochs else None})
+            rows.append(row | {"partition": partition, "leaderEpoch": epochs[-1].leader_epoch if epochs else None})
         return {**directory_topic_summary(name, topic_id, len(partitions)), "partitions": rows}
 
     # -- lists
@@ -304,7 +304,7 @@ class ClusterRows:
             yield {
                 "file": snapshot.path,
                 "endOffset": snapshot.end_offset,
-                "epoch": snapshot.epoch,
+                "leaderEpoch": snapshot.epoch,
                 "isWhole": fault is None,
                 "reason": fault,
                 "isUsed": state.snapshot is not None and state.snapshot.path == snapshot.path,

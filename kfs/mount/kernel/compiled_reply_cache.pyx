@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Answers that are at hand, compiled: the twin of :mod:`kfs.mount.kernel.reply_cache`.
+"""Replies that are kept, compiled: the same as :mod:`kfs.mount.kernel.reply_cache`.
 
-What is kept, and for how long, is the twin's business; here is the loop that reads a request, finds its answer and
+What is kept, and for how long, is decided there; here is the loop that reads a request, finds its answer and
 writes it, which has the GIL only while it looks.
 """
 
@@ -34,7 +34,7 @@ cdef enum:
     BODY_BYTES = 8192 - 40  # with the header as many as FUSE_MIN_READ_BUFFER
     LOOKUP = 1
     READ = 15
-    MOST_DIGITS = 18  # all numbers of so many digits are below 2**63
+    MOST_DIGITS = 18  # all numbers with that many digits are below 2**63
     SECTOR_SIZE = 512
     NO_TIMESTAMP = -1
     COPIED_BYTES = 4096

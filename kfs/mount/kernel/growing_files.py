@@ -4,7 +4,7 @@ The kernel keeps whole pages. What an answer to a read lacks of the last one it 
 the file as soon as it knows a larger size: it sets that first, and drops pages afterwards (``fuse_change_attributes_i``
 in the kernel's ``fs/fuse/inode.c``), so that who reads a page in between gets zeros. So no answer falls short of a size
 that was told. The kernel has to drop the last page of an answer as soon as it was given; until a moment later, when
-nobody copies that page any more, the kernel gets no size beyond its end.
+that page is no longer copied, the kernel gets no size beyond its end.
 """
 
 from __future__ import annotations

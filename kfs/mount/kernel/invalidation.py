@@ -15,7 +15,7 @@ class Invalidator:
     """Asks the tree now and then for its invalidations, and has the kernel forget it.
 
     It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
-    serving thread has answered somebody else. ``forget`` gets names: what was promised of them, and of
+    serving thread has answered another request. ``forget`` gets names: what was promised of them, and of
     anything below them, no longer holds.
     """
 
@@ -38,7 +38,7 @@ class Invalidator:
             self._thread.join()
 
     def look_now(self) -> None:
-        """Have the tree asked soon: somebody was led to what is gone, by what the kernel keeps."""
+        """Have the tree asked soon: the kernel led a reader to what is gone."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -47,7 +47,7 @@ class Invalidator:
             if self._stopped.is_set():
                 return
             self._look()
-            # A change is told several times, for those who answer from what they know: not all of them at once.
+            # A change is reported several times, for replies made of what was known: not all of them at once.
             if was_called and not self._stopped.wait(LIVE):
                 self._wake.clear()
 

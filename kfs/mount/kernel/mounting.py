@@ -1,4 +1,4 @@
-"""Mounting without libfuse: by mount(2) as root, by the setuid helper ``fusermount3`` as anybody else."""
+"""Mounting without libfuse: by mount(2) as root, by the setuid helper ``fusermount3`` as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting the contents of small files into the kernel's page cache before anybody asks for them."""
+"""Putting the contents of small files into the kernel's page cache before they are asked for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TURN: Final = 64
 
 
 class _Reader:
-    """Somebody who reads files in their order. Places in that order are counted from where he was first seen."""
+    """A reader of files in their order. Places in that order are counted from where it was first seen."""
 
     __slots__ = ("contents", "ids", "next_place", "target", "upcoming", "window")
 
@@ -182,7 +182,7 @@ class Prefetch:
         self._send(self._take_held())
 
     def _take_held(self) -> bytes | None:
-        """Return the answer that is held, to whoever comes first."""
+        """Return the answer that is held, to the first who asks."""
         with self._sending:
             held, self._held = self._held, None
         return held
@@ -221,7 +221,7 @@ class Prefetch:
             self._look_ahead(reader)
 
     def _store_some(self, reader: _Reader, most: int, *, is_for_held: bool) -> None:
-        """Store what is upcoming, so many at most, and no further once there is somebody to attend to."""
+        """Store what is upcoming, at most a number of files, and no further once a request waits."""
         for _ in range(most):
             if not reader.upcoming or reader.next_place >= reader.target or (self._reads and not is_for_held):
                 return

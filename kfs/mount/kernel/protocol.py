@@ -24,7 +24,7 @@ INC_EPOCH_MINOR_VERSION: Final = 44
 #: A read of the device must offer at least so much room, or fails; our requests are all smaller.
 FUSE_MIN_READ_BUFFER: Final = 8192
 
-#: What the kernel is told in seconds where nothing can change: a year.
+#: The lifetime, in seconds, of what can't change: a year.
 FOREVER_SECONDS: Final = 365 * 86400
 
 

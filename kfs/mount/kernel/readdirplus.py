@@ -6,11 +6,11 @@ from typing import Final
 
 from kfs.mount.listing import Place
 
-#: For how many entries attributes are given on trust, with nobody looking any of them up. Tools that
+#: For how many entries attributes are given on trust, without any of them being looked up. Tools that
 #: look at every entry (find, grep -r, cp -r) read this many names before they begin.
 CREDIT: Final = 100_000
 #: What a look-up from the kernel costs at the least, in seconds: attributes that take longer to find
-#: use up more credit, being better found when somebody wants them.
+#: use up more credit, being better found when they are wanted.
 LOOKUP_SECONDS: Final = 50e-6
 
 _MAX_DIRECTORIES: Final = 1024
@@ -22,7 +22,7 @@ class ReaddirplusPolicy:
     Given away, they save a request for each entry that is then looked at; but they cost time, and
     the kernel and libfuse memory, for each one that isn't. The kernel's own rule (start with a reply
     that has them, go on when entries are looked up) fails for tools that read all names first. Ours:
-    a directory has credit for so many entries, less where they don't come cheap; and credit is renewed
+    a directory has credit for a number of entries, less where they don't come cheap; and credit is renewed
     whenever a name in it is looked up. That shows because one entry in each reply is left without.
     """
 
@@ -55,5 +55,5 @@ class ReaddirplusPolicy:
             self._spent.pop(directory, None)
 
     def renew(self) -> None:
-        """Take note that somebody reads what was listed, whatever directory it is in."""
+        """Note that what was listed is read, whatever directory it is in."""
         self._spent.clear()

@@ -14,7 +14,7 @@ GENERATION_SIZE: Final = 1024
 
 
 class RecentNodes:
-    """Finds nodes by id, and remembers them for a moment: whoever looks a file up reads it next.
+    """Finds nodes by id, and remembers them for a moment: a file that was looked up is read next.
 
     As in :class:`~kfs.mount.libfuse.paths.Paths`, the memory is two generations: bounded, with no
     bookkeeping at a hit.

@@ -29,16 +29,16 @@ from kfs.mount.kernel.protocol import (
     Opcode,
     entry_reply,
 )
-from kfs.tree.node import Contents, NumberedFiles
+from kfs.tree.node import FileContents, NumberedFiles
 
 #: For how long, in seconds, a directory isn't asked again whether what it said still holds.
 HELD_SECONDS: Final = 0.25
 #: How many groups of files are known at most.
 MOST_GROUPS: Final = 8192
-#: What a write of a reply may say: it was answered for us, when its caller was interrupted; or there is nobody left.
+#: What a write of a reply may say: it was answered for us, when its caller was interrupted; or its caller is gone.
 NOT_WAITED_FOR: Final = (errno.ENOENT, errno.ENODEV)
 
-#: All numbers of so many digits are below 2**63.
+#: All numbers with that many digits are below 2**63.
 _MOST_DIGITS: Final = 18
 _LOOKUP: Final = int(Opcode.LOOKUP)
 _READ: Final = int(Opcode.READ)
@@ -55,7 +55,7 @@ class _Group:
         self.stamp = files.stamp
         self.id_of_zero = files.stamp.id_of_zero
 
-    def find(self, number: int) -> tuple[Contents, int] | None:
+    def find(self, number: int) -> tuple[FileContents, int] | None:
         """Return the contents and the index in them of a file, if they are still kept."""
         contents = self.contents()
         if contents is None:
@@ -98,7 +98,7 @@ class _Directory:
         self.by_number = _SortedGroups()
 
 
-class Table:
+class ReplyTable:
     """All that is at hand. Who puts something into it holds a lock; others may look meanwhile."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class ReplyCache:
     Reads of files for which ``is_followed`` says so, given an id, are handed on. One thread reads, several may put.
     """
 
-    table_class: type[Table] = Table
+    table_class: type[ReplyTable] = ReplyTable
 
     def __init__(self, device: int, is_followed: Callable[[int], bool]) -> None:
         self.device = device

@@ -25,7 +25,7 @@ logger = logging.getLogger("kfs.mount")
 PATIENCE: Final = 0.01
 #: How many threads may be late. When all of them are, the next slow request holds up the others.
 MOST_LATE: Final = 64
-#: After so many looks at an idle leader nobody looks any more, until there is a request again.
+#: Looks at an idle leader after which there is none until the next request.
 _QUIET_LOOKS: Final = 100
 #: How long to wait for the kernel to hang up.
 _END_SECONDS: Final = 2.0
@@ -68,7 +68,7 @@ class RequestLoop:
     def run(self) -> None:
         """Serve from threads; return when the kernel has hung up, or raise :class:`Stopped`."""
         self._start(self._leader)
-        seen = quiet = 0
+        last = quiet = 0
         while not self._ended:
             if quiet > _QUIET_LOOKS:
                 self._sleep()
@@ -79,9 +79,9 @@ class RequestLoop:
             self._look()
             unique = self._leader.unique
             quiet = 0 if unique else quiet + 1
-            if unique and unique == seen:
+            if unique and unique == last:
                 self._replace_leader()
-            seen = unique
+            last = unique
 
     def wait_for_the_end(self) -> bool:
         """Wait a moment for the kernel to hang up; return whether it did."""
@@ -100,7 +100,7 @@ class RequestLoop:
         """Wait for the next request without looking."""
         self._alarm.clear()
         self._is_watched = False
-        # A request that came in between has seen the flag as it was, and nobody will ring.
+        # A request that came in between has seen the flag as it was, and won't ring.
         if not self._leader.unique and not self._ended:
             self._alarm.wait()
         self._is_watched = True

@@ -48,7 +48,7 @@ _WANTED: Final = (
     | InitFlag.PARALLEL_DIROPS
     | InitFlag.MAX_PAGES
 )
-#: Requests that nobody waits for (read-ahead) and that the kernel sends at a time; those that wait for a slow
+#: Requests that no reader waits for (read-ahead) and that the kernel sends at a time; those that wait for a slow
 #: disk count, and its default of 12 would let them hold up the others.
 _MAX_BACKGROUND: Final = 512
 #: Pages a request may have: as many as the kernel reads ahead, which is also the most it allows by default.
@@ -184,7 +184,7 @@ class Session:
         return _error(unique, 0)
 
     def _refuse(self, unique: int, _node_id: int, _request: bytes) -> bytes:
-        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
+        """Refuse to write. The kernel does so itself, unless the mount was remounted ``rw``."""
         return _error(unique, errno.EROFS)
 
     # -- nodes
@@ -303,9 +303,9 @@ class Session:
     def _forget(self, invalidations: frozenset[Invalidation]) -> None:
         """Have the kernel look these names up when they are next used, and drop all that it keeps below them.
 
-        It drops what nobody uses at the moment. Who has a directory open, or sits in it, stays in it: at the next
+        It drops what isn't in use at the moment. Who has a directory open, or sits in it, stays in it: at the next
         look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
-        of files in it that somebody has open. So all names, of the whole mount, are looked up anew when they are next
+        of files in it that are open. So all names, of the whole mount, are looked up anew when they are next
         used; what they lead to is kept if it's still the same.
         """
         for path, parent_id in invalidations:

@@ -5,7 +5,7 @@ size and one set of pages. So what is open is told apart here, by handles: each 
 to when it was opened, and no other.
 
 The kernel may open what it has looked up long before, or what came with a listing. So nothing is opened of which it
-has another one's size: that is ESTALE, which has it look the path up and open it again, and nobody hears of it. What it
+has another one's size: that is ESTALE, which has it look the path up and open it again, unseen by the reader. What it
 was told lately of a path is remembered. Of any other path it has what it was told of the node that is there, unless
 something else was there a moment ago (:attr:`~kfs.tree.node.File.is_new_there`).
 

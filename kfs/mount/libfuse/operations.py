@@ -109,7 +109,7 @@ class Operations:
             return totals_in_blocks(self._tree)
 
     def _refuse(self, *_arguments: object) -> NoReturn:
-        """Refuse to write. The kernel does so itself, unless somebody remounted the mount ``rw``."""
+        """Refuse to write. The kernel does so itself, unless the mount was remounted ``rw``."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     mknod = mkdir = unlink = rmdir = symlink = rename = link = chmod = chown = truncate = _refuse

@@ -4,7 +4,7 @@
 
     from kfs.read.workers.run import run
 
-    for item in run(job, tasks, jobs, here, output):     # in the order of the tasks, whoever did them
+    for item in run(job, tasks, jobs, here, output):     # in the order of the tasks
         ...
 
 A :class:`~kfs.read.workers.job.Job` says what becomes of a task, and knows nothing of processes. What it yields
@@ -13,7 +13,7 @@ travels in one of three ways: pickled; its buffers in memory that both processes
 the task's turn. A job may find that a task has to begin elsewhere than was planned, where the one before it ended:
 then what was done ahead is dropped, and this process does it again.
 
-The workers are new interpreters, not forks: whoever asks may have threads, pyarrow's or DuckDB's, and a fork of such a
+The workers are new interpreters, not forks: the caller may have threads, pyarrow's or DuckDB's, and a fork of such a
 process may hang. Starting one takes a tenth of a second, so they are kept for a while
 (:data:`~kfs.read.workers.pool.POOL`), and a thread of this process begins at once.
 

@@ -19,7 +19,7 @@ _HEADER: Final = struct.Struct("=Q")  # bytes of the message
 
 
 class OtherEndGone(Exception):
-    """There is nobody any more at the other end of a channel; so a worker learns that it isn't needed any more."""
+    """The other end of a channel is gone; so a worker learns that it isn't needed any more."""
 
 
 class Channel:

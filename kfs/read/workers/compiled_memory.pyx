@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Memory of files that is looked at without a descriptor, and says when nobody looks at it any more."""
+"""Memory of files that is looked at without a descriptor, and says when it is no longer in use."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
@@ -7,7 +7,7 @@ from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, mun
 
 
 cdef class Mapping:
-    """Memory shared with another process, which is let go when nobody needs it any more; the descriptor isn't needed.
+    """Memory shared with another process, which is let go when it is no longer needed; the descriptor isn't needed.
 
     The file must not be cut meanwhile. Raises OSError where it can't be mapped.
     """
@@ -32,7 +32,7 @@ cdef class Mapping:
 
 
 cdef class Lease:
-    """The first ``size`` bytes of a mapping; ``number`` is appended to ``returned`` when nobody looks at them any more."""
+    """The first ``size`` bytes of a mapping; ``number`` is appended to ``returned`` when they are no longer in use."""
 
     cdef Mapping mapping
     cdef Py_ssize_t size

@@ -33,7 +33,7 @@ class Arena(Protocol):
     def use(self, memory: memoryview | None) -> None:
         """Lay out what is made from now on in ``memory``, from its beginning; not before what was begun is taken.
 
-        The memory that was used before stays for as long as anybody looks at its buffers.
+        The memory that was used before stays for as long as its buffers are in use.
         """
         ...
 
@@ -97,11 +97,11 @@ class Job(ABC, Generic[Task, Item]):
 
     #: Bytes of items that are sent, or written, at once.
     portion_bytes: ClassVar[int] = MEBIBYTE
-    #: Bytes that all processes together may have ready, and nobody has taken yet.
+    #: Bytes that all processes together may have ready, not taken yet.
     ready_bytes: ClassVar[int] = 96 * MEBIBYTE
     #: Tasks that a process is given beforehand, besides the one it is at: none where they are few and large.
     tasks_ahead: ClassVar[int] = 0
-    #: Tasks that are given out or done, and whose results nobody has taken yet, for each process.
+    #: Tasks that are given out or done, and whose results were not taken yet, for each process.
     tasks_open: ClassVar[int] = 4
     #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
     takes_part: ClassVar[bool] = True
@@ -142,7 +142,7 @@ def portions_of(items: Iterable[Item], portion_bytes: int) -> Iterator[tuple[lis
     for item in items:
         portion.append(item)
         weight += weight_of(item)
-        del item  # its memory may be used again when nobody has it
+        del item  # its memory may be used again once it is dropped
         if weight >= portion_bytes:
             yield portion, weight
             portion, weight = [], 0

@@ -64,7 +64,7 @@ def log_from(level: int) -> None:
     _LOG.setLevel(level)
 
 
-def log_again(logged: Logged) -> None:
+def log_here(logged: Logged) -> None:
     """Log here what was logged in a worker."""
     for level, text in logged:
         _LOG.log(level, "%s", text)

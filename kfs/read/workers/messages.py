@@ -14,7 +14,7 @@ from kfs.read.workers.kept_log import Logged
 class Begin(NamedTuple):
     """The tasks that follow are of this job; ``ready_bytes`` are what may be ready and not taken yet.
 
-    What is logged from ``level`` on is wanted. So many ``processes`` do the same. Regions of shared memory that were
+    What is logged from ``level`` on is wanted. As many ``processes`` do the same. Regions of shared memory that were
     ``returned`` are free again. With :attr:`has_output` a descriptor comes along, and each task waits for its
     :class:`Turn` to be written there.
     """
@@ -41,7 +41,7 @@ class Turn(NamedTuple):
     """What is made of the first task that hasn't ended can be written."""
 
 
-class Taken(NamedTuple):
+class PortionTaken(NamedTuple):
     """A portion was taken that counted as ``weight`` bytes, and these regions are free again."""
 
     weight: int

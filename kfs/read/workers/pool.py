@@ -207,7 +207,7 @@ class Pool:
             helper.end()
 
     def before_fork(self) -> None:
-        """Have nothing written to that somebody looks at now: a fork may look at it for longer than this process."""
+        """Have nothing written to that is in use now: a fork may look at it for longer than this process."""
         for helper in [*self._idle, *self._busy]:
             helper.memory.keep_lent()
 

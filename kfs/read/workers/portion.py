@@ -54,7 +54,7 @@ def send_portion(
         is_in_arena = False
         if memory.arena is not None:
             whole = _layout(items, memory.arena.used)
-            is_in_arena = memory.holds(whole.size)
+            is_in_arena = memory.fits(whole.size)
             layout = whole if is_in_arena else layout
         with memory.filled(layout.parts, layout.size, in_arena=is_in_arena) as region:
             dropped = memory.take_dropped()

@@ -1,9 +1,9 @@
-"""Memory that a worker fills and its parent reads: lent for as long as anybody looks at it, then used again.
+"""Memory that a worker fills and its parent reads: lent for as long as it is in use, then used again.
 
 To use the same pages again is what makes it fast: a page that is new has to be found, cleared and mapped, twice.
 
 Memory is free when both have let go of it, so each tells the other. While they work on a request the parent says what
-nobody looks at any more, and the worker what it doesn't keep. Between requests the parent has nothing mapped but what
+are no longer in use, and the worker what it doesn't keep. Between requests the parent has nothing mapped but what
 is still looked at, and the worker at most one region of that: so the memory of a table is free when the table is
 dropped. What the worker keeps for the next request, a few regions, it sends again.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The least that a region can hold; what isn't written to takes no memory.
 _LEAST_BYTES: Final = 16 * 1024 * 1024
-#: Regions that nobody uses and that are kept, for each worker.
+#: Regions that are kept although they aren't in use, for each worker.
 _MOST_FREE: Final = 3
 #: Regions that a worker has lent and may have back.
 _MOST_LENT: Final = 16
@@ -38,7 +38,7 @@ Part = tuple[int, memoryview]
 
 
 class Region:
-    """Memory with a number, which its worker writes to; let go of when it is closed or dropped, and nobody looks at it.
+    """Memory with a number, which its worker writes to; let go of when it is closed or dropped, and not in use.
 
     Raises:
         OSError: there is no memory for it.
@@ -81,7 +81,7 @@ class Region:
 class WorkerMemory:
     """The regions of a worker; its ``arena``, where it has one, lies in the region that is lent next.
 
-    Each costs it a descriptor. So it lends only so many; what is read by somebody who keeps all of it is given away.
+    Each costs it a descriptor. So it lends only a number of them; to a reader that keeps all it gives the rest away.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class WorkerMemory:
             region = self._filling
         self._arena.use(region.memory())
 
-    def holds(self, size: int) -> bool:
+    def fits(self, size: int) -> bool:
         """Whether what the arena lies in is as large as that."""
         return self._filling is not None and size <= self._filling.capacity
 
@@ -205,7 +205,7 @@ class ParentMemory:
         self._returned: deque[int] = deque()
 
     def borrowed(self, number: int, size: int, descriptor: int | None) -> memoryview:
-        """Return the first ``size`` bytes of a region, which is returned when nobody has a view of them any more.
+        """Return the first ``size`` bytes of a region, which is returned when there is no view of them any more.
 
         The ``descriptor`` is given the first time, and may be closed then.
 
@@ -260,7 +260,7 @@ class ParentMemory:
         return last
 
     def keep_lent(self) -> None:
-        """Never return what is looked at now: somebody else may look at it for longer, as a fork of this process does.
+        """Never return what is in use now: a fork of this process may use it for longer.
 
         Its worker has it as lent until the request is over.
         """

@@ -16,8 +16,8 @@ from kfs.read.workers import pool
 from kfs.read.workers.channel import OtherEndGone
 from kfs.read.workers.in_process import InThisProcess
 from kfs.read.workers.job import Job
-from kfs.read.workers.kept_log import Logged, log_again, log_level
-from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Taken, Turn
+from kfs.read.workers.kept_log import Logged, log_here, log_level
+from kfs.read.workers.messages import Begin, End, Failed, Give, PortionTaken, Ready, Turn
 from kfs.read.workers.pool import Helper
 from kfs.read.workers.portion import Portion, items_of
 
@@ -34,15 +34,15 @@ class _Arrived(NamedTuple):
 
 @dataclass(slots=True)
 class _Given:
-    """A task, who does it (None: nobody yet), and what has come of it and wasn't taken."""
+    """A task, who does it (None: none yet), and what has come of it and wasn't taken."""
 
     task: Any
-    member: Member | None = None
+    member: BusyWorker | None = None
     arrived: deque[_Arrived] = field(default_factory=deque)
     end: End | Failed | None = None
 
 
-class Member:
+class BusyWorker:
     """A worker at work on a request, and the tasks that it was given and hasn't done."""
 
     def __init__(self, helper: Helper, begin: Begin, output: int | None, *, is_ready: bool) -> None:
@@ -53,7 +53,7 @@ class Member:
         self.send(begin._replace(returned=helper.memory.take_returned()), output)
 
     def send(self, message: object, descriptor: int | None = None) -> None:
-        """Send a message; raise :class:`WorkerDied` where nobody gets it."""
+        """Send a message; raise :class:`WorkerDied` where it doesn't arrive."""
         try:
             self.helper.channel.send(message, descriptor)
         except OtherEndGone:
@@ -97,7 +97,7 @@ class Member:
     def took(self, weight: int) -> None:
         """Say that a portion was taken."""
         if weight:
-            self.send(Taken(weight, self.helper.memory.take_returned()))
+            self.send(PortionTaken(weight, self.helper.memory.take_returned()))
 
 
 class Team:
@@ -117,9 +117,9 @@ class Team:
         self._jobs = jobs
         #: How many more there will be.
         self._to_start = jobs
-        self._members: dict[int, Member] = {}  # by the descriptors of their channels
+        self._members: dict[int, BusyWorker] = {}  # by the descriptors of their channels
         #: The second thread, which has nothing to do any more when there are enough others.
-        self._spare: Member | None = None
+        self._spare: BusyWorker | None = None
         self._given: deque[_Given] = deque()
         self._poll = select.poll()
 
@@ -131,7 +131,7 @@ class Team:
             self._pool.give_back(member.helper, is_idle=member.is_idle)
 
     def do_all(self, tasks: Iterator[Any], *, with_processes: bool) -> Generator[Any, None, None]:
-        """Give the tasks out, and yield what is made of each in turn; what nobody is ready for is done here."""
+        """Give the tasks out, and yield what is made of each in turn; what no worker is ready for is done here."""
         if self._job.takes_part:
             self._start_threads()
         self._give_out(tasks)  # so that the threads have something to do while processes are started
@@ -146,7 +146,7 @@ class Team:
             if given.member is None:
                 for item in self._own.do(given.task):
                     yield item
-                    del item  # whose memory may be used again when nobody has it
+                    del item  # whose memory may be used again once it is dropped
                     self._listen(tasks, 0)
             else:
                 yield from self._made(given, tasks)
@@ -169,11 +169,11 @@ class Team:
         except (OSError, WorkerDied) as error:
             _LOG.warning("can't start a worker process: %s", error)
 
-    def _add(self, helper: Helper) -> Member:
+    def _add(self, helper: Helper) -> BusyWorker:
         self._to_start -= 1
         try:
             is_thread = isinstance(helper, pool.WorkerThread)
-            member = Member(helper, self._begin, self._own.output, is_ready=is_thread)
+            member = BusyWorker(helper, self._begin, self._own.output, is_ready=is_thread)
         except BaseException:
             self._pool.give_back(helper, is_idle=False)
             raise
@@ -227,11 +227,11 @@ class Team:
                 self._listen(tasks)
                 continue
             items, weight, logged = given.arrived.popleft()
-            log_again(logged)
+            log_here(logged)
             while items:
                 yield items.pop(0)  # nothing here may keep it
             given.member.took(weight)
             self._listen(tasks, 0)
-        log_again(given.end.logged)
+        log_here(given.end.logged)
         if isinstance(given.end, Failed):
             raise given.end.error

@@ -14,13 +14,13 @@ from kfs.read.workers.channel import Channel, OtherEndGone
 from kfs.read.workers.cores import cores
 from kfs.read.workers.job import OpenJob, Output, portions_of, write
 from kfs.read.workers.kept_log import KeptLog, Logged, log_from
-from kfs.read.workers.messages import Begin, End, Failed, Give, Ready, Rest, Taken, Turn
+from kfs.read.workers.messages import Begin, End, Failed, Give, PortionTaken, Ready, Rest, Turn
 from kfs.read.workers.portion import send_portion
 from kfs.read.workers.shared import WorkerMemory
 from kfs.storage.descriptors import BUDGET, raise_limit
 from kfs.storage.memory import keep_freed_memory
 
-#: After so many seconds without anything to do a process ends; whoever needs one again starts another.
+#: Seconds without work after which a process ends; another is started when one is needed.
 _IDLE_SECONDS: Final = 60.0
 
 
@@ -42,7 +42,7 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Does tasks for whoever is at the other end of a channel."""
+    """Does tasks for the process at the other end of a channel."""
 
     def __init__(self, channel: Channel, kept: KeptLog) -> None:
         self._channel = channel
@@ -61,7 +61,7 @@ class Worker:
         self._waiting: deque[_Waiting | End | Failed] = deque()
 
     def serve(self) -> None:
-        """Do tasks as they come, until there is nobody any more who would send one."""
+        """Do tasks as they come, until the other end is gone."""
         try:
             with suppress(OtherEndGone):
                 while True:
@@ -78,7 +78,7 @@ class Worker:
     def _listen(self) -> None:
         """Wait for a message."""
         message, descriptor = self._channel.receive()
-        if isinstance(message, Taken):
+        if isinstance(message, PortionTaken):
             self._ready_weight -= message.weight
             self._memory.returned(message.returned)
         elif isinstance(message, Give):

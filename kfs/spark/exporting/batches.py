@@ -47,7 +47,7 @@ def batch_end(
     reached = dict(start)
     for each in sorted(end.keys() & start.keys()):
         if end[each] <= start[each]:
-            reached[each] = end[each]  # whoever reads says what that means
+            reached[each] = end[each]  # the reader says what that means
             continue
         if bytes_left <= 0 or records_left == 0:
             continue

@@ -18,7 +18,7 @@ from kfs.spark.exporting.batches import PlannedBatch, batch_end, bytes_of, split
 from kfs.spark.exporting.files import check_for_doubles
 from kfs.spark.exporting.jobs import Advance
 from kfs.spark.exporting.options import ExportOptions
-from kfs.spark.exporting.sinks import Sink, Written
+from kfs.spark.exporting.sinks import Sink, WrittenBatch
 from kfs.spark.following import FollowedLogs
 from kfs.spark.offset_limits import names_of
 from kfs.spark.offsets.progress import ConsumedRange
@@ -33,12 +33,12 @@ _LOG = logging.getLogger("kfs.spark")
 
 
 def _nothing(_done: int) -> None:
-    """Nobody wants to know how far it is."""
+    """Ignore how far it is."""
 
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """What was exported of a partition: from which offset up to which, and how many records, None: nobody knows."""
+    """What was exported of a partition: from which offset up to which, and how many records, None if unknown."""
 
     from_offset: int
     until_offset: int
@@ -46,7 +46,7 @@ class PartitionTotals:
 
 
 @dataclass(slots=True)
-class Totals:
+class ExportTotals:
     """What an export came to; ``skipped`` are the bytes of the logs that were left out, ``size`` those of the files."""
 
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Totals:
     size: int = 0
     skipped: list[Problem] = field(default_factory=list)
 
-    def add(self, ranges: Sequence[ConsumedRange], written: Written) -> None:
+    def add(self, ranges: Sequence[ConsumedRange], written: WrittenBatch) -> None:
         """Count a batch."""
         self.batches += 1
         self.records += written.records
@@ -87,7 +87,7 @@ class Export:
         self._logs = _logs_of(options)
         self._has_begun = False
         self._said_gone: set[TopicPartition] = set()
-        self.totals = Totals()
+        self.totals = ExportTotals()
 
     def close(self) -> None:
         """Give back what is open; the group is the output's."""
@@ -196,7 +196,7 @@ class Export:
         )
 
     def do(self, batch: PlannedBatch, advance: Advance = _nothing) -> None:
-        """Write a batch, and make it part of the dataset; ``advance`` is told of bytes of log.
+        """Write a batch, and make it part of the dataset; ``advance`` gets bytes of log.
 
         Raises:
             Fenced: another export has the group; nothing of this batch is in the dataset.

@@ -96,7 +96,7 @@ def _ranges_in(directory: str) -> Iterator[tuple[int, int, int, str]]:
             yield int(match["partition"]), int(match["start"]), int(match["end"]), name
 
 
-class PartitionFiles:
+class DailyFileWriter:
     """Writes the records of one partition, in offset order, to a file for each day; few are open at any time."""
 
     def __init__(self, staging: Staging, topic: str, partition: int, compression: str) -> None:

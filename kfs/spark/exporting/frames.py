@@ -18,7 +18,7 @@ from kfs.spark.exporting.batches import PlannedBatch
 from kfs.spark.exporting.files import DAY, FIRST_DAY, LAST_DAY, NO_TIMESTAMP, NO_VALUE, directory_of
 from kfs.spark.exporting.jobs import Advance, reason_of
 from kfs.spark.exporting.options import ExportOptions
-from kfs.spark.exporting.sinks import Written
+from kfs.spark.exporting.sinks import WrittenBatch
 from kfs.spark.offsets.document import range_fields
 from kfs.spark.offsets.progress import ConsumedRange, StagedFile
 from kfs.spark.offsets.staged_output import Staging
@@ -55,7 +55,7 @@ class _FrameSink:
         """Yield what was staged, with its size."""
         yield from ()
 
-    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> Written:
+    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> WrittenBatch:
         """See :meth:`Sink.write`; the bytes are counted at the end."""
         from pyspark.sql import Observation, functions
 
@@ -70,7 +70,7 @@ class _FrameSink:
             raise reason_of(error) from error
         advance(batch.size)
         files = list(self._files(batch, staging))
-        return Written(
+        return WrittenBatch(
             int(count.get["records"]),
             Counter(),
             tuple(_skipped_in(skipped)),

@@ -110,7 +110,7 @@ class _Counted:
 
 
 def is_jvm_gone(error: Exception) -> bool:
-    """Whether an error says that nobody answers on the other side of the session."""
+    """Whether an error says that nothing answers on the other side of the session."""
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, Py4JNetworkError | ConnectionError)

@@ -19,7 +19,7 @@ from kfs.spark.stream_offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBatch:
     """A batch that was written: its records, by partition where that is known, and what of the logs was skipped.
 
     ``files`` become part of the dataset with the positions; ``size`` is their bytes.
@@ -39,8 +39,8 @@ class Sink(Protocol):
         """Return how far it has come beyond these positions, of the partitions in which it has."""
         ...
 
-    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> Written:
-        """Write a batch; ``advance`` is told of bytes of log.
+    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> WrittenBatch:
+        """Write a batch; ``advance`` gets bytes of log.
 
         Raises:
             KfsError: it could not be written.
@@ -59,7 +59,7 @@ class ParquetSink:
         """See :meth:`Sink.reached`: files and positions are one step."""
         return {}
 
-    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> Written:
+    def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> WrittenBatch:
         """See :meth:`Sink.write`."""
         writing = ParquetWriting(staging, self._options.read, self._options.compression or DEFAULT_COMPRESSION)
         done = self._jobs.run(batch.tasks, writing, advance) if batch.tasks else []
@@ -67,7 +67,7 @@ class ParquetSink:
         records: Counter[TopicPartition] = Counter()
         for file in files:
             records[file.partition] += file.records
-        return Written(
+        return WrittenBatch(
             records.total(),
             records,
             tuple(problem for each in done for problem in each.skipped),

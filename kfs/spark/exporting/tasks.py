@@ -8,7 +8,7 @@ from itertools import groupby
 
 from kfs.errors import KfsError
 from kfs.log.problem import Problem
-from kfs.spark.exporting.files import COLUMNS, PartitionFiles, WrittenFile
+from kfs.spark.exporting.files import COLUMNS, DailyFileWriter, WrittenFile
 from kfs.spark.offsets.staged_output import Staging
 from kfs.spark.options import ReadOptions
 from kfs.spark.planning import SourceSplit, Task
@@ -51,13 +51,13 @@ class ParquetWriting:
     def _do(self, task: Task) -> TaskDone:
         from kfs.scan.request import Request
         from kfs.spark.reading import read_task
-        from kfs.spark.skipped import Skipped
+        from kfs.spark.skipped import SkippedRanges
 
         request = Request(COLUMNS, isolation=self._read.isolation)
-        skipped = Skipped(task, None)
+        skipped = SkippedRanges(task, None)
         written: list[WrittenFile] = []
         for (topic, partition), splits in groupby(task.splits, _partition_of):
-            files = PartitionFiles(self._staging, topic, partition, self._compression)
+            files = DailyFileWriter(self._staging, topic, partition, self._compression)
             try:
                 for batch in read_task(Task(tuple(splits)), request, self._read, skipped):
                     files.write(batch)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kfs.log.problem import DamagePolicy
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
-from kfs.read.isolation import IsolationLevel
-from kfs.spark.exporting.export import Export, Totals, opened_export
+from kfs.read.isolation_level import IsolationLevel
+from kfs.spark.exporting.export import Export, ExportTotals, opened_export
 from kfs.spark.exporting.frames import FileSink, TableSink
 from kfs.spark.exporting.jobs import SparkJobs
 from kfs.spark.exporting.options import FILE_FORMATS, PARQUET, BatchLimits, ExportOptions, parse_starting
@@ -60,7 +60,7 @@ def export_once(
     table: str | None = None,
     store: str | None = None,
     group: str | None = None,
-) -> Totals:
+) -> ExportTotals:
     """See :func:`kfs.spark.export`."""
     options = ExportOptions(
         (log_dirs,) if isinstance(log_dirs, str) else tuple(log_dirs),

@@ -4,18 +4,18 @@ Nothing here needs Spark. :func:`open_store` opens a store by its URL, :class:`S
 """
 
 from kfs.format.checkpoint import TopicPartition
-from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, Progress, StagedFile, WriterName
+from kfs.spark.offsets.progress import ConsumedRange, Fence, PendingBatch, Progress, StagedFile, WriterName
 from kfs.spark.offsets.staged_output import StagedOutput, Staging, range_file_name
 from kfs.spark.offsets.starting import OffsetReset, parse_offset_reset, starting_positions
 from kfs.spark.offsets.store import OffsetStore, WritableStore
 from kfs.spark.offsets.store_url import open_store, open_writable_store
 
 __all__ = [
-    "Batch",
     "ConsumedRange",
     "Fence",
     "OffsetReset",
     "OffsetStore",
+    "PendingBatch",
     "Progress",
     "StagedFile",
     "StagedOutput",

@@ -10,7 +10,7 @@ from kfs.errors import CorruptData, CorruptStore, OffsetStoreError
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.uuid import Uuid, parse_uuid
 from kfs.log.identity import Identity
-from kfs.spark.offsets.progress import Batch, ConsumedRange, Progress, StagedFile, WriterName, check_position
+from kfs.spark.offsets.progress import ConsumedRange, PendingBatch, Progress, StagedFile, WriterName, check_position
 
 #: More than any batch of files needs, and little enough to read whatever is there.
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
@@ -56,7 +56,7 @@ def positions_by_topic(positions: Mapping[TopicPartition, int]) -> dict[str, dic
 def _identity_fields(progress: Progress) -> Iterator[dict[str, Any]]:
     """Yield which logs the positions are of, those of one topic id together.
 
-    Each is said with its position: one that something else has moved since is nobody's.
+    Each is said with its position: one that something else has moved since is of none.
     """
     topics: dict[tuple[str, str | None], dict[TopicPartition, Identity]] = {}
     for partition in sorted(progress.identities.keys() & progress.positions.keys()):
@@ -157,10 +157,10 @@ def _writer(fields: dict[str, Any]) -> WriterName:
     return WriterName(_take(fields, "host", str), pid, since, _take(fields, "token", str))
 
 
-def _batch(fields: dict[str, Any]) -> Batch:
+def _batch(fields: dict[str, Any]) -> PendingBatch:
     ranges = tuple(range_of(each) for each in _take(fields, "ranges", list))
     files = tuple(_staged_file(each) for each in _take(fields, "files", list))
-    return Batch(ranges, files)
+    return PendingBatch(ranges, files)
 
 
 def _staged_file(fields: Any) -> StagedFile:

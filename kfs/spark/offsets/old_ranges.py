@@ -1,7 +1,7 @@
 """Offsets as older jobs kept them: one value an application, a list of ``{topic, partition, fromOffset, untilOffset}``.
 
 Some wrote JSON, some what Python's ``str`` makes of the list (Python 2's ``u'...'`` and ``10L`` too). It is text that
-anybody may have written: only what such a list is made of is let through to :func:`ast.literal_eval`.
+another program may have written it: only what such a list is made of is let through to :func:`ast.literal_eval`.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PendingBatch:
     """What was saved last, while its files may not all have been given their names yet."""
 
     ranges: tuple[ConsumedRange, ...]
@@ -123,7 +123,7 @@ class Progress:
     """All that is stored of a group.
 
     ``identities`` are of the logs that positions belong to, where that is known; a position without one is taken as
-    it is. ``epoch`` grows each time a writer takes the group, or somebody sets its positions by hand.
+    it is. ``epoch`` grows each time a writer takes the group, or its positions are set by hand.
     ``change`` is unique to each change that was made, so that who made it knows it again. ``note``
     says where positions come from that this package didn't write.
     """
@@ -131,7 +131,7 @@ class Progress:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     epoch: int = 0
     writer: WriterName | None = None
-    batch: Batch | None = None
+    batch: PendingBatch | None = None
     change: str = ""
     note: str = field(default="", compare=False)
     identities: Mapping[TopicPartition, Identity] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a writer was given when it took a group: its changes are made as long as nobody took the group later."""
+    """What a writer was given when it took a group: its changes are made as long as no other took the group later."""
 
     group: str
     epoch: int

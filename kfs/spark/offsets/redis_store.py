@@ -2,7 +2,7 @@
 
 Redis answers when a change is in memory. To be on the disk by then, too, the server has to run with ``appendonly yes``
 and ``appendfsync always``: with the default, once a second, a crash may take back what it acknowledged. And it must not
-evict keys. Who connects is told once what the server says of itself.
+evict keys. What the server says of itself is asked once a connection.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class SqliteStore(WritableStore):
     """The file at ``path``, made when something is first stored.
 
     A group is a row of ``kfs_groups`` (its fence and batch, as JSON) and its rows of
-    ``kfs_positions``, which anybody may look at with ``sqlite3``.
+    ``kfs_positions``, which can be read with ``sqlite3``.
     """
 
     def __init__(self, path: str, patience: float = DEFAULT_PATIENCE) -> None:

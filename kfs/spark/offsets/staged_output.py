@@ -1,14 +1,14 @@
 """Output in files, of which every record counts once, whenever the process that writes it is killed.
 
-A batch goes through these steps; each is done again, or undone, by whoever comes next:
+A batch goes through these steps; each is done again, or undone, by the next writer:
 
 1. its files are written below the staging directory, and brought to the disk;
 2. their names and the ranges of offsets go into the store, in one compare-and-set: from here on they are output;
 3. they are renamed into the dataset, which is brought to the disk;
-4. the store is told that this is done.
+4. the store notes that this is done.
 
 Who begins takes the group first, which keeps everybody else from reaching step 2. A batch in the store is then taken
-through steps 3 and 4, and whatever else is staged belongs to a batch that nobody knows, and is removed. Each writer
+through steps 3 and 4, and whatever else is staged belongs to an unknown batch, and is removed. Each writer
 stages in a directory of its own, so that one which was taken over can't touch the files of the next.
 
 Each step is logged (DEBUG) when it is done, from ``begins`` to ``done``: a process that died between these two died
@@ -30,7 +30,7 @@ from urllib.parse import quote
 from kfs.errors import Fenced, KfsError, OutputLost, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.identity import Identity
-from kfs.spark.offsets.progress import Batch, ConsumedRange, Fence, StagedFile
+from kfs.spark.offsets.progress import ConsumedRange, Fence, PendingBatch, StagedFile
 from kfs.spark.offsets.store import WritableStore
 from kfs.storage.atomic_file import sync_directory
 
@@ -201,7 +201,7 @@ class StagedOutput:
                 "the other: name a staging directory on the same"
             )
 
-    def _complete(self, batch: Batch) -> None:
+    def _complete(self, batch: PendingBatch) -> None:
         """Give the files of a batch that is in the store their names, and tell the store."""
         count = len(batch.files)
         _log_step(count, "stored")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kfs.format.checkpoint import TopicPartition
-from kfs.internal.committed_offset import Standing, standing_of
+from kfs.internal.committed_offset import OffsetInLog, standing_of
 from kfs.log.data_dir import DataDir
 from kfs.log.identity import UNKNOWN, Identity, other_log
 from kfs.render.timestamps import iso_time
 from kfs.spark.offsets.progress import Progress
 
 #: Of no log directories.
-_UNKNOWN = Standing()
+_UNKNOWN = OffsetInLog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PartitionStanding:
 
     partition: TopicPartition
     position: int | None
-    standing: Standing
+    standing: OffsetInLog
     note: str | None
     identity: Identity = UNKNOWN
 
@@ -70,7 +70,7 @@ def _partitions(progress: Progress, data_dir: DataDir | None) -> set[TopicPartit
 
 
 def writer_text(progress: Progress) -> str | None:
-    """Return who has a group, None where nobody has."""
+    """Return who has a group, None where it has none."""
     writer = progress.writer
     if writer is None:
         return None

@@ -45,7 +45,7 @@ def starting_positions(
     """Return where to begin in each partition that is ``there``.
 
     A stored position is returned as it is, even where its records are gone or it is past the end:
-    whoever reads has to say so, and not begin elsewhere in silence.
+    the reader has to say so, and not begin elsewhere in silence.
     """
     return {
         partition: stored.get(partition, offsets.start if reset is OffsetReset.EARLIEST else offsets.end)

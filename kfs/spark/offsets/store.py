@@ -4,11 +4,11 @@ A store that can be written to keeps one :class:`~kfs.spark.offsets.progress.Pro
 of its own: to read it, and to replace it if it is still what was read (compare-and-set). All else follows from these
 and stands here once, so that every store does the same:
 
-- A writer *acquires* a group, which raises its epoch. Whoever had it before is fenced: none of its changes are made
-  any more. Nobody has to guess from clocks who is alive.
+- A writer *acquires* a group, which raises its epoch. The writer that had it before is fenced: none of its changes are
+  made any more. Nothing has to be guessed from clocks.
 - A batch of ranges is *saved* at once, if each begins where its partition's position is.
 - Where the connection is lost on the way, what became of the change is unknown. It is read again: the change is there,
-  by its unique id, or can still be made, or somebody else was faster.
+  by its unique id, or can still be made, or another writer was faster.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.log.identity import Identity
 from kfs.render.timestamps import iso_time
 from kfs.spark.offsets.progress import (
-    Batch,
     ConsumedRange,
     Fence,
+    PendingBatch,
     Progress,
     StagedFile,
     WriterName,
@@ -157,7 +157,7 @@ class WritableStore(OffsetStore):
         return stored.progress, stored.unreadable
 
     def acquire(self, group: str, writer: WriterName | None = None) -> tuple[Fence, Progress]:
-        """Take a group from whoever had it; return what proves that, and what is stored.
+        """Take a group from its writer, if any; return what proves that, and what is stored.
 
         Raises:
             StoreUnreachable: there is no answer.
@@ -183,10 +183,10 @@ class WritableStore(OffsetStore):
         Raises:
             Fenced: another writer has the group.
             PositionMoved: a range doesn't begin where its partition's position is.
-            StoreUnreachable: there is no answer; whether it was saved, the next one to acquire the group is told.
+            StoreUnreachable: there is no answer; the next one to acquire the group learns whether it was saved.
         """
         in_order = sorted(ranges, key=lambda each: (each.topic, each.partition, each.from_offset))
-        batch = Batch(tuple(in_order), tuple(files)) if files else None
+        batch = PendingBatch(tuple(in_order), tuple(files)) if files else None
 
         def saved(found: Progress) -> Progress:
             self._check_fence(found, fence)
@@ -233,7 +233,7 @@ class WritableStore(OffsetStore):
         force: bool = False,
         identities: Mapping[TopicPartition, Identity] | None = None,
     ) -> Progress:
-        """Set positions by hand; others stay. Whoever has the group is fenced, so that nothing is moved under it.
+        """Set positions by hand; others stay. The writer that has the group is fenced: nothing is moved under it.
 
         ``identities`` say which logs they are of. Where nothing is said of one, it stays one of the topic whose id is
         known, and the leader epoch of the record before it isn't known any more.

@@ -34,7 +34,7 @@ _OFFSET: Final = re.compile(rb"[0-9]{1,19}\Z")
 #: What consumers wrote before they had consumed anything (``PartitionTopicInfo.InvalidOffset``).
 _NO_OFFSET: Final = b"-1"
 _GROUP: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
-#: Its lines about lost connections: whoever asked is told.
+#: Its lines about lost connections: the caller gets an error.
 _KAZOO_LOG: Final = logging.getLogger("kfs.kazoo")
 _KAZOO_LOG.setLevel(logging.CRITICAL)
 
@@ -132,7 +132,7 @@ class ZooKeeperStore(WritableStore):
         found = {partition: version for partition, (_, version) in nodes.positions.items()}
         versions = _Versions(None if state is None else state[1], found, tuple(nodes.strays))
         if state is None:
-            note = "nodes that a consumer of ZooKeeper's days, or somebody, has left" if positions else ""
+            note = "nodes that a consumer of ZooKeeper's days, or another program, has left" if positions else ""
             return Stored(Progress(positions, note=note), versions, tuple(unreadable))
         place = f"{self.name}: node {self._path(group, 'kfs')}"
         stored = Stored.of(lambda: decode_document(state[0], place, positions), versions)

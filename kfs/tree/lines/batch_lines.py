@@ -39,17 +39,18 @@ def _batch_line(segment: Segment, header: BatchHeader) -> bytes:
         "baseOffset": header.base_offset if header.record_count != UNKNOWN_COUNT else None,
         "lastOffset": header.last_offset,
         "count": header.record_count if header.record_count != UNKNOWN_COUNT else None,
-        "compression": header.codec_label,
+        "codec": header.codec_label,
         "timestampType": header.timestamp_type.label,
         "maxTimestamp": header.max_timestamp,
         "crc": header.crc,
     }
     if header.magic == MAGIC_V2:
         fields |= {
-            "partitionLeaderEpoch": header.leader_epoch,
+            "leaderEpoch": header.leader_epoch,
             "producerId": header.producer_id,
             "producerEpoch": header.producer_epoch,
             "baseSequence": header.base_sequence,
+            "lastSequence": header.last_sequence,
             "isTransactional": header.is_transactional,
             "isControl": header.is_control,
             "deleteHorizonMs": header.delete_horizon,

@@ -13,9 +13,10 @@ from kfs.log.problem import Problem
 from kfs.read.deciding_markers import Marker
 
 #: Changes with the bytes that rendering gives, and with the layout below.
-FORMAT_VERSION: Final = 3
-_COLUMNS: Final = ("text_starts", "positions", "seen", "earliest", "latest")
-_TOTALS: Final = struct.Struct("<qqqqqq")  # chunks, size, log end, last seen, missing, bytes of problems and grounds
+FORMAT_VERSION: Final = 4
+_COLUMNS: Final = ("text_starts", "positions", "after", "earliest", "latest")
+#: Chunks, size, log end, last offset, whether offsets are missing, bytes of problems and deciding markers.
+_TOTALS: Final = struct.Struct("<qqqqqq")
 #: As which it stands in the file whether offsets are missing: not, they are, that isn't asked.
 _MISSING: Final = (False, True, None)
 #: Timestamps of a chunk that has no records.
@@ -27,22 +28,23 @@ class LineIndex:
     """Where chunks begin: in the text, in the log, and the highest offset before them.
 
     ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
-    ``problems`` are those that the pass met, and ``grounds`` what the text depends on that isn't in the segment.
+    ``problems`` are those that the pass met, and ``deciding_markers`` the markers
+    behind the segment that decided what of it is committed.
     ``stable_end`` is the offset before which an index ends whose text has such an end for now. ``is_missing`` says
-    whether the offsets behind the last ones seen are known to be lost with a segment, None where there are none.
+    whether the offsets behind ``last_offset`` are known to be lost with a segment, None where there are none.
     """
 
     def __init__(self, base_offset: int) -> None:
         self.text_starts = array("q", [0])
         self.positions = array("q", [0])
-        self.seen = array("q", [base_offset - 1])
+        self.after = array("q", [base_offset - 1])
         self.earliest = array("q", [NO_EARLIEST])
         self.latest = array("q", [NO_LATEST])
         self.size = 0
         self.log_end = 0
-        self.last_seen = base_offset - 1
+        self.last_offset = base_offset - 1
         self.problems: list[Problem] = []
-        self.grounds: list[Marker] = []
+        self.deciding_markers: list[Marker] = []
         self.stable_end = -1
         self.is_missing: bool | None = None
 
@@ -52,13 +54,13 @@ class LineIndex:
     @property
     def nbytes(self) -> int:
         """Memory held, in bytes; most indexes have one chunk, and are hardly more than what objects cost."""
-        return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.grounds)) + 1200
+        return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.deciding_markers)) + 1200
 
     def begin_chunk(self) -> None:
         """Begin a chunk where the index ends."""
         self.text_starts.append(self.size)
         self.positions.append(self.log_end)
-        self.seen.append(self.last_seen)
+        self.after.append(self.last_offset)
         self.earliest.append(NO_EARLIEST)
         self.latest.append(NO_LATEST)
 
@@ -69,9 +71,9 @@ class LineIndex:
 
     def encode(self) -> bytes:
         """Return the index as bytes; :meth:`decode` reads them back."""
-        others = json.dumps([[asdict(problem) for problem in self.problems], self.grounds]).encode()
+        others = json.dumps([[asdict(problem) for problem in self.problems], self.deciding_markers]).encode()
         missing = _MISSING.index(self.is_missing)
-        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_seen, missing, len(others))
+        totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_offset, missing, len(others))
         columns = [getattr(self, name) for name in _COLUMNS]
         return b"".join([totals, others, *(_little_endian(column).tobytes() for column in columns)])
 
@@ -83,7 +85,7 @@ class LineIndex:
             ValueError: the bytes are no such index.
         """
         try:
-            chunks, size, log_end, last_seen, missing, length = _TOTALS.unpack_from(data)
+            chunks, size, log_end, last_offset, missing, length = _TOTALS.unpack_from(data)
             at = _TOTALS.size + length
             if (
                 chunks < 1
@@ -93,16 +95,16 @@ class LineIndex:
             ):
                 raise ValueError("lengths that don't add up")
             index = cls(0)
-            problems, grounds = json.loads(data[_TOTALS.size : at])
+            problems, markers = json.loads(data[_TOTALS.size : at])
             index.problems = [Problem(**fields) for fields in problems]
-            index.grounds = [Marker(*fields) for fields in grounds]
+            index.deciding_markers = [Marker(*fields) for fields in markers]
         except (struct.error, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"not an index: {error}") from None
         for name in _COLUMNS:
             column = array("q", data[at : at + chunks * 8])
             setattr(index, name, _little_endian(column))
             at += chunks * 8
-        index.size, index.log_end, index.last_seen, index.is_missing = size, log_end, last_seen, _MISSING[missing]
+        index.size, index.log_end, index.last_offset, index.is_missing = size, log_end, last_offset, _MISSING[missing]
         return index
 
 

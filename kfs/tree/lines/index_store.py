@@ -1,4 +1,4 @@
-"""Tables of closed segments, kept in the user's cache directory from one mount to the next."""
+"""Line indexes of closed segments, kept in the user's cache directory from one mount to the next."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Final
 
 from platformdirs import user_cache_dir
 
+from kfs.storage.atomic_file import replacing
 from kfs.tree.lines.index import FORMAT_VERSION, LineIndex
 
 _LOG = logging.getLogger("kfs")
 DEFAULT_STORE_BYTES: Final = 256 * 1024 * 1024
-_SUFFIX: Final = ".table"
+_SUFFIX: Final = ".index"
 
 
 def default_directory() -> str:
-    """Return where indexes are kept, such as ``~/.cache/kfs/tables``."""
-    return os.path.join(user_cache_dir("kfs", appauthor=False), "tables")
+    """Return where indexes are kept, such as ``~/.cache/kfs/lines``."""
+    return os.path.join(user_cache_dir("kfs", appauthor=False), "lines")
 
 
 class LineIndexStore:
@@ -45,7 +46,7 @@ class LineIndexStore:
         with tempfile.TemporaryFile(dir=self.directory):
             pass
 
-    def holds(self, key: str) -> bool:
+    def has(self, key: str) -> bool:
         """Return whether there is something under ``key``: cheaper than to load it."""
         return os.path.exists(self._path(key))
 
@@ -78,15 +79,8 @@ class LineIndexStore:
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             self._make_room(len(content))
-            handle, beside = tempfile.mkstemp(dir=self.directory)
-            try:
-                with open(handle, "wb") as file:
-                    file.write(content)
-                os.replace(beside, self._path(key))
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(beside)
-                raise
+            with replacing(self._path(key), is_durable=False, is_private=True) as file:
+                file.write(content)
         except OSError as error:
             _LOG.info("%s: can't keep an index: %s", self.directory, error.strerror)
 
@@ -116,4 +110,4 @@ class LineIndexStore:
 
 
 def _header(key: str) -> bytes:
-    return f"kfs table {FORMAT_VERSION}\n{key}\n".encode(errors="surrogateescape")
+    return f"kfs line index {FORMAT_VERSION}\n{key}\n".encode(errors="surrogateescape")

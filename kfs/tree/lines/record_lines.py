@@ -14,12 +14,12 @@ from cachetools import LRUCache
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Cause, Damage
-from kfs.log.bulk import BulkReader, Ordinary, Records
+from kfs.log.bulk import BulkReader, DecodedBatches, ScannedBatches
 from kfs.log.problem import DamagePolicy
 from kfs.read.deciding_markers import DecidingMarkers, Marker
 from kfs.read.sight import Hidden, Sight, Unreadable, without_aborted
 from kfs.tree.lines.index import NO_EARLIEST, NO_LATEST
-from kfs.tree.lines.source import CHUNK_BYTES, Chunk, Extent
+from kfs.tree.lines.source import CHUNK_BYTES, Chunk, TextPart
 
 if TYPE_CHECKING:
     from kfs.log.offset_range import OffsetRange
@@ -31,7 +31,7 @@ _MOST_READERS: Final = 16
 
 
 class ReaderPool:
-    """Readers of closed segments, with what they have read ahead: for whoever reads on where he was."""
+    """Readers of closed segments, with what they have read ahead: for those who read on where they were."""
 
     def __init__(self) -> None:
         self._readers: LRUCache[int, BulkReader] = LRUCache(_MOST_READERS)
@@ -52,7 +52,7 @@ class ReaderPool:
 
 
 #: What lines are made of.
-Item: TypeAlias = Ordinary | Records | Unreadable
+Item: TypeAlias = ScannedBatches | DecodedBatches | Unreadable
 
 
 class SegmentLines:
@@ -74,51 +74,51 @@ class SegmentLines:
         self._readers = readers
         self._committed = committed
         self._stable_end = stable_end
-        #: It is of the whole log, as far as there is a segment to look at: what is lost where it ends is told.
+        #: It is of the whole log, as far as there is a segment to look at: what is lost where it ends is reported.
         self._sight = Sight(offsets, min(offsets.end, MAX_INT64 - 1) + 1)
         self._deciding = DecidingMarkers()
 
-    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+    def measure(self, segment: Segment, position: int, after: int, end: int | None) -> Iterator[TextPart]:
         """See :class:`~kfs.tree.lines.source.LineSource`."""
-        for item in self._measurable(segment, position, seen, end):
+        for item in self._measurable(segment, position, after, end):
             if isinstance(item, Hidden):
-                yield Extent(0, item.end, item.last_offset)
-            elif isinstance(item, Records) and not item.columns.faults and not item.is_control:
+                yield TextPart(0, item.end, item.last_offset)
+            elif isinstance(item, DecodedBatches) and not item.columns.faults and not item.is_control:
                 yield from self._measured(item)
             else:
-                yield self._extent_of(item)
+                yield self._part_of(item)
 
-    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
+    def chunks(self, segment: Segment, position: int, after: int, ends: Sequence[int]) -> Iterator[Chunk]:
         """See :class:`~kfs.tree.lines.source.LineSource`."""
         with self._readers.reader(segment) as reader:
             items: Iterator[Item]
             if self._committed is None:
-                items = reader.batches(position, seen, ends[-1])
+                items = reader.batches(position, after, ends[-1])
             else:
-                decoded = reader.items(position, seen, ends[-1])
+                decoded = reader.items(position, after, ends[-1])
                 committed = without_aborted(decoded, segment, self._committed.is_aborted, MAX_INT64)
                 items = (item for item in committed if not isinstance(item, Hidden))
             for chunk in _cut(items, ends):
-                yield Chunk.join([self._piece_of(item, reader) for item in chunk])
+                yield Chunk.join([self._chunk_of(item, reader) for item in chunk])
 
-    def grounds(self) -> list[Marker] | None:
+    def deciding_markers(self) -> list[Marker] | None:
         """See :class:`~kfs.tree.lines.source.LineSource`."""
         return self._deciding.noted()
 
-    def holds(self, grounds: Sequence[Marker]) -> bool:
+    def still_decide(self, markers: Sequence[Marker]) -> bool:
         """See :class:`~kfs.tree.lines.source.LineSource`."""
-        return not grounds or (self._committed is not None and all(map(self._committed.has_marker, grounds)))
+        return not markers or (self._committed is not None and all(map(self._committed.has_marker, markers)))
 
     def _measurable(
-        self, segment: Segment, position: int, seen: int, end: int | None
-    ) -> Iterator[Records | Unreadable | Hidden]:
+        self, segment: Segment, position: int, after: int, end: int | None
+    ) -> Iterator[DecodedBatches | Unreadable | Hidden]:
         """Go through a segment in order, and note what decides about it from beyond its end."""
-        items = segment.bulk(position, seen, end)
+        items = segment.bulk(position, after, end)
         if self._committed is None:
             return items
         return without_aborted(items, segment, self._deciding.noting(self._committed.log), self._stable_end)
 
-    def _measured(self, item: Records) -> Iterator[Extent]:
+    def _measured(self, item: DecodedBatches) -> Iterator[TextPart]:
         """Measure the lines of batches that were decoded together, a chunk of text at a time."""
         table, columns = item.table, item.columns
         starts = self._renderer.starts(columns)
@@ -135,37 +135,37 @@ class SegmentLines:
             earliest, latest = _times(item, begin, end)
             size = starts[end] - starts[begin] if begin < end else 0
             last = item.first + row
-            yield Extent(size, table.end(last), table.last_offsets[last], earliest, latest)
+            yield TextPart(size, table.end(last), table.last_offsets[last], earliest, latest)
             done = ends[row]
             row += 1
 
-    def _extent_of(self, item: Records | Unreadable) -> Extent:
-        size = len(self._piece_of_decoded(item).text)
-        if isinstance(item, Records):
-            return Extent(size, item.end, item.last_offset, *_times(item, *self._sight.shown(item)))
+    def _part_of(self, item: DecodedBatches | Unreadable) -> TextPart:
+        size = len(self._chunk_of_decoded(item).text)
+        if isinstance(item, DecodedBatches):
+            return TextPart(size, item.end, item.last_offset, *_times(item, *self._sight.shown(item)))
         is_missing = isinstance(item, Damage) and item.cause is Cause.MISSING
-        return Extent(size, item.end, item.last_seen, is_missing=is_missing)
+        return TextPart(size, item.end, item.last_offset, is_missing=is_missing)
 
-    def _piece_of(self, item: Item, reader: BulkReader) -> Chunk:
-        if not isinstance(item, Ordinary):
-            return self._piece_of_decoded(item)
+    def _chunk_of(self, item: Item, reader: BulkReader) -> Chunk:
+        if not isinstance(item, ScannedBatches):
+            return self._chunk_of_decoded(item)
         if item.base_offset < self._offsets.start or item.last_offset >= self._offsets.end:
-            return Chunk.join([self._piece_of_decoded(decoded) for decoded in reader.decoded(item)])
+            return Chunk.join([self._chunk_of_decoded(decoded) for decoded in reader.decoded(item)])
         limit = reader.storage.max_batch_bytes
         text, row = self._renderer.batches(item.table, item.first, item.stop, limit)
-        pieces = [Chunk(text)]
-        while row < item.stop:  # at one that is no plain matter
-            pieces.extend(map(self._piece_of_decoded, reader.decoded(item.of_rows(row, row + 1))))
+        chunks = [Chunk(text)]
+        while row < item.stop:  # at one that has to be decoded
+            chunks.extend(map(self._chunk_of_decoded, reader.decoded(item.of_rows(row, row + 1))))
             text, row = self._renderer.batches(item.table, row + 1, item.stop, limit)
-            pieces.append(Chunk(text))
-        return Chunk.join(pieces)
+            chunks.append(Chunk(text))
+        return Chunk.join(chunks)
 
-    def _piece_of_decoded(self, item: Records | Unreadable) -> Chunk:
-        if isinstance(item, Records):
+    def _chunk_of_decoded(self, item: DecodedBatches | Unreadable) -> Chunk:
+        if isinstance(item, DecodedBatches):
             return self._lines(item)
         return self._damage(item.problem.error()) if self._sight.is_asked_for(item) else Chunk(b"")
 
-    def _lines(self, item: Records) -> Chunk:
+    def _lines(self, item: DecodedBatches) -> Chunk:
         first, stop = self._sight.shown(item)
         if first >= stop:
             return Chunk(b"")
@@ -177,11 +177,11 @@ class SegmentLines:
             broken = dict(faults)
             return Chunk(b"".join(lines.line(index) for index in range(first, stop) if index not in broken))
         start = lines.starts[first]
-        piece = Chunk(lines.buffer[start : lines.starts[stop]])
+        chunk = Chunk(lines.buffer[start : lines.starts[stop]])
         for index, error in faults:
             at = lines.starts[index] - start
-            piece.faults.append((at, at + 1, error.located(item.file, item.position)))
-        return piece
+            chunk.faults.append((at, at + 1, error.located(item.file, item.position)))
+        return chunk
 
     def _damage(self, error: CorruptData) -> Chunk:
         if self._on_damage is DamagePolicy.SKIP:
@@ -201,7 +201,7 @@ def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
             before.append(item)
             item = next(items, None)
         is_inside = item is not None and item.position < end
-        if isinstance(item, Ordinary | Records) and is_inside:
+        if isinstance(item, ScannedBatches | DecodedBatches) and is_inside:
             row = bisect_left(item.table.positions, end, item.first, item.stop)
             before.append(item.of_rows(item.first, row))
             is_inside = row == item.stop or item.table.positions[row] != end
@@ -213,7 +213,7 @@ def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
             return
 
 
-def _times(item: Records, first: int, stop: int) -> tuple[int, int]:
+def _times(item: DecodedBatches, first: int, stop: int) -> tuple[int, int]:
     """Return the least and the greatest timestamp of some rows."""
     if first >= stop:
         return NO_EARLIEST, NO_LATEST

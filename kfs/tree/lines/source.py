@@ -26,21 +26,21 @@ class Chunk:
     faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
 
     @classmethod
-    def join(cls, pieces: Sequence[Chunk]) -> Chunk:
-        """Put pieces one after another."""
-        if len(pieces) == 1:
-            return pieces[0]
+    def join(cls, chunks: Sequence[Chunk]) -> Chunk:
+        """Put chunks one after another."""
+        if len(chunks) == 1:
+            return chunks[0]
         parts: list[bytes] = []
         faults: list[tuple[int, int, CorruptData]] = []
         size = 0
-        for piece in pieces:
-            faults.extend((start + size, end + size, error) for start, end, error in piece.faults)
-            parts.append(piece.text)
-            size += len(piece.text)
+        for chunk in chunks:
+            faults.extend((start + size, end + size, error) for start, end, error in chunk.faults)
+            parts.append(chunk.text)
+            size += len(chunk.text)
         return cls(b"".join(parts), faults)
 
 
-class Extent(NamedTuple):
+class TextPart(NamedTuple):
     """How long the text is of what ends in the log at ``log_end``, and what else an index says of it.
 
     ``last_offset`` is the last that blocks there have, -1 for damage. What stands for offsets that are missing behind
@@ -57,65 +57,65 @@ class Extent(NamedTuple):
 
 
 class LineSource(Protocol):
-    """What makes a text of a segment: from a batch boundary on, before which ``seen`` is the highest offset."""
+    """What makes a text of a segment: from a batch boundary on, before which ``after`` is the highest offset."""
 
-    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+    def measure(self, segment: Segment, position: int, after: int, end: int | None) -> Iterator[TextPart]:
         """Measure the text, part by part, up to the batch boundary ``end``, or to the end of the segment."""
         ...
 
-    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
-        """Make the text, a piece up to each of ``ends``, boundaries all, and at least one.
+    def chunks(self, segment: Segment, position: int, after: int, ends: Sequence[int]) -> Iterator[Chunk]:
+        """Make the text, a chunk up to each of ``ends``, boundaries all, and at least one.
 
-        It ends with a piece that goes on beyond its end: messages that follow one another are measured as they come,
+        It ends with a chunk that goes on beyond its end: messages that follow one another are measured as they come,
         and read as one block.
         """
         ...
 
-    def grounds(self) -> Sequence[Marker] | None:
-        """Return what decided elsewhere what the measured text is; None where that can't be named."""
+    def deciding_markers(self) -> Sequence[Marker] | None:
+        """Return the markers behind the segment that decided what the measured text is; None if something else did."""
         ...
 
-    def holds(self, grounds: Sequence[Marker]) -> bool:
-        """Whether that is still so."""
+    def still_decide(self, markers: Sequence[Marker]) -> bool:
+        """Whether these markers are still there, so that a text that was measured by them is still right."""
         ...
 
 
 class BlockLines:
-    """Text that ``render`` makes of each block that is in a segment, whoever sees it."""
+    """Text that ``render`` makes of each block that is in a segment, visible or not."""
 
     def __init__(self, render: Callable[[Segment, Block], Chunk]) -> None:
         self._render = render
 
-    def extents(self, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+    def measure(self, segment: Segment, position: int, after: int, end: int | None) -> Iterator[TextPart]:
         """See :class:`LineSource`."""
-        for item in segment.walk(position, seen):
+        for item in segment.walk(position, after):
             if end is not None and item.position >= end:
                 return
             if isinstance(item, Block):
-                yield Extent(len(self._render(segment, item).text), item.end, item.header.last_offset)
+                yield TextPart(len(self._render(segment, item).text), item.end, item.header.last_offset)
             else:
-                yield Extent(0, item.end, -1, is_missing=item.cause is Cause.MISSING)
+                yield TextPart(0, item.end, -1, is_missing=item.cause is Cause.MISSING)
 
-    def pieces(self, segment: Segment, position: int, seen: int, ends: Sequence[int]) -> Iterator[Chunk]:
+    def chunks(self, segment: Segment, position: int, after: int, ends: Sequence[int]) -> Iterator[Chunk]:
         """See :class:`LineSource`."""
-        items = segment.walk(position, seen)
+        items = segment.walk(position, after)
         held = next(items, None)
         for end in ends:
-            pieces = []
+            chunks = []
             reached = position
             while held is not None and held.position < end:
                 if isinstance(held, Block):
-                    pieces.append(self._render(segment, held))
+                    chunks.append(self._render(segment, held))
                 reached = held.end
                 held = next(items, None)
-            yield Chunk.join(pieces)
+            yield Chunk.join(chunks)
             if reached > end:
                 return
 
-    def grounds(self) -> Sequence[Marker]:
+    def deciding_markers(self) -> Sequence[Marker]:
         """See :class:`LineSource`."""
         return ()
 
-    def holds(self, grounds: Sequence[Marker]) -> bool:
+    def still_decide(self, markers: Sequence[Marker]) -> bool:
         """See :class:`LineSource`."""
-        return not grounds
+        return not markers

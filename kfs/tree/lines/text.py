@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
@@ -19,7 +18,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.storage.open_files import FileChanged
 from kfs.tree.lines.cache import LineCache, TextKey
 from kfs.tree.lines.index import LineIndex
-from kfs.tree.lines.source import CHUNK_BYTES, Chunk, Extent, LineSource
+from kfs.tree.lines.source import CHUNK_BYTES, Chunk, LineSource, TextPart
 from kfs.tree.node import Part
 from kfs.tree.node_ids import Parts
 
@@ -85,7 +84,7 @@ class SegmentText:
     @property
     def is_kept(self) -> bool:
         """Whether the store has the index for later mounts."""
-        return self._cache.store is not None and self._cache.store.holds(self._lasting_key())
+        return self._cache.store is not None and self._cache.store.has(self._lasting_key())
 
     @property
     def size(self) -> int:
@@ -128,7 +127,7 @@ class SegmentText:
         if index is not None or self._cache.store is None or self._stable_end is not None:
             return index
         index = self._cache.store.load(self._lasting_key())
-        if index is not None and not (self._source.holds(index.grounds) and self._still_ends_so(index)):
+        if index is not None and not (self._source.still_decide(index.deciding_markers) and self._still_ends_so(index)):
             return None
         if index is not None:
             self._cache.keep_index(self.key, self.segment, index)
@@ -145,20 +144,22 @@ class SegmentText:
         return time.time_ns() - self.segment.file().status().mtime_ns > _AT_REST_NS
 
     def _store(self, index: LineIndex, lasting_key: str) -> None:
-        grounds = self._source.grounds()
-        if self._cache.store is None or grounds is None:
+        markers = self._source.deciding_markers()
+        if self._cache.store is None or markers is None:
             return
-        index.grounds = list(grounds)
+        index.deciding_markers = list(markers)
         path = self.segment.files.log.path
         index.problems = [problem for problem in self.segment.problems if problem.file == path]
         self._cache.store.save(lasting_key, index)
 
-    def _is_missing(self, index: LineIndex, last: Extent | None) -> bool | None:
+    def _is_missing(self, index: LineIndex, last: TextPart | None) -> bool | None:
         """Return what an index that ends with ``last`` says of offsets that are missing behind the segment."""
         if last is not None and last.is_missing:
             return True
         following = self.segment.next_base_offset
-        is_asked = following is not None and index.last_seen + 1 < following and (last is None or last.last_offset >= 0)
+        is_asked = (
+            following is not None and index.last_offset + 1 < following and (last is None or last.last_offset >= 0)
+        )
         return False if is_asked else None
 
     def _still_ends_so(self, index: LineIndex) -> bool:
@@ -166,26 +167,26 @@ class SegmentText:
         if index.is_missing is None:
             return True
         try:
-            return (self.segment.missing_from(index.last_seen + 1) is not None) == index.is_missing
+            return (self.segment.missing_from(index.last_offset + 1) is not None) == index.is_missing
         except CorruptData:  # who reads it hears of that
             return False
 
-    def _extend(self, index: LineIndex, end: int | None) -> Extent | None:
+    def _extend(self, index: LineIndex, end: int | None) -> TextPart | None:
         """Go on from where the index ends to where the log does, in bytes, or to the end of the segment.
 
         Returns what is at that end, None where nothing was added.
         """
-        last: Extent | None = None
-        for extent in self._source.extents(self.segment, index.log_end, index.last_seen, end):
-            last = extent
+        last: TextPart | None = None
+        for part in self._source.measure(self.segment, index.log_end, index.last_offset, end):
+            last = part
             # Chunks are told apart by their positions in the log: what has no bytes there can't begin one.
-            if index.size - index.text_starts[-1] >= CHUNK_BYTES and not extent.is_missing:
+            if index.size - index.text_starts[-1] >= CHUNK_BYTES and not part.is_missing:
                 index.begin_chunk()
-                self.segment.mark(index.last_seen + 1, index.log_end)
-            index.size += extent.size
-            index.note_times(extent.earliest, extent.latest)
-            index.log_end = extent.log_end
-            index.last_seen = max(index.last_seen, extent.last_offset)
+                self.segment.mark(index.last_offset + 1, index.log_end)
+            index.size += part.size
+            index.note_times(part.earliest, part.latest)
+            index.log_end = part.log_end
+            index.last_offset = max(index.last_offset, part.last_offset)
         return last
 
     def parts(self, offset: int, size: int) -> list[Part]:
@@ -197,47 +198,70 @@ class SegmentText:
         grows = self._grows
         with self._cache.lock_of(self.key):  # an index that grows does so under it
             index = self.index()
-            chunks, log_end, text_end = len(index), index.log_end, index.size
+            count, log_end, text_end = len(index), index.log_end, index.size
         end = min(offset + size, text_end)
         if offset >= end:
             return []
         starts = index.text_starts
-        first = bisect_right(starts, offset, 0, chunks) - 1
-        wanted = range(first, bisect_left(starts, end, first, chunks))
-        make = partial(self._rendered, index, log_end)
-        closed = range(first, min(wanted.stop, chunks - grows))
-        # The chunk where he stops is the one where he goes on.
-        stop = starts[wanted.stop] if wanted.stop < chunks else text_end
+        first = bisect_right(starts, offset, 0, count) - 1
+        wanted = range(first, bisect_left(starts, end, first, count))
+        closed = range(first, min(wanted.stop, count - grows))
+        # The chunk where a reader stops is the one where it goes on.
+        stop = starts[wanted.stop] if wanted.stop < count else text_end
         following = wanted.stop if stop == end else wanted.stop - 1
-        self._cache.read_on(self.key, wanted, chunks - grows, make)
-        pieces = self._cache.chunks(self.key, closed, (following,), make)
+        ahead = self._cache.worth_making_ahead(self.key, wanted, count - grows)
+        if ahead:
+            self._cache.make_ahead(self.key, ahead, lambda run: self._chunks(index, log_end, run, run))
+        chunks = self._chunks(index, log_end, closed, (following,))
         if closed.stop < wanted.stop:  # still growing: what is rendered now is not the whole of it later
-            pieces += self._rendered(index, log_end, range(closed.stop, wanted.stop))
+            chunks += self._rendered(index, log_end, range(closed.stop, wanted.stop))
         parts: list[Part] = []
-        for number, piece in zip(wanted, pieces, strict=True):
+        for number, chunk in zip(wanted, chunks, strict=True):
             begin, stop = max(offset - starts[number], 0), end - starts[number]
-            if number + 1 < chunks:
+            if number + 1 < count:
                 stop = min(stop, starts[number + 1] - starts[number])
-            for fault_start, fault_end, error in piece.faults:
+            for fault_start, fault_end, error in chunk.faults:
                 if fault_start < stop and fault_end > begin:
                     raise error
-            is_whole = begin == 0 and stop == len(piece.text)
-            parts.append(piece.text if is_whole else memoryview(piece.text)[begin:stop])
+            is_whole = begin == 0 and stop == len(chunk.text)
+            parts.append(chunk.text if is_whole else memoryview(chunk.text)[begin:stop])
             if len(parts[-1]) < stop - begin:
                 break
         self._cache.was_answered(self.key, following)
         return parts
+
+    def _chunks(self, index: LineIndex, log_end: int, wanted: range, kept: Container[int]) -> list[Chunk]:
+        """Return chunks from the cache; render those that are missing there, unless another thread is at it."""
+        claim = self._cache.claim(self.key, wanted, kept)
+        found = claim.found
+        if claim.missing:
+            made: dict[int, Chunk] = {}
+            started = time.perf_counter()
+            try:
+                for run in _consecutive(claim.missing):
+                    made.update(zip(run, self._rendered(index, log_end, run), strict=True))
+            except BaseException as error:
+                self._cache.give_up(claim, error)
+                raise
+            self._cache.deliver(claim, made, kept, time.perf_counter() - started)
+            found |= made
+        for number, making in claim.awaited.items():
+            try:
+                found[number] = making.result()[number]
+            except Exception:  # of a chunk beside it, perhaps
+                [found[number]] = self._rendered(index, log_end, range(number, number + 1))
+        return [found[number] for number in wanted]
 
     def _rendered(self, index: LineIndex, log_end: int, run: range) -> list[Chunk]:
         """Render chunks that follow one another, the last of which may be the index's, up to ``log_end``."""
         ends = list(index.positions[run.start + 1 : run.stop + 1])
         if len(ends) < len(run):
             ends.append(log_end)
-        pieces: list[Chunk] = []
-        while len(pieces) < len(run):
-            at = run.start + len(pieces)
-            pieces += self._source.pieces(self.segment, index.positions[at], index.seen[at], ends[len(pieces) :])
-        return pieces
+        chunks: list[Chunk] = []
+        while len(chunks) < len(run):
+            at = run.start + len(chunks)
+            chunks += self._source.chunks(self.segment, index.positions[at], index.after[at], ends[len(chunks) :])
+        return chunks
 
 
 @dataclass(slots=True)
@@ -258,7 +282,7 @@ class _Part:
 class LogText:
     """The texts of the spans of a log, one after another; it goes on at its end as the log does.
 
-    What is before its end stays what it was: a segment that is gone keeps its place in it, and whoever reads there
+    What is before its end stays what it was: a segment that is gone keeps its place in it, and a reader there
     gets what it had or :class:`~kfs.storage.open_files.FileChanged`. So does who waits at its end, once the log doesn't
     go on there any more.
     """
@@ -332,3 +356,12 @@ class LogText:
         if not found and size > 0 and not goes_on:
             raise self._ended()
         return found
+
+
+def _consecutive(numbers: Sequence[int]) -> Iterator[range]:
+    """Divide numbers that go up into runs of those that follow one another."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield range(numbers[start], numbers[at - 1] + 1)
+            start = at

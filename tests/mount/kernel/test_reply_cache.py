@@ -21,13 +21,13 @@ from kfs.mount.kernel.reply_cache import MOST_GROUPS, ReplyCache
 from kfs.tree.node import NumberedFiles, Stamp
 from tests.mount.toy_tree import FILE_MODE, MTIME_NS
 
-TWINS: list[type[ReplyCache]] = [ReplyCache]
+IMPLEMENTATIONS: list[type[ReplyCache]] = [ReplyCache]
 try:
     from kfs.mount.kernel.compiled_reply_cache import CompiledReplyCache
 except ImportError:
     pass
 else:
-    TWINS.append(CompiledReplyCache)
+    IMPLEMENTATIONS.append(CompiledReplyCache)
 
 UNIQUE: Final = 4712
 DIRECTORY: Final = 77
@@ -58,11 +58,11 @@ def files_of(lines: Lines, state: object = 1, id_of_zero: int = ID_OF_ZERO) -> N
 class Kernel:
     """Asks as the kernel does."""
 
-    def __init__(self, twin: type[ReplyCache]) -> None:
+    def __init__(self, implementation: type[ReplyCache]) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self.followed: set[int] = set()
-        self.reply_cache = twin(self._theirs.fileno(), lambda node_id: node_id in self.followed)
+        self.reply_cache = implementation(self._theirs.fileno(), lambda node_id: node_id in self.followed)
 
     def close(self) -> None:
         self._ours.close()
@@ -96,7 +96,7 @@ class Kernel:
         return struct.pack("=IIQQIIII", 40 + len(body), opcode, UNIQUE, node_id, 0, 0, 0, 0) + body
 
 
-@pytest.fixture(params=TWINS, ids=[twin.__name__ for twin in TWINS])
+@pytest.fixture(params=IMPLEMENTATIONS, ids=[implementation.__name__ for implementation in IMPLEMENTATIONS])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     monkeypatch.setattr(reply_cache, "HELD_SECONDS", 3600.0)  # no test depends on how busy the machine is
     made = Kernel(request.param)
@@ -265,13 +265,13 @@ def test_no_more_groups_are_known_than_there_is_room_for(kernel: Kernel) -> None
     assert kernel.read(ID_OF_ZERO + MOST_GROUPS) == b"x"
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_device_that_fails_is_an_error(twin: type[ReplyCache]) -> None:
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_device_that_fails_is_an_error(implementation: type[ReplyCache]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
         with pytest.raises(OSError) as failed:
-            twin(writing, lambda _node_id: False).next_request()
+            implementation(writing, lambda _node_id: False).next_request()
     finally:
         os.close(writing)
     assert failed.value.errno == errno.EBADF

@@ -16,9 +16,9 @@ import pytest
 
 from kfs.mount.kernel.prefetch import FIRST_WINDOW, HEAD_START
 from kfs.mount.kernel.request_loop import MOST_LATE
-from tests.mount.conftest import need
 from tests.mount.toy_mount import ToyMount, eventually, is_running
 from tests.mount.toy_tree import Slot, record_json
+from tests.requirements import need_fuse
 
 pytestmark = pytest.mark.fuse
 
@@ -28,7 +28,7 @@ SOON = 5.0
 
 @pytest.fixture
 def toy(make_mount: Callable[..., ToyMount]) -> Iterator[ToyMount]:
-    need("kernel")
+    need_fuse("kernel")
     mount = make_mount(front="kernel")
     mount.start()
     try:
@@ -159,7 +159,7 @@ def test_readers_at_once_get_every_byte_right(toy: ToyMount) -> None:
 
 
 def test_who_reads_at_random_is_not_read_ahead_for(make_mount: Callable[..., ToyMount]) -> None:
-    need("kernel")
+    need_fuse("kernel")
     toy = make_mount(front="kernel")
     toy.start("--records", "50000")
     os.listdir(toy.path("walked"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from kfs.format.layout import MAX_INT64
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from tests.log.damages import Parts, damaged, draw_local_damage, joined_parts
 from tests.logs import Batch, joined, log_name, open_log, record, set_log_start
 from tests.read.oracle.judging import is_judged, shown_at_random

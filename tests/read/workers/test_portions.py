@@ -19,8 +19,8 @@ from kfs.read.workers.channel import Channel
 from kfs.read.workers.job import place_of, weight_of
 from kfs.read.workers.portion import items_of, send_portion
 from kfs.read.workers.shared import ParentMemory, WorkerMemory
+from kfs.render.arrow_builder import ArrowBuffers, ArrowBuilder, arrow_builder, open_arena
 from kfs.render.arrow_columns import Column
-from kfs.render.arrow_gather import ArrowGather, Gathered, arrow_gather, open_arena
 from tests.render.some_columns import Content, columns_of, headers, payloads
 from tests.thoroughness import examples
 
@@ -44,7 +44,7 @@ class Ends:
         """What the parent has of the worker's regions."""
         return dict(self._parent_memory._regions)
 
-    def carried(self, items: list[Gathered | Problem]) -> list[Gathered | Problem]:
+    def carried(self, items: list[ArrowBuffers | Problem]) -> list[ArrowBuffers | Problem]:
         """Return what arrives of what is sent."""
         send_portion(self._theirs, self.worker, items, sum(map(weight_of, items)))
         portion, descriptor = self._ours.receive()
@@ -71,18 +71,18 @@ def connected() -> Iterator[Ends]:
         yield Ends(ours, theirs)
 
 
-def copied(items: list[Gathered | Problem]) -> list[Copied | Problem]:
+def copied(items: list[ArrowBuffers | Problem]) -> list[Copied | Problem]:
     return [
         item if isinstance(item, Problem) else (item.rows, [None if it is None else bytes(it) for it in item.buffers])
         for item in items
     ]
 
 
-def gathered(gather: ArrowGather, contents: list[Content]) -> Gathered:
+def built(builder: ArrowBuilder, contents: list[Content]) -> ArrowBuffers:
     columns = columns_of(contents)
     for start in range(0, len(contents), 5):
-        gather.add(columns, range(start, min(start + 5, len(contents))))
-    return gather.take()
+        builder.add(columns, range(start, min(start + 5, len(contents))))
+    return builder.finish()
 
 
 @settings(max_examples=examples(50, 300), deadline=None)
@@ -96,17 +96,17 @@ def gathered(gather: ArrowGather, contents: list[Content]) -> Gathered:
 def test_what_arrives_is_what_was_gathered(
     portions: list[list[list[Content] | str]], least: int, inline: int, kept: set[int], last: set[int]
 ) -> None:
-    alone = arrow_gather(COLUMNS, "töpic", 7, 5)
+    alone = arrow_builder(COLUMNS, "töpic", 7, 5)
     sizes = (
         mock.patch.object(shared, "_LEAST_BYTES", least),
         mock.patch.object(portions_module, "_INLINE_BYTES", inline),
     )
     held = []
     with sizes[0], sizes[1], connected() as ends:
-        gather = arrow_gather(COLUMNS, "töpic", 7, 5, ends.worker.arena)
+        builder = arrow_builder(COLUMNS, "töpic", 7, 5, ends.worker.arena)
         ends.worker.begin()
         for number, portion in enumerate(portions):
-            items: list[Gathered | Problem] = []
+            items: list[ArrowBuffers | Problem] = []
             expected: list[Copied | Problem] = []
             for block in portion:
                 if isinstance(block, str):
@@ -114,8 +114,8 @@ def test_what_arrives_is_what_was_gathered(
                     items.append(problem)
                     expected.append(problem)
                 else:
-                    items.append(gathered(gather, block))
-                    expected += copied([gathered(alone, block)])
+                    items.append(built(builder, block))
+                    expected += copied([built(alone, block)])
             arrived = ends.carried(items)
             assert copied(arrived) == expected
             if number in kept:
@@ -136,14 +136,14 @@ def descriptors() -> int:
 def test_regions_that_a_worker_drops_are_dropped_by_both() -> None:
     contents: list[Content] = [(b"key", bytes(20_000), ())] * 20
     with connected() as ends:
-        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.worker.arena)
+        builder = arrow_builder(COLUMNS, "t", 0, 0, ends.worker.arena)
         ends.worker.begin()
         counts = []
         for _ in range(5):
-            held = [ends.carried([gathered(gather, contents)]) for _ in range(10)]
+            held = [ends.carried([built(builder, contents)]) for _ in range(10)]
             del held
             ends.give_back()
-            ends.carried([gathered(gather, contents)])  # says what was dropped
+            ends.carried([built(builder, contents)])  # says what was dropped
             ends.give_back()
             counts.append((descriptors(), len(ends.regions)))
         assert len(set(counts)) == 1
@@ -152,38 +152,38 @@ def test_regions_that_a_worker_drops_are_dropped_by_both() -> None:
         assert not ends.regions
         before = descriptors()
         for _ in range(5):
-            ends.carried([gathered(gather, contents)])
+            ends.carried([built(builder, contents)])
             ends.rest()
         assert descriptors() <= before
 
 
-@pytest.mark.skipif(open_arena() is None, reason="only the compiled twin has an arena")
+@pytest.mark.skipif(open_arena() is None, reason="only compiled code has an arena")
 def test_most_is_gathered_where_it_is_read() -> None:
     contents: list[Content] = [(b"key", bytes(500), ((b"name", b"value"),))] * 200
     with connected() as ends:
-        gather = arrow_gather(COLUMNS, "t", 0, 0, ends.worker.arena)
+        builder = arrow_builder(COLUMNS, "t", 0, 0, ends.worker.arena)
         ends.worker.begin()
-        first, *later = (gathered(gather, contents) for _ in range(5))
+        first, *later = (built(builder, contents) for _ in range(5))
         # Nobody knows how large the first one becomes.
         assert {place_of(it) is None for it in first.buffers if it is not None and it.nbytes} == {True}
         assert {place_of(it) is None for one in later for it in one.buffers if it is not None} == {False}
         assert copied(ends.carried([first, *later])) == copied([first]) * 5
 
 
-@pytest.mark.skipif(open_arena() is None, reason="only the compiled twin has an arena")
+@pytest.mark.skipif(open_arena() is None, reason="only compiled code has an arena")
 def test_memory_stays_while_it_is_looked_at() -> None:
     arena = open_arena()
     assert arena is not None
-    gather = arrow_gather((Column.VALUE,), "t", 0, 0, arena)
+    builder = arrow_builder((Column.VALUE,), "t", 0, 0, arena)
     contents: list[Content] = [(None, b"x" * 100, ())] * 10
-    gathered(gather, contents)
+    built(builder, contents)
     arena.use(memoryview(bytearray(4096)))
-    taken = gathered(gather, contents)
-    assert [place_of(it) is None for it in taken.buffers if it is not None] == [False, False]
-    gather.add(columns_of(contents), range(5))
+    finished = built(builder, contents)
+    assert [place_of(it) is None for it in finished.buffers if it is not None] == [False, False]
+    builder.add(columns_of(contents), range(5))
     arena.use(memoryview(bytearray(4096)))  # too early, but nothing breaks
-    gather.add(columns_of(contents), range(5, 10))
-    late = gather.take()
+    builder.add(columns_of(contents), range(5, 10))
+    late = builder.finish()
     assert [place_of(it) for it in late.buffers if it is not None] == [None, None]
     arena.use(None)
-    assert copied([taken, late]) == copied([gathered(gather, contents)]) * 2
+    assert copied([finished, late]) == copied([built(builder, contents)]) * 2

@@ -18,7 +18,7 @@ from kfs.errors import WorkerDied
 from kfs.read.workers import pool
 from kfs.read.workers.job import Buffered
 from kfs.read.workers.run import run
-from kfs.read.workers.team import Member, Team, _Given
+from kfs.read.workers.team import BusyWorker, Team, _Given
 from tests.eager_workers import processes_of
 from tests.read.workers.jobs import EVERY_MAKER, MAKERS, MakeJob, Task
 
@@ -247,14 +247,14 @@ def test_the_second_thread_makes_room_for_processes(
     jobs: int, monkeypatch: pytest.MonkeyPatch, own_pool: pool.Pool
 ) -> None:
     given: list[bool] = []
-    give = Member.give
+    give = BusyWorker.give
 
-    def give_and_note(self: Member, task: _Given) -> None:
+    def give_and_note(self: BusyWorker, task: _Given) -> None:
         given.append(self.helper is threads[1])
         give(self, task)
 
     threads = threads_taken(own_pool, monkeypatch)
-    monkeypatch.setattr(Member, "give", give_and_note)
+    monkeypatch.setattr(BusyWorker, "give", give_and_note)
     made(job_of("pickled"), TASKS, jobs)
     assert given.count(True) == 1 + MakeJob.tasks_ahead, "what it got before they were there"
     assert len(given) == len(TASKS)

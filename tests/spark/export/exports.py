@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import dataset as datasets
 
-from kfs.spark.exporting.export import Export, Totals, opened_export
+from kfs.spark.exporting.export import Export, ExportTotals, opened_export
 from kfs.spark.exporting.jobs import Advance, Doing
 from kfs.spark.exporting.options import BatchLimits, ExportOptions
 from kfs.spark.exporting.sinks import ParquetSink
@@ -62,7 +62,7 @@ def options_for(
 
 def export(
     options: ExportOptions, jobs: HereJobs | None = None, at_batch: Callable[[Export], None] | None = None
-) -> Totals:
+) -> ExportTotals:
     """Export what there is; ``at_batch`` is called before each batch."""
     jobs = jobs or HereJobs()
     with opened_export(options, ParquetSink(jobs, options), jobs.cores) as exporting:

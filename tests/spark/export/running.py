@@ -23,6 +23,7 @@ from kfs.errors import StoreUnreachable
 from kfs.format.record import Record
 from kfs.spark.offsets import WritableStore
 from tests.logs import START, batch
+from tests.servers.kept_classes import small_session
 
 GROUP = "lake"
 TOPIC = "t"
@@ -132,15 +133,11 @@ class RunningExport:
         self.dataset = dataset
         self._store = store
         self.last_look: Look | None = None
-        settings = {
-            "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner
-        }
         self._process = subprocess.Popen(
             [sys.executable, *command, "export", str(data), str(dataset), "--store", url, "--group", GROUP]
             + ["--master", "local[2,4]", "--follow", "--interval", "0.1", "--max-records", str(20 * RECORDS)]
             + ["--spark-log", str(log)]
-            + [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")],
+            + [part for name, value in small_session().items() for part in ("--conf", f"{name}={value}")],
             cwd=_ROOT,
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
             stdout=subprocess.DEVNULL,

@@ -18,15 +18,15 @@ pytest.importorskip("pyarrow")
 
 from tests.logs import dense, log_name, positions, write_partition
 from tests.requirements import need_java
+from tests.servers.kept_classes import small_session
 from tests.spark.export.exports import exported
 from tests.system.kafka_mount import KFS, kfs
 
-#: What a session needs to be small.
-_SMALL = (
-    *("--conf", "spark.driver.memory=512m"),
-    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-    *("--master", "local[2]"),
-)
+
+def small() -> list[str]:
+    """Return what makes a session small."""
+    settings = [f"--conf={name}={value}" for name, value in small_session().items()]
+    return ["--master", "local[2]", *settings]
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 120) -> None:
 def test_it_exports_says_what_and_follows_until_it_is_told_to_stop(data: Path, tmp_path: Path) -> None:
     need_java()
     dataset = tmp_path / "dataset"
-    done = run(data, dataset, "--topic", "t", "--json", *_SMALL)
+    done = run(data, dataset, "--topic", "t", "--json", *small())
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {
         "records": 200,
@@ -63,7 +63,7 @@ def test_it_exports_says_what_and_follows_until_it_is_told_to_stop(data: Path, t
         "skipped": [],
         "partitions": [{"topic": "t", "partition": 0, "fromOffset": 0, "untilOffset": 200, "records": 200}],
     }
-    command = [str(KFS), "export", str(data), str(dataset), "--topic", "t", "--follow", "--interval", "0.2", *_SMALL]
+    command = [str(KFS), "export", str(data), str(dataset), "--topic", "t", "--follow", "--interval", "0.2", *small()]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for last in (204, 209):
         with (data / "t-0" / log_name(100)).open("ab") as log:
@@ -92,7 +92,7 @@ def damage(data: Path) -> tuple[Path, int]:
 def test_damage_is_one_sentence(data: Path, tmp_path: Path) -> None:
     need_java()
     path, position = damage(data)
-    done = run(data, tmp_path / "dataset", *_SMALL)
+    done = run(data, tmp_path / "dataset", *small())
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"kfs: {path}: position {position}: ")
     assert done.stderr.count("\n") == 1
@@ -101,7 +101,7 @@ def test_damage_is_one_sentence(data: Path, tmp_path: Path) -> None:
 def test_damage_that_is_skipped_is_said(data: Path, tmp_path: Path) -> None:
     need_java()
     path, position = damage(data)
-    done = run(data, tmp_path / "dataset", "--on-damage", "skip", *_SMALL)
+    done = run(data, tmp_path / "dataset", "--on-damage", "skip", *small())
     assert done.returncode == 1
     assert [line.split("\t") for line in done.stdout.splitlines()] == [
         ["TOPIC", "PARTITION", "FROM-OFFSET", "UNTIL-OFFSET", "RECORDS"],

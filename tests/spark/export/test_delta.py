@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 
 from benchmarks.maven_jars import fetched_jars
 from tests.logs import dense, write_partition
-from tests.requirements import need_java
+from tests.requirements import need_jars, need_java
 
 
 @pytest.mark.long
@@ -25,7 +25,7 @@ def test_a_batch_that_was_committed_and_not_stored_is_not_written_again(tmp_path
     need_java()
     if not pyspark.__version__.startswith("4.2."):
         pytest.skip("this Delta is made for PySpark 4.2")
-    jars = fetched_jars(Path(__file__).with_name("delta.sha256"))
+    jars = need_jars("Delta", lambda: fetched_jars(Path(__file__).with_name("delta.sha256")))
     write_partition(tmp_path / "data" / "t-0", {0: dense(0, 99), 100: dense(100, 199)})
     write_partition(tmp_path / "data" / "t-1", {0: dense(0, 9)})
     command = [

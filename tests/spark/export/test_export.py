@@ -19,7 +19,7 @@ from pyarrow import parquet
 from kfs.errors import CorruptData, DataLoss, Fenced, InvalidOption, KfsError, NotFound, UnusableSession
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.problem import DamagePolicy
-from kfs.read.isolation import IsolationLevel
+from kfs.read.isolation_level import IsolationLevel
 from kfs.spark.exporting import files
 from kfs.spark.exporting.export import Export, opened_export
 from kfs.spark.exporting.jobs import Advance, Doing

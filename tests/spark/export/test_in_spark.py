@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 import kfs.spark
 from kfs.errors import CorruptData, DataLoss, InvalidOption, KfsError, UnusableSession
-from kfs.spark.exporting.export import Totals, opened_export
+from kfs.spark.exporting.export import ExportTotals, opened_export
 from kfs.spark.exporting.frames import TableSink
 from kfs.spark.exporting.jobs import SparkJobs, reason_of
 from kfs.spark.exporting.options import BatchLimits, ExportOptions
@@ -170,7 +170,7 @@ def test_a_table_that_is_ahead_of_the_positions_is_not_written_to_again(
             raise _Killed
         commit(output, ranges, *rest)
 
-    def export_to_table() -> Totals:
+    def export_to_table() -> ExportTotals:
         with opened_export(options, TableSink(spark, options), 2) as exporting:
             exporting.reach(exporting.look())
             return exporting.totals

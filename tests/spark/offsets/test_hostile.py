@@ -21,8 +21,8 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.uuid import Uuid
 from kfs.log.identity import Identity
 from kfs.spark.offsets import (
-    Batch,
     ConsumedRange,
+    PendingBatch,
     Progress,
     StagedFile,
     WritableStore,
@@ -40,7 +40,7 @@ FULL = Progress(
     {ORDERS: 7, TopicPartition("orders", 10): 1, TopicPartition("a", 2): 3},
     5,
     WriterName("host", 77, 1_700_000_000_000, "token"),
-    Batch((ConsumedRange("orders", 0, 3, 7),), (StagedFile("0000000005-token/x", "orders/x"),)),
+    PendingBatch((ConsumedRange("orders", 0, 3, 7),), (StagedFile("0000000005-token/x", "orders/x"),)),
     "change",
     identities={
         ORDERS: Identity(Uuid(b"A" * 16), 3),

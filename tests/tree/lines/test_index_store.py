@@ -21,7 +21,7 @@ def a_table(chunks: int = 3) -> LineIndex:
     for number in range(chunks - 1):
         table.size += 70_000
         table.log_end += 10_000
-        table.last_seen += 50
+        table.last_offset += 50
         table.note_times(1_600_000_000_000 + number, 1_600_000_000_500 + number)
         table.begin_chunk()
     table.problems = [Problem("/data/t-0/00000000000000000100.log", 4711, 12, "stored CRC 1, computed 2")]
@@ -29,19 +29,19 @@ def a_table(chunks: int = 3) -> LineIndex:
 
 
 def content(table: LineIndex) -> object:
-    columns = [list(getattr(table, name)) for name in ("text_starts", "positions", "seen", "earliest", "latest")]
-    return columns, table.size, table.log_end, table.last_seen, table.problems
+    columns = [list(getattr(table, name)) for name in ("text_starts", "positions", "after", "earliest", "latest")]
+    return columns, table.size, table.log_end, table.last_offset, table.problems
 
 
 @given(st.lists(st.tuples(INT64, INT64, INT64, INT64, INT64)), INT64, INT64, INT64)
 def test_a_table_is_restored_from_its_bytes(
-    rows: list[tuple[int, int, int, int, int]], size: int, log_end: int, last_seen: int
+    rows: list[tuple[int, int, int, int, int]], size: int, log_end: int, last_offset: int
 ) -> None:
     table = LineIndex(0)
     for row in rows:
         table.begin_chunk()
-        table.text_starts[-1], table.positions[-1], table.seen[-1], table.earliest[-1], table.latest[-1] = row
-    table.size, table.log_end, table.last_seen = size, log_end, last_seen
+        table.text_starts[-1], table.positions[-1], table.after[-1], table.earliest[-1], table.latest[-1] = row
+    table.size, table.log_end, table.last_offset = size, log_end, last_offset
     assert content(LineIndex.decode(table.encode())) == content(table)
 
 
@@ -55,9 +55,9 @@ def test_other_bytes_are_no_table(data: bytes) -> None:
 
 
 def test_a_kept_table_is_found_under_its_key_and_no_other(tmp_path: Path) -> None:
-    store = LineIndexStore(str(tmp_path / "tables"))
+    store = LineIndexStore(str(tmp_path / "lines"))
     store.save("key", a_table())
-    found = LineIndexStore(str(tmp_path / "tables")).load("key")
+    found = LineIndexStore(str(tmp_path / "lines")).load("key")
     assert found is not None
     assert content(found) == content(a_table())
     assert store.load("another key") is None
@@ -99,6 +99,6 @@ def test_the_tables_used_longest_ago_make_room(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    store = LineIndexStore(str(tmp_path / "file" / "tables"))
+    store = LineIndexStore(str(tmp_path / "file" / "lines"))
     store.save("key", a_table())
     assert store.load("key") is None

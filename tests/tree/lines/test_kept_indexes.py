@@ -15,7 +15,7 @@ from kfs.log.segment import Segment
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.lines.record_lines import SegmentLines
-from kfs.tree.lines.source import Extent
+from kfs.tree.lines.source import TextPart
 from kfs.tree.options import TreeOptions
 from tests.logs import batch, content_of, file_at, open_tree, record, write_partition
 
@@ -39,18 +39,18 @@ def log(tmp_path: Path) -> Path:
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     """Return, and forget, the positions in the log from which it was measured."""
     positions: list[int] = []
-    extents = SegmentLines.extents
+    measure = SegmentLines.measure
 
-    def noting(self: SegmentLines, segment: Segment, position: int, seen: int, end: int | None) -> Iterator[Extent]:
+    def noting(self: SegmentLines, segment: Segment, position: int, after: int, end: int | None) -> Iterator[TextPart]:
         positions.append(position)
-        return extents(self, segment, position, seen, end)
+        return measure(self, segment, position, after, end)
 
     def taken() -> list[int]:
         found = positions[:]
         positions.clear()
         return found
 
-    monkeypatch.setattr(SegmentLines, "extents", noting)
+    monkeypatch.setattr(SegmentLines, "measure", noting)
     return taken
 
 
@@ -82,16 +82,16 @@ def test_one_that_was_written_to_just_now_is_measured_again(log: Path, measured:
 def test_one_that_is_written_to_while_it_is_measured_is_measured_again(
     log: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extents = SegmentLines.extents
+    measure = SegmentLines.measure
 
     def while_written(
-        self: SegmentLines, segment: Segment, position: int, seen: int, end: int | None
-    ) -> Iterator[Extent]:
-        yield from extents(self, segment, position, seen, end)
+        self: SegmentLines, segment: Segment, position: int, after: int, end: int | None
+    ) -> Iterator[TextPart]:
+        yield from measure(self, segment, position, after, end)
         append(log, 40, LONG_AGO)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentLines, "extents", while_written)
+        patch.setattr(SegmentLines, "measure", while_written)
         assert file_at(mounted_again(log), LINES).attributes().size > 0
     measured()
     assert content_of(mounted_again(log), LINES).count(b"\n") == 41
@@ -125,7 +125,7 @@ def test_damage_in_what_is_kept_is_told_and_an_error_as_before(log: Path, measur
         tree = mounted_again(log)
         file = file_at(tree, LINES)
         size = file.attributes().size
-        [segment] = tree.views.seen()[0].log.segments
+        [segment] = tree.views.shown()[0].log.segments
         found.append((size, [str(problem) for problem in segment.problems]))
         with pytest.raises(CorruptData):
             file.read(0, size)

@@ -31,8 +31,8 @@ class IndexFindings:
             yield f"an entry has offset {offset}, which no batch ends with" + (f" ({found})" if found >= 0 else "")
 
 
-class Findings:
-    """Collects what is wrong in one file after another; ``say`` is told each problem as a line of text.
+class DumpProblems:
+    """Collects what is wrong in one file after another; ``say`` gets each problem as a line of text.
 
     ``is_bad`` says whether there was anything. Holes between offsets aren't wrong (compaction leaves them), but they
     are listed.

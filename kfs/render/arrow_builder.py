@@ -1,6 +1,6 @@
-"""Records of decoded blocks gathered into Arrow's buffers, in plain Python.
+"""Records of decoded blocks laid out in Arrow's buffers, in Python.
 
-:class:`ArrowGather` is the protocol; :class:`PlainArrowGather` needs nothing but the interpreter. pyarrow isn't needed
+:class:`ArrowBuilder` is the protocol, :class:`PythonArrowBuilder` needs only the interpreter. pyarrow isn't needed
 before the buffers become arrays (:mod:`kfs.render.arrow_batches`), so worker processes do without it.
 """
 
@@ -31,19 +31,19 @@ Buffers = list[memoryview | None]
 NO_BATCH: Final = BatchFields()
 
 
-class Gathered(NamedTuple):
-    """So many rows, and the buffers of each column as :data:`~kfs.render.arrow_columns.BUFFERS` counts them."""
+class ArrowBuffers(NamedTuple):
+    """A number of rows, and the buffers of each column as :data:`~kfs.render.arrow_columns.BUFFERS` counts them."""
 
     rows: int
     buffers: Buffers
 
-    def with_buffers(self, buffers: Buffers) -> Gathered:
+    def with_buffers(self, buffers: Buffers) -> ArrowBuffers:
         """Return the same with other buffers."""
         return self._replace(buffers=buffers)
 
 
-class ArrowGather(Protocol):
-    """Gathers records of one segment, block by block, into the columns that are wanted, and no others.
+class ArrowBuilder(Protocol):
+    """Lays out records of one segment, block by block, in the columns that are wanted, and no others.
 
     ``topic`` is UTF-8, ``segment`` the segment's base offset. What is not UTF-8 in the name of a header is replaced as
     Java does. A timestamp of more microseconds than int64 has is null.
@@ -55,12 +55,12 @@ class ArrowGather(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many records were added since they were last taken."""
+        """How many records were added since the last :meth:`finish`."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """The bytes of keys, values and headers of these records, as far as they are gathered."""
+        """The bytes of keys, values and headers of these records, as far as they are laid out."""
         ...
 
     def add(self, columns: RecordColumns, indexes: Sequence[int], fields: BatchFields = NO_BATCH) -> None:
@@ -72,23 +72,23 @@ class ArrowGather(Protocol):
         """
         ...
 
-    def take(self) -> Gathered:
-        """Return what was added, and begin anew."""
+    def finish(self) -> ArrowBuffers:
+        """Return the buffers of what was added, and begin anew."""
         ...
 
 
-def arrow_gather(
+def arrow_builder(
     columns: Sequence[Column], topic: str, partition: int, segment: int, arena: Arena | None = None
-) -> ArrowGather:
-    """Return what gathers; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+) -> ArrowBuilder:
+    """Return a builder; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
     # A directory may have any bytes for a name; what Arrow calls a string has characters.
     name = topic.encode(errors="surrogateescape").decode(errors="replace").encode()
-    return _gather_class()(columns, name, partition, segment, arena)
+    return _builder_class()(columns, name, partition, segment, arena)
 
 
 def open_arena() -> Arena | None:
-    """Return an arena without memory, None where nothing lays anything out in one: only the compiled twin does."""
-    if _gather_class() is PlainArrowGather:
+    """Return an arena without memory, None where nothing lays anything out in one: only the compiled builder does."""
+    if _builder_class() is PythonArrowBuilder:
         return None
     from kfs.render.compiled_arrow import CompiledArena
 
@@ -96,19 +96,19 @@ def open_arena() -> Arena | None:
 
 
 @cache
-def _gather_class() -> type[ArrowGather]:
-    gather: type[ArrowGather] = compiled_or_python(PlainArrowGather, _import_compiled)
-    return gather
+def _builder_class() -> type[ArrowBuilder]:
+    builder: type[ArrowBuilder] = compiled_or_python(PythonArrowBuilder, _import_compiled)
+    return builder
 
 
-def _import_compiled() -> type[ArrowGather]:
-    from kfs.render.compiled_arrow import CompiledArrowGather
+def _import_compiled() -> type[ArrowBuilder]:
+    from kfs.render.compiled_arrow import CompiledArrowBuilder
 
-    return CompiledArrowGather
+    return CompiledArrowBuilder
 
 
-class PlainArrowGather:
-    """The gather that is always there; it needs no arena."""
+class PythonArrowBuilder:
+    """The builder in Python; it needs no arena."""
 
     def __init__(
         self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: Arena | None = None
@@ -136,7 +136,7 @@ class PlainArrowGather:
         self._header_values: list[bytes | None] = []
 
     def add(self, columns: RecordColumns, indexes: Sequence[int], fields: BatchFields = NO_BATCH) -> None:
-        """See :meth:`ArrowGather.add`."""
+        """See :meth:`ArrowBuilder.add`."""
         for column, found in self._fields.items():
             read = columns.key if column is Column.KEY else columns.value
             lengths = columns.key_lengths if column is Column.KEY else columns.value_lengths
@@ -173,11 +173,11 @@ class PlainArrowGather:
                 self._header_values.append(value)
                 self.nbytes += len(text) + len(value or b"")
 
-    def take(self) -> Gathered:
-        """See :meth:`ArrowGather.take`."""
-        gathered = Gathered(self.rows, [buffer for column in self._columns for buffer in self._buffers_of(column)])
+    def finish(self) -> ArrowBuffers:
+        """See :meth:`ArrowBuilder.take`."""
+        built = ArrowBuffers(self.rows, [buffer for column in self._columns for buffer in self._buffers_of(column)])
         self._begin()
-        return gathered
+        return built
 
     def _buffers_of(self, column: Column) -> Buffers:
         if column in self._fields:

@@ -36,7 +36,7 @@ Texts = tuple[str | None, str | None]
 Bytes = bytes | None
 
 
-class Contents(Protocol):
+class MessageParser(Protocol):
     """Tells what the records of a log say."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
@@ -91,7 +91,7 @@ def decoder_name(name: str) -> str | None:
     return name if name in DECODERS else None
 
 
-class DecodedFields:
+class DecoderMessageParser:
     """Keys and values by a decoder each."""
 
     def __init__(self, key: str = "string", value: str = "string") -> None:
@@ -99,17 +99,17 @@ class DecodedFields:
         self.value_decoder = DECODERS[value]
 
     @property
-    def is_plain(self) -> bool:
+    def is_text(self) -> bool:
         """Whether both are text: then the lines may be made without asking for every record."""
         return self.key_decoder is self.value_decoder is java_text
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
-        """See :meth:`Contents.texts`."""
+        """See :meth:`MessageParser.texts`."""
         return _decoded(self.key_decoder, offset, key), _decoded(self.value_decoder, offset, value)
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """See :meth:`Contents.json`; text says no more than the bytes do."""
-        if self.is_plain:
+        """See :meth:`MessageParser.json`; text says no more than the bytes do."""
+        if self.is_text:
             return {}
         texts = self.texts(offset, key, value)
         return {"decodedKey": texts[0], "decodedValue": texts[1]}
@@ -124,14 +124,14 @@ def _decoded(decoder: Decoder, offset: int, data: Bytes) -> str | None:
         return f"Error at offset {offset}, skipping. {error}"
 
 
-class CoordinatorContents:
+class CoordinatorMessageParser:
     """The topics of the coordinators (``DumpLogSegments.CoordinatorRecordMessageParser``)."""
 
     def __init__(self, kinds: RecordKinds) -> None:
         self.kinds = kinds
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
-        """See :meth:`Contents.texts`."""
+        """See :meth:`MessageParser.texts`."""
         try:
             record = self._record(offset, key, value)
         except UnknownRecordType as error:
@@ -142,7 +142,7 @@ class CoordinatorContents:
         return json_text(_key_json(record)), "<DELETE>" if value_json is None else json_text(value_json)
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """See :meth:`Contents.json`."""
+        """See :meth:`MessageParser.json`."""
         try:
             record = self._record(offset, key, value)
         except Malformed as error:
@@ -194,36 +194,36 @@ _NULL_POINTER: Final = (
 )
 
 
-class ClusterMetadataContents:
+class ClusterMetadataMessageParser:
     """``__cluster_metadata`` (``DumpLogSegments.ClusterMetadataLogMessageParser``)."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
-        """See :meth:`Contents.texts`."""
+        """See :meth:`MessageParser.texts`."""
         try:
             return None, json_text(_metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value, _NULL_FRAME))))
         except Malformed as error:
             return None, f"Error at {offset}, skipping. {error.kafka}"
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """See :meth:`Contents.json`."""
+        """See :meth:`MessageParser.json`."""
         try:
             return {"decodedValue": _metadata_json(CLUSTER_METADATA_KINDS.decode(_not_null(value, _NULL_FRAME)))}
         except Malformed as error:
             return {"undecodable": error.reason}
 
 
-class RemoteLogContents:
+class RemoteLogMessageParser:
     """``__remote_log_metadata`` (``DumpLogSegments.RemoteMetadataLogMessageParser``)."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
-        """See :meth:`Contents.texts`."""
+        """See :meth:`MessageParser.texts`."""
         try:
             return None, remote_log_text(REMOTE_LOG_KINDS.decode(_not_null(value, _NULL_POINTER)))
         except Malformed as error:
             return None, f"Error at offset {offset}, skipping. {error.kafka}"
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """See :meth:`Contents.json`."""
+        """See :meth:`MessageParser.json`."""
         try:
             return {"decodedValue": _metadata_json(REMOTE_LOG_KINDS.decode(_not_null(value, _NULL_POINTER)))}
         except Malformed as error:
@@ -241,16 +241,16 @@ def _metadata_json(record: MetadataRecord) -> Mapping[str, Json]:
     return {"type": record.kind.name, "version": record.version, "data": message_json(message)}
 
 
-def offsets_contents() -> Contents:
+def offsets_message_parser() -> MessageParser:
     """Return the decoder of ``__consumer_offsets``."""
-    return CoordinatorContents(GROUP_KINDS)
+    return CoordinatorMessageParser(GROUP_KINDS)
 
 
-def transaction_contents() -> Contents:
+def transaction_message_parser() -> MessageParser:
     """Return the decoder of ``__transaction_state``."""
-    return CoordinatorContents(TRANSACTION_KINDS)
+    return CoordinatorMessageParser(TRANSACTION_KINDS)
 
 
-def share_state_contents() -> Contents:
+def share_state_message_parser() -> MessageParser:
     """Return the decoder of ``__share_group_state``."""
-    return CoordinatorContents(SHARE_STATE_KINDS)
+    return CoordinatorMessageParser(SHARE_STATE_KINDS)

@@ -1,4 +1,4 @@
-"""A split gathered into batches of rows, in one process."""
+"""A split as batches of rows in Arrow's buffers, in one process."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 from kfs.cat.records import some_of
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32
-from kfs.log.bulk import Records
+from kfs.log.bulk import DecodedBatches
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.plan import BatchRange
 from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Arena
+from kfs.render.arrow_builder import NO_BATCH, ArrowBuffers, ArrowBuilder, arrow_builder
 from kfs.render.arrow_columns import BatchFields, needs_batches
-from kfs.render.arrow_gather import NO_BATCH, ArrowGather, Gathered, arrow_gather
 from kfs.scan.batches import by_batch
 from kfs.scan.request import Request
 
@@ -26,10 +26,10 @@ from kfs.scan.request import Request
 _MOST_GROWTH: Final = 3
 
 
-class Gatherer:
-    """Gathers splits of one request, in any order; of each what was gathered, and problems between it.
+class ArrowReader:
+    """Reads splits of one request, in any order: of each its rows, and problems where they are between those.
 
-    It may be gathered in an ``arena``, whose memory may be another one whenever something was yielded.
+    Rows may be laid out in an ``arena``, whose memory may be another one after each item that is yielded.
     """
 
     def __init__(self, request: Request, arena: Arena | None = None) -> None:
@@ -37,65 +37,65 @@ class Gatherer:
         self._arena = arena
         self._reader = SplitReader(request.selection, request.isolation)
         self._needs_batches = needs_batches(request.columns)
-        self._idle: tuple[BatchRange, ArrowGather] | None = None
+        self._idle: tuple[BatchRange, ArrowBuilder] | None = None
 
-    def gather(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[Gathered | Problem]:
+    def read(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[ArrowBuffers | Problem]:
         """Yield the rows of a split, and each problem behind what lies before it.
 
         That the segment is gone, or was cut, is a problem, too.
         """
-        return self._gathered(batches, self._reader.select(log, batches, offsets))
+        return self._built(batches, self._reader.select(log, batches, offsets))
 
-    def gather_some(
+    def read_some(
         self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
-    ) -> Iterator[Gathered | Problem]:
+    ) -> Iterator[ArrowBuffers | Problem]:
         """Yield only the first rows, or the last; see :func:`~kfs.cat.records.some_of`."""
         gone: list[CorruptData] = []
         found = some_of(self._reader, log, offsets, first, last, gone.append)
         for batches, of_range in groupby(found, key=itemgetter(0)):
-            yield from self._gathered(batches, map(itemgetter(1), of_range))
+            yield from self._built(batches, map(itemgetter(1), of_range))
         yield from map(_vanished, gone)
 
-    def _gathered(self, batches: BatchRange, found: Iterable[SelectedRecords]) -> Iterator[Gathered | Problem]:
-        gather = self._gather_of(batches)
+    def _built(self, batches: BatchRange, found: Iterable[SelectedRecords]) -> Iterator[ArrowBuffers | Problem]:
+        builder = self._builder_for(batches)
         vanished: Problem | None = None
         try:
             for selected in found:
                 if selected.problems:
-                    if gather.rows:
-                        yield gather.take()
+                    if builder.rows:
+                        yield builder.finish()
                     yield from selected.problems
                 if selected.records is not None:
-                    yield from self._add(gather, selected.records, selected.indexes)
+                    yield from self._add(builder, selected.records, selected.indexes)
         except CorruptData as error:
             vanished = _vanished(error)
-        if gather.rows:
-            yield gather.take()
-        self._idle = (batches, gather)
+        if builder.rows:
+            yield builder.finish()
+        self._idle = (batches, builder)
         if vanished is not None:
             yield vanished
 
-    def _gather_of(self, batches: BatchRange) -> ArrowGather:
-        """Return what gathers that segment: the last one if that did, since it knows how large a batch becomes."""
+    def _builder_for(self, batches: BatchRange) -> ArrowBuilder:
+        """Return the last builder if it is for that segment, as it knows how large batches become; else a new one."""
         idle, self._idle = self._idle, None
         if idle is not None and batches.continues(idle[0]):
             return idle[1]
-        return arrow_gather(self._request.columns, batches.topic, batches.partition, batches.base_offset, self._arena)
+        return arrow_builder(self._request.columns, batches.topic, batches.partition, batches.base_offset, self._arena)
 
-    def _add(self, gather: ArrowGather, records: Records, indexes: Sequence[int]) -> Iterator[Gathered]:
+    def _add(self, builder: ArrowBuilder, records: DecodedBatches, indexes: Sequence[int]) -> Iterator[ArrowBuffers]:
         parts: Iterator[tuple[Sequence[int], BatchFields]] = iter(((indexes, NO_BATCH),))
         if self._needs_batches:
             parts = by_batch(records, indexes)
         for part, fields in parts:
             while part:
-                if self._is_full(gather, records):
-                    yield gather.take()
-                room = self._request.batch_rows - gather.rows
-                gather.add(records.columns, part[:room], fields)
+                if self._is_full(builder, records):
+                    yield builder.finish()
+                room = self._request.batch_rows - builder.rows
+                builder.add(records.columns, part[:room], fields)
                 part = part[room:]
 
-    def _is_full(self, gather: ArrowGather, records: Records) -> bool:
-        rows, size = gather.rows, gather.nbytes
+    def _is_full(self, builder: ArrowBuilder, records: DecodedBatches) -> bool:
+        rows, size = builder.rows, builder.nbytes
         if rows >= self._request.batch_rows or size >= self._request.batch_bytes:
             return True
         return bool(rows) and size + _MOST_GROWTH * len(records.columns.buffer) > MAX_INT32
