@@ -8,6 +8,12 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(
+            "kfs.cat.compiled_fields",
+            ["kfs/cat/compiled_fields.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "kfs.dump.compiled_batch_text",
             ["kfs/dump/compiled_batch_text.pyx"],
             depends=["kfs/format/compiled_decode.pxd", "kfs/render/compiled_output.pxd", "kfs/render/output.h"],

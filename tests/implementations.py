@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kfs.cat.output import Fields, python_fields
 from kfs.dump.batch_text import BatchLines, BatchText
 from kfs.errors import KfsError
 from kfs.format.decode import BlockDecoder, PythonDecoder
@@ -16,9 +17,11 @@ DECODERS: list[type[BlockDecoder]] = [PythonDecoder]
 RENDERERS: list[type[LineRenderer]] = [RecordJson]
 BATCH_TEXTS: list[type[BatchLines]] = [BatchText]
 ARROW_BUILDERS: list[type[ArrowBuilder]] = [PythonArrowBuilder]
+FIELDS: list[Fields] = [python_fields]
 ROWS: list[type[Rows]] = [PythonRows]
 SEQUENCED: list[type[SequencedRenderer]] = [SequencedJson]
 try:
+    from kfs.cat.compiled_fields import compiled_fields
     from kfs.dump.compiled_batch_text import CompiledBatchText
     from kfs.format.compiled_decode import CompiledDecoder
     from kfs.read.compiled_selection import CompiledRows
@@ -31,6 +34,7 @@ else:
     RENDERERS.append(CompiledRecordJson)
     BATCH_TEXTS.append(CompiledBatchText)
     ARROW_BUILDERS.append(CompiledArrowBuilder)
+    FIELDS.append(compiled_fields)
     ROWS.append(CompiledRows)
     SEQUENCED.append(CompiledSequencedJson)
 
@@ -43,6 +47,7 @@ EVERY_RENDERER = pytest.mark.parametrize(
     "renderer", RENDERERS, ids=[implementation.__name__ for implementation in RENDERERS]
 )
 EVERY_ROWS = pytest.mark.parametrize("rows", ROWS, ids=[implementation.__name__ for implementation in ROWS])
+EVERY_FIELDS = pytest.mark.parametrize("fields", FIELDS, ids=["python", "compiled"][: len(FIELDS)])
 EVERY_BATCH_TEXT = pytest.mark.parametrize(
     "batch_text", BATCH_TEXTS, ids=[implementation.__name__ for implementation in BATCH_TEXTS]
 )

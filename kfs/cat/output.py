@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
+from kfs.compiled import compiled_or_python
 from kfs.format.columns import RecordColumns
 from kfs.read.selection import rows_of
 from kfs.render.renderers import line_renderer
 
 _LENGTH: Final = struct.Struct(">i")
-_NULL_LENGTH: Final = _LENGTH.pack(-1)
 
 
 class RecordPart(StrEnum):
@@ -40,16 +42,42 @@ class OutputFormat:
         if self.field is RecordPart.RECORD:
             lines = line_renderer(topic, partition).lines
             return lambda columns, indexes: lines(rows_of(columns, indexes), (0, 0)).buffer
-        read = RecordColumns.value if self.field is RecordPart.VALUE else RecordColumns.key
-        delimiter = self.delimiter
-        if delimiter is None:
-            return lambda columns, indexes: b"".join(_prefixed(read(columns, index)) for index in indexes)
-        return lambda columns, indexes: b"".join((read(columns, index) or b"") + delimiter for index in indexes)
+        joined, delimiter = _fields(), self.delimiter
+        if self.field is RecordPart.VALUE:
+            return lambda columns, indexes: joined(
+                columns.buffer, columns.value_starts, columns.value_lengths, indexes, delimiter
+            )
+        return lambda columns, indexes: joined(
+            columns.buffer, columns.key_starts, columns.key_lengths, indexes, delimiter
+        )
 
 
 #: Bytes of the records of a block at the indexes.
 Writer = Callable[[RecordColumns, Sequence[int]], bytes]
 
 
-def _prefixed(data: bytes | None) -> bytes:
-    return _NULL_LENGTH if data is None else _LENGTH.pack(len(data)) + data
+Fields = Callable[[bytes, "array[int]", "array[int]", Sequence[int], bytes | None], bytes]
+
+
+def python_fields(
+    buffer: bytes, starts: array[int], lengths: array[int], indexes: Sequence[int], delimiter: bytes | None
+) -> bytes:
+    """Return the fields that begin at ``starts`` in ``buffer``, of the records at ``indexes``, as one.
+
+    A length of -1 is null. Without a ``delimiter`` each follows its length: see :class:`OutputFormat`.
+    """
+    sizes = [(starts[index], lengths[index]) for index in indexes]
+    if delimiter is None:
+        return b"".join(_LENGTH.pack(size) + buffer[start : start + max(size, 0)] for start, size in sizes)
+    return b"".join(buffer[start : start + max(size, 0)] + delimiter for start, size in sizes)
+
+
+@cache
+def _fields() -> Fields:
+    return compiled_or_python(python_fields, _import_compiled)
+
+
+def _import_compiled() -> Fields:
+    from kfs.cat.compiled_fields import compiled_fields
+
+    return compiled_fields
