@@ -26,6 +26,7 @@ from tests.soak.mounts import DESCRIPTORS, SoakMount
 from tests.soak.plan import BROKER, Plan
 from tests.soak.reading import Ended
 from tests.soak.slow import SlowReaders
+from tests.soak.small_caches import drop_kernel_caches
 from tests.soak.watch import Watch
 
 #: Readers, how many of each there are for a mount, and the seconds between two reads of one.
@@ -145,6 +146,8 @@ class Soak:
                         rng = self._rng(f"{mount.name}/{kind}/{number}")
                         reader = getattr(SlowReaders(mount, checker, rng, crowd.is_over), kind)
                         crowd.add(f"{kind} {mount.name}", reader, pause * self.ease * len(mounts))
+            if self.small_caches and os.geteuid() == 0:
+                crowd.add("drop_caches", drop_kernel_caches, 5.0)
             crowd.add("kfs cat", cat.run, 1.0 * self.ease)
             crowd.add("kfs.open", api.run, 0.5 * self.ease)
             self._wait(findings, load, watch)

@@ -6,6 +6,7 @@ are set to what a minute of the soak fills.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import kfs.log.index_file
@@ -31,6 +32,11 @@ def shrink() -> None:
     kfs.tree.lines.cache._READERS_KEPT = 128  # type: ignore[misc]
     kfs.log.index_file._COPIED_BYTES = 256 * _KIBIBYTE  # type: ignore[misc]
     kfs.read.aborted_transactions._MOST_REMEMBERED = 512  # type: ignore[misc]
+
+
+def drop_kernel_caches() -> None:
+    """Have the kernel forget the names and inodes that nothing has open: libfuse has a node for each; needs root."""
+    Path("/proc/sys/vm/drop_caches").write_text("2")
 
 
 if __name__ == "__main__":
