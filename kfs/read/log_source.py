@@ -94,8 +94,8 @@ class NotedProblem(NamedTuple):
 class LogJob(Job[LogTask, Item | NotedProblem]):
     """A job on splits of logs, each by itself."""
 
-    tasks_ahead: ClassVar[int] = 1  # a split is a few megabytes
-    tasks_open: ClassVar[int] = 2
+    groups_ahead: ClassVar[int] = 1  # a split is a few megabytes
+    groups_open: ClassVar[int] = 2
 
     def bytes_of(self, task: LogTask) -> int:
         """See :meth:`Job.bytes_of`."""

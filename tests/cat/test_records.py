@@ -96,8 +96,12 @@ def test_a_topic_is_the_lines_of_its_partitions(name: str, jobs: int, corpus: Ca
 
 
 @JOBS
+@pytest.mark.parametrize("together", [0, 500, 5000], ids=["alone", "some of a partition", "several partitions"])
 @pytest.mark.usefixtures("eager_processes")
-def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path, jobs: int) -> None:
+def test_partitions_come_in_the_order_of_their_numbers(
+    tmp_path: Path, jobs: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CatJob, "together_bytes", together)
     for partition in (10, 2, 0):
         one_partition(tmp_path, {0: dense(0, 30)}, partition=partition)
     lines = printed(tmp_path, "t", jobs=jobs)[0].splitlines()

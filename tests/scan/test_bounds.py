@@ -53,6 +53,7 @@ def peak(pid):  # ru_maxrss would have what the parent had before it became this
 
 logs = DataDir([sys.argv[1]], Storage()).logs
 ScanJob.worth_sharing = ScanJob.worth_processes = 1
+ScanJob.together_bytes = 0
 import pyarrow
 started = peak(os.getpid())
 rows = size = 0

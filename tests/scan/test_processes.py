@@ -195,6 +195,7 @@ from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 ScanJob.worth_sharing = ScanJob.worth_processes = 1
+ScanJob.together_bytes = 0
 logs = DataDir([sys.argv[1]], Storage()).logs
 batches = iter(Scan(logs, jobs=2, batch_size=10))
 next(batches)

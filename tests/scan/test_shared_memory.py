@@ -286,6 +286,7 @@ from kfs.scan import Scan
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 ScanJob.worth_sharing = ScanJob.worth_processes = plan.SPLIT_BYTES = 1
+ScanJob.together_bytes = 0
 start = Team._start_processes
 def start_and_wait(team):
     start(team)

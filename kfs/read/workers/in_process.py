@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from kfs.read.workers.job import Job, OpenJob, Output, portions_of, write
@@ -17,19 +17,19 @@ class InThisProcess:
         self._given = here
         self._opened: OpenJob[Any, Any] | None = None
 
-    def do(self, task: Any) -> Generator[Any, None, None]:
-        """Yield what is made of a task, or write it."""
+    def do(self, tasks: Iterable[Any]) -> Generator[Any, None, None]:
+        """Yield what is made of each task, or write it."""
         if self._given is None and self._opened is None:
             self._opened = self._job.open()
         doing = self._given or self._opened
         assert doing is not None
-        items = doing.do(task)
-        if self.output is None:
-            yield from items
-        else:
-            for portion, _ in portions_of(items, self._job.portion_bytes):
-                write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
-                yield from (item for item in portion if not isinstance(item, Output))
+        for items in map(doing.do, tasks):
+            if self.output is None:
+                yield from items
+            else:
+                for portion, _ in portions_of(items, self._job.portion_bytes):
+                    write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
+                    yield from (item for item in portion if not isinstance(item, Output))
 
     def close(self) -> None:
         """Close what was opened here."""

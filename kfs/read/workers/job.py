@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, runti
 MEBIBYTE: Final = 1024 * 1024
 #: What a task costs besides what is read for it, in bytes that could be read meanwhile.
 _TASK_BYTES: Final = MEBIBYTE
+#: The most small tasks that are given out together.
+_MOST_TOGETHER: Final = 64
 #: What an item that is pickled counts as, in bytes: some hundred, and the objects that it becomes.
 _PICKLED_BYTES: Final = 1024
 
@@ -99,10 +101,12 @@ class Job(ABC, Generic[Task, Item]):
     portion_bytes: ClassVar[int] = MEBIBYTE
     #: Bytes that all processes together may have ready, not taken yet.
     ready_bytes: ClassVar[int] = 96 * MEBIBYTE
-    #: Tasks that a process is given beforehand, besides the one it is at: none where they are few and large.
-    tasks_ahead: ClassVar[int] = 0
-    #: Tasks that are given out or done, and whose results were not taken yet, for each process.
-    tasks_open: ClassVar[int] = 4
+    #: Bytes to be read below which small tasks are given out together; with 0 each is given out alone.
+    together_bytes: ClassVar[int] = 2 * MEBIBYTE
+    #: Groups of tasks that a process is given beforehand, besides the one it is at: none where they are few and large.
+    groups_ahead: ClassVar[int] = 0
+    #: Groups that are given out or done, and whose results were not taken yet, for each process.
+    groups_open: ClassVar[int] = 4
     #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
     takes_part: ClassVar[bool] = True
     #: From how many bytes to be read a second thread pays.
@@ -121,9 +125,24 @@ class Job(ABC, Generic[Task, Item]):
         return 0
 
 
-def size_of(job: Job[Task, Any], task: Task) -> int:
-    """Return what a task counts as, in bytes: what is read for it, and what it costs besides."""
-    return _TASK_BYTES + job.bytes_of(task)
+def size_of(job: Job[Task, Any], tasks: Iterable[Task]) -> int:
+    """Return what tasks count as, in bytes: what is read for them, and what they cost besides."""
+    return sum(_TASK_BYTES + job.bytes_of(task) for task in tasks)
+
+
+def groups_of(job: Job[Task, Any], tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    """Yield tasks in groups: small ones together, below :attr:`Job.together_bytes`."""
+    group: list[Task] = []
+    size = 0
+    for task in tasks:
+        task_size = job.bytes_of(task)
+        if group and (size + task_size >= job.together_bytes or len(group) == _MOST_TOGETHER):
+            yield group
+            group, size = [], 0
+        group.append(task)
+        size += task_size
+    if group:
+        yield group
 
 
 def weight_of(item: object) -> int:
@@ -136,15 +155,23 @@ def weight_of(item: object) -> int:
 
 
 def portions_of(items: Iterable[Item], portion_bytes: int) -> Iterator[tuple[list[Item], int]]:
-    """Yield items in portions that are worth to be sent at once, and what each counts as, in bytes."""
+    """Yield items in portions that are worth to be sent at once, and what each counts as, in bytes.
+
+    Where making the next item fails, those before it are yielded first.
+    """
     portion: list[Item] = []
     weight = 0
-    for item in items:
-        portion.append(item)
-        weight += weight_of(item)
-        del item  # its memory may be used again once it is dropped
-        if weight >= portion_bytes:
+    try:
+        for item in items:
+            portion.append(item)
+            weight += weight_of(item)
+            del item  # its memory may be used again once it is dropped
+            if weight >= portion_bytes:
+                yield portion, weight
+                portion, weight = [], 0
+    except Exception:
+        if portion:
             yield portion, weight
-            portion, weight = [], 0
+        raise
     if portion:
         yield portion, weight

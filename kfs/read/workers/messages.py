@@ -32,13 +32,13 @@ class Ready(NamedTuple):
 
 
 class Give(NamedTuple):
-    """A task, to be done when those given before are done."""
+    """Tasks, to be done when those given before are done."""
 
-    task: Any
+    tasks: list[Any]
 
 
 class Turn(NamedTuple):
-    """What is made of the first task that hasn't ended can be written."""
+    """What is made of the first tasks given together that haven't ended can be written."""
 
 
 class PortionTaken(NamedTuple):
@@ -49,13 +49,13 @@ class PortionTaken(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last message on a task, with what was logged since the last portion."""
+    """The last message on tasks given together, with what was logged since the last portion."""
 
     logged: Logged = ()
 
 
 class Failed(NamedTuple):
-    """The last message on a task that raised something."""
+    """The last message on tasks given together, one of which raised something."""
 
     error: Exception
     logged: Logged = ()

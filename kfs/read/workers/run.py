@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from kfs.read.workers.in_process import InThisProcess
-from kfs.read.workers.job import Job, OpenJob, size_of
+from kfs.read.workers.job import Job, OpenJob, groups_of, size_of
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -38,17 +38,18 @@ def run(
     tasks = iter(tasks)
     try:
         if jobs > 1 and _can_start(job):
-            first, size = _first_of(job, tasks)
-            tasks = chain(first, tasks)
+            groups = groups_of(job, tasks)
+            first, size = _first_of(job, groups)
+            groups = chain(first, groups)
             with_processes = size >= job.worth_processes or _has_idle()
             if len(first) > 1 and (with_processes or size >= job.worth_sharing):
                 from kfs.read.workers.team import Team  # only here: one thread alone needn't wait for it
 
                 with Team(job, jobs, own) as team:
-                    yield from team.do_all(tasks, with_processes=with_processes)
+                    yield from team.do_all(groups, with_processes=with_processes)
                 return
-        for task in tasks:
-            yield from own.do(task)
+            tasks = chain.from_iterable(groups)
+        yield from own.do(tasks)
     finally:
         own.close()
 
@@ -60,16 +61,16 @@ def _can_start(job: Job[Any, Any]) -> bool:
     return not job.shares_memory or hasattr(os, "memfd_create")
 
 
-def _first_of(job: Job[Task, Item], tasks: Iterator[Task]) -> tuple[list[Task], int]:
-    """Return the first tasks, and how much there is to do, in bytes: all, or enough to be worth processes."""
-    first: list[Task] = []
+def _first_of(job: Job[Task, Item], groups: Iterator[list[Task]]) -> tuple[list[list[Task]], int]:
+    """Return the first groups, and how much there is to do, in bytes: all, or enough to be worth processes."""
+    first: list[list[Task]] = []
     size = 0
     while size < job.worth_processes or len(first) < 2:
-        task = next(tasks, None)
-        if task is None:
+        group = next(groups, None)
+        if group is None:
             break
-        first.append(task)
-        size += size_of(job, task)
+        first.append(group)
+        size += size_of(job, group)
     return first, size
 
 

@@ -1,4 +1,4 @@
-"""The workers of one request: who does which task, and what comes of it, in the order of the tasks."""
+"""The workers of one request: who does which tasks, and what comes of it, in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class _Arrived(NamedTuple):
 
 @dataclass(slots=True)
 class _Given:
-    """A task, who does it (None: none yet), and what has come of it and wasn't taken."""
+    """Tasks that go together, who does them (None: none yet), and what has come of them and wasn't taken."""
 
-    task: Any
+    tasks: list[Any]
     member: BusyWorker | None = None
     arrived: deque[_Arrived] = field(default_factory=deque)
     end: End | Failed | None = None
 
 
 class BusyWorker:
-    """A worker at work on a request, and the tasks that it was given and hasn't done."""
+    """A worker at work on a request, and the groups of tasks that it was given and hasn't done."""
 
     def __init__(self, helper: Helper, begin: Begin, output: int | None, *, is_ready: bool) -> None:
         self.helper = helper
         self.is_ready = is_ready
         self.has_failed = False
-        self.tasks: deque[_Given] = deque()
+        self.given: deque[_Given] = deque()
         self.send(begin._replace(returned=helper.memory.take_returned()), output)
 
     def send(self, message: object, descriptor: int | None = None) -> None:
@@ -62,17 +62,17 @@ class BusyWorker:
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to do, and is as it was at the beginning."""
-        return self.is_ready and not self.has_failed and not self.tasks
+        return self.is_ready and not self.has_failed and not self.given
 
     def lost(self) -> NoReturn:
         """Raise that it ended without having done its work."""
         raise WorkerDied(f"a worker process ended ({self.helper.end()}): the output is not complete")
 
     def give(self, given: _Given) -> None:
-        """Have it do a task, after those that it has."""
-        self.send(Give(given.task))
+        """Have it do tasks, after those that it has."""
+        self.send(Give(given.tasks))
         given.member = self
-        self.tasks.append(given)
+        self.given.append(given)
 
     def listen(self) -> None:
         """Take a message in, which is there; raise :class:`WorkerDied` where it has ended."""
@@ -86,13 +86,13 @@ class BusyWorker:
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
-            self.tasks[0].arrived.append(_Arrived(items, message.weight, message.logged))
+            self.given[0].arrived.append(_Arrived(items, message.weight, message.logged))
         elif isinstance(message, Ready):
             self.is_ready = True
         else:
             assert isinstance(message, End | Failed)
             self.has_failed |= isinstance(message, Failed)
-            self.tasks.popleft().end = message
+            self.given.popleft().end = message
 
     def took(self, weight: int) -> None:
         """Say that a portion was taken."""
@@ -113,7 +113,7 @@ class Team:
         self._job = job
         self._own = own
         self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, own.output is not None)
-        self._most_open = jobs * job.tasks_open + 1
+        self._most_open = jobs * job.groups_open + 1
         self._jobs = jobs
         #: How many more there will be.
         self._to_start = jobs
@@ -130,26 +130,26 @@ class Team:
         for member in self._members.values():
             self._pool.give_back(member.helper, is_idle=member.is_idle)
 
-    def do_all(self, tasks: Iterator[Any], *, with_processes: bool) -> Generator[Any, None, None]:
-        """Give the tasks out, and yield what is made of each in turn; what no worker is ready for is done here."""
+    def do_all(self, groups: Iterator[list[Any]], *, with_processes: bool) -> Generator[Any, None, None]:
+        """Give tasks out, and yield what is made of each in turn; what no worker is ready for is done here."""
         if self._job.takes_part:
             self._start_threads()
-        self._give_out(tasks)  # so that the threads have something to do while processes are started
+        self._give_out(groups)  # so that the threads have something to do while processes are started
         if with_processes:
             self._start_processes()
         self._to_start = 0
         while True:
-            self._give_out(tasks)
+            self._give_out(groups)
             if not self._given:
                 return
             given = self._given.popleft()
             if given.member is None:
-                for item in self._own.do(given.task):
+                for item in self._own.do(given.tasks):
                     yield item
                     del item  # whose memory may be used again once it is dropped
-                    self._listen(tasks, 0)
+                    self._listen(groups, 0)
             else:
-                yield from self._made(given, tasks)
+                yield from self._made(given, groups)
 
     # -- who there is
 
@@ -183,24 +183,24 @@ class Team:
 
     # -- what they do
 
-    def _give_out(self, tasks: Iterator[Any]) -> None:
-        """Give each worker that can have more the next tasks; a second one only where that leaves others no less."""
+    def _give_out(self, groups: Iterator[list[Any]]) -> None:
+        """Give each worker that can have more the next group; a second one only where that leaves others no less."""
         missing = self._most_open - len(self._given)
-        self._given.extend(_Given(task) for task in islice(tasks, max(missing, 0)))
+        self._given.extend(map(_Given, islice(groups, max(missing, 0))))
         waiting = [given for given in self._given if given.member is None]
         for at, given in enumerate(waiting):
-            without = self._to_start + sum(not member.tasks for member in self._members.values())
+            without = self._to_start + sum(not member.given for member in self._members.values())
             free = [member for member in self._members.values() if member.is_ready and not member.has_failed]
             if self._spare in free and len(free) > self._jobs:
                 free.remove(self._spare)
-            member = min(free, key=lambda one: len(one.tasks), default=None)
-            if member is None or len(member.tasks) > self._job.tasks_ahead:
+            member = min(free, key=lambda one: len(one.given), default=None)
+            if member is None or len(member.given) > self._job.groups_ahead:
                 return
-            if member.tasks and len(waiting) - at <= without:
+            if member.given and len(waiting) - at <= without:
                 return
             member.give(given)
 
-    def _listen(self, tasks: Iterator[Any], milliseconds: int | None = None) -> None:
+    def _listen(self, groups: Iterator[list[Any]], milliseconds: int | None = None) -> None:
         """Take in what workers have sent, and give out what that allows; wait for something, or not for long."""
         ready = self._poll.poll(milliseconds)
         for number, _ in ready:
@@ -208,30 +208,30 @@ class Team:
             try:
                 member.listen()
             except WorkerDied as error:
-                if member.tasks:
+                if member.given:
                     raise
                 _LOG.warning("%s", error)  # the others do what there is, or this process
                 self._poll.unregister(number)
                 del self._members[number]
                 self._pool.give_back(member.helper, is_idle=False)
         if ready:
-            self._give_out(tasks)
+            self._give_out(groups)
 
-    def _made(self, given: _Given, tasks: Iterator[Any]) -> Generator[Any, None, None]:
-        """Yield what a worker makes of a task; where there is an output, it is its turn to write there."""
+    def _made(self, given: _Given, groups: Iterator[list[Any]]) -> Generator[Any, None, None]:
+        """Yield what a worker makes of tasks; where there is an output, it is its turn to write there."""
         assert given.member is not None
         if self._own.output is not None:
             given.member.send(Turn())
         while given.arrived or given.end is None:
             if not given.arrived:
-                self._listen(tasks)
+                self._listen(groups)
                 continue
             items, weight, logged = given.arrived.popleft()
             log_here(logged)
             while items:
                 yield items.pop(0)  # nothing here may keep it
             given.member.took(weight)
-            self._listen(tasks, 0)
+            self._listen(groups, 0)
         log_here(given.end.logged)
         if isinstance(given.end, Failed):
             raise given.end.error

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections import deque
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kfs.read.workers.channel import Channel, OtherEndGone
@@ -48,7 +49,7 @@ class Worker:
         self._channel = channel
         self._kept = kept
         self._memory = WorkerMemory()
-        self._tasks: deque[object] = deque()
+        self._given: deque[list[Any]] = deque()
         self._job: OpenJob[Any, Any] | None = None
         self._portion_bytes = 0
         self._ready_bytes = 0
@@ -65,8 +66,8 @@ class Worker:
         try:
             with suppress(OtherEndGone):
                 while True:
-                    if self._tasks:
-                        self._do(self._tasks.popleft())
+                    if self._given:
+                        self._do(self._given.popleft())
                     elif self._job is None and not self._channel.has_message(_IDLE_SECONDS):
                         return
                     else:
@@ -82,7 +83,7 @@ class Worker:
             self._ready_weight -= message.weight
             self._memory.returned(message.returned)
         elif isinstance(message, Give):
-            self._tasks.append(message.task)
+            self._given.append(message.tasks)
         elif isinstance(message, Turn):
             self._turn = message
             self._write_ready()
@@ -116,19 +117,19 @@ class Worker:
             os.close(self._output)
         self._job = self._output = self._memory.arena = None
 
-    def _do(self, task: object) -> None:
-        end = self._failed or self._result_of(task)
+    def _do(self, tasks: list[Any]) -> None:
+        end = self._failed or self._result_of(tasks)
         if self._output is None or self._job is None:
             self._channel.send(end)
         elif self._failed is None:
             self._waiting.append(end)
             self._write_ready()
 
-    def _result_of(self, task: object) -> End | Failed:
+    def _result_of(self, tasks: list[Any]) -> End | Failed:
         assert self._job is not None
         try:
             self._memory.begin()
-            for items, weight in portions_of(self._job.do(task), self._portion_bytes):
+            for items, weight in portions_of(chain.from_iterable(map(self._job.do, tasks)), self._portion_bytes):
                 self._put(items, weight)
                 items.clear()
                 if self._failed is not None:

@@ -70,13 +70,17 @@ class MakeJob(Job[Task, object]):
     parent: int = 0
 
     portion_bytes: ClassVar[int] = 1
-    tasks_ahead: ClassVar[int] = 1
+    together_bytes: ClassVar[int] = 0
+    groups_ahead: ClassVar[int] = 1
     shares_memory: ClassVar[bool] = True
 
     def open(self) -> OpenMaking:
         if self.way == "unusable":
             raise ValueError("nothing can be made")
         return OpenMaking(self)
+
+    def bytes_of(self, task: Task) -> int:
+        return 1
 
 
 class OpenMaking(OpenJob[Task, object]):

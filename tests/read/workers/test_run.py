@@ -32,6 +32,15 @@ JOBS = pytest.mark.parametrize("jobs", [2, 3])
 TASKS = [Task(number, number % 5) for number in range(40)]
 
 
+@pytest.fixture(params=[0, 4], ids=["alone", "together"])
+def _groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are given out one by one, or by threes."""
+    monkeypatch.setattr(MakeJob, "together_bytes", request.param)
+
+
+GROUPS = pytest.mark.usefixtures("_groups")
+
+
 def job_of(way: str) -> MakeJob:
     return MakeJob(way, os.getpid())
 
@@ -51,6 +60,7 @@ def plain(item: object) -> object:
     return item
 
 
+@GROUPS
 @EVERY_WAY
 @JOBS
 def test_it_is_what_one_process_makes(way: str, jobs: int) -> None:
@@ -60,6 +70,7 @@ def test_it_is_what_one_process_makes(way: str, jobs: int) -> None:
         assert made(job_of(way), TASKS, jobs) == expected
 
 
+@GROUPS
 @WAYS
 @pytest.mark.parametrize("takes_part", [False, True])
 def test_lines_are_logged_in_the_order_of_the_tasks(
@@ -108,6 +119,7 @@ def test_a_process_that_dies_is_an_error(way: str, own_pool: pool.Pool, monkeypa
     assert made(job_of(way), TASKS, 2) == made(job_of(way), TASKS, 1)
 
 
+@GROUPS
 @WAYS
 @pytest.mark.parametrize(
     ("act", "error"), [("raise", LookupError("as it was asked to")), ("raise what can't be sent", None)]
@@ -256,5 +268,5 @@ def test_the_second_thread_makes_room_for_processes(
     threads = threads_taken(own_pool, monkeypatch)
     monkeypatch.setattr(BusyWorker, "give", give_and_note)
     made(job_of("pickled"), TASKS, jobs)
-    assert given.count(True) == 1 + MakeJob.tasks_ahead, "what it got before they were there"
+    assert given.count(True) == 1 + MakeJob.groups_ahead, "what it got before they were there"
     assert len(given) == len(TASKS)
