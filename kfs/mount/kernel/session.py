@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import stat
 import time
@@ -23,10 +24,10 @@ from typing import Final
 
 from kfs.errors import NotFound, Stale
 from kfs.mount.errnos import Translator
+from kfs.mount.invalidation import Invalidator
 from kfs.mount.kernel import mounting
 from kfs.mount.kernel import protocol as fuse
 from kfs.mount.kernel.growing_files import GrowingFiles
-from kfs.mount.kernel.invalidation import Invalidator
 from kfs.mount.kernel.prefetch import Prefetch
 from kfs.mount.kernel.protocol import IN_HEADER_SIZE, OUT_HEADER, OUT_HEADER_SIZE, InitFlag, Notify, Opcode, OpenFlag
 from kfs.mount.kernel.readdirplus import ReaddirplusPolicy
@@ -36,6 +37,8 @@ from kfs.mount.kernel.request_loop import RequestLoop
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
 from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
+
+logger = logging.getLogger("kfs.mount")
 
 #: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
 #: not among them: whether a listing has attributes is decided here, by :class:`ReaddirplusPolicy`.
@@ -308,6 +311,7 @@ class Session:
         of files in it that are open. So all names, of the whole mount, are looked up anew when they are next
         used; what they lead to is kept if it's still the same.
         """
+        logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
         for path, parent_id in invalidations:
             name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"

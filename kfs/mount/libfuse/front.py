@@ -12,6 +12,7 @@ from types import ModuleType
 
 from kfs.errors import MountFailed
 from kfs.mount.front import MountOptions, kernel_options
+from kfs.mount.invalidation import Invalidator
 from kfs.mount.libfuse.operations import Latin1Operations, Operations
 from kfs.tree.node import LIVE, Tree
 
@@ -36,6 +37,8 @@ class LibfuseFront:
             mountpoint_given = os.fsencode(mountpoint).decode("latin-1")
         else:
             mountpoint_given = mountpoint
+        invalidator = Invalidator(tree, lambda _: None)  # nothing is promised for ever here
+        invalidator.start()
         try:
             self._binding.FUSE(
                 self._operations(tree),
@@ -52,3 +55,5 @@ class LibfuseFront:
             # libfuse 3 says 8 for a loop that ended otherwise than by an unmount: by our own signal.
             if error.args != (8,):
                 raise MountFailed(f"{mountpoint}: {self.name} could not mount (status {error.args[0]})") from error
+        finally:
+            invalidator.stop()

@@ -1,4 +1,4 @@
-"""Telling the kernel that what it was promised for ever has changed after all."""
+"""Asking a tree what of that which was promised for ever has changed after all, so that it can be forgotten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Invalidator:
 
     It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
     serving thread has answered another request. ``forget`` gets names: what was promised of them, and of
-    anything below them, no longer holds.
+    anything below them, no longer holds. A tree keeps what has gone until it was asked.
     """
 
     def __init__(self, tree: Tree, forget: Callable[[frozenset[Invalidation]], None]) -> None:
@@ -55,7 +55,6 @@ class Invalidator:
         try:
             invalidations = self._tree.invalidations()
             if invalidations:
-                logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
                 self._forget(invalidations)
         except Exception:
             logger.exception("looking for changes")
