@@ -52,7 +52,8 @@ def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> Wa
     if visible.end < listed.end:  # a transaction is open
         asked_end = min(asked_end, visible.end)
     start, end = max(visible.start, selection.start), min(visible.end, selection.end)
-    if selection.since is not None and start < end:
+    # Before 1970 there are only records without a timestamp (-1), which a lookup doesn't find.
+    if selection.since is not None and selection.since >= 0 and start < end:
         start = reaching(log, selection.since, OffsetRange(start, end)).start
     return WantedOffsets(start, max(start, end), asked_end)
 
