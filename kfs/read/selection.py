@@ -36,8 +36,17 @@ class Selection:
     @property
     def looks_inside(self) -> bool:
         """Whether offsets alone don't tell which records are wanted."""
-        given = (self.since, self.before, self.keys, self.value_pattern)
-        return any(part is not None for part in given) or bool(self.headers)
+        return self.has_times or self.looks_into_records
+
+    @property
+    def has_times(self) -> bool:
+        """Whether only records of some time are wanted."""
+        return self.since is not None or self.before is not None
+
+    @property
+    def looks_into_records(self) -> bool:
+        """Whether keys, values or headers tell which records are wanted."""
+        return self.keys is not None or self.value_pattern is not None or bool(self.headers)
 
     def indexes(self, columns: RecordColumns, among: Sequence[int]) -> Sequence[int]:
         """Return which records of a block are wanted, by index, of those in ``among``; offsets are not looked at."""

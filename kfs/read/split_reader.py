@@ -18,6 +18,7 @@ from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
+from kfs.read.by_header import WholeBatches, divided, seen
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
@@ -34,19 +35,28 @@ _LOG: Final = logging.getLogger("kfs")
 
 @dataclass(frozen=True, slots=True)
 class SelectedRecords:
-    """Records of some blocks that are wanted, by index, and what of the blocks could not be read."""
+    """Records of some blocks that are wanted, by index, and what of the blocks could not be read.
+
+    In their place are ``whole`` batches, of which each record is wanted, where who reads goes by headers.
+    """
 
     records: DecodedBatches | None = None
     indexes: Sequence[int] = ()
     problems: tuple[Problem, ...] = ()
+    whole: WholeBatches | None = None
 
 
 @dataclass(slots=True)
 class SplitReader:
-    """Reads splits, in any order: each has its own offsets."""
+    """Reads splits, in any order: each has its own offsets.
+
+    With ``by_header`` batches aren't decoded whose headers tell how many of their records are wanted
+    (:mod:`kfs.read.by_header`).
+    """
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    by_header: bool = False
     _aborted: AbortedTransactions | None = None
     #: The highest offset that was read up to.
     _after: int = -1
@@ -83,9 +93,13 @@ class SplitReader:
 
     def _selected_in(self, segment: Segment, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
         """Yield what is wanted of batches of a segment, and keep in mind up to where."""
-        sight = Sight(offsets, offsets.asked_end, None if self._aborted is None else self._aborted.is_aborted)
+        is_aborted = None if self._aborted is None else self._aborted.is_aborted
+        sight = Sight(offsets, offsets.asked_end, is_aborted)
         for item in self._read(segment, batches, offsets):
-            if isinstance(item, ScannedBatches):  # nothing that is wanted
+            if isinstance(item, ScannedBatches):
+                if isinstance(item, WholeBatches):  # else nothing of it is wanted
+                    for part in seen(segment, item, is_aborted):
+                        yield SelectedRecords(whole=part)
                 first, last = item.base_offset, item.last_offset
                 is_behind = first >= offsets.end or last + 1 >= offsets.asked_end
             elif isinstance(item, DecodedBatches):
@@ -110,14 +124,18 @@ class SplitReader:
         for item in reader.batches(batches.position, batches.after, batches.end):
             if isinstance(item, ScannedBatches):
                 for part, may_hold in self._parts(item, offsets):
-                    yield from reader.decoded(part) if may_hold else (part,)
+                    if may_hold and self.by_header:
+                        for some in divided(part, offsets, self.selection):
+                            yield from (some,) if isinstance(some, WholeBatches) else reader.decoded(some)
+                    else:
+                        yield from reader.decoded(part) if may_hold else (part,)
             else:
                 yield item
 
     def _parts(self, scanned: ScannedBatches, offsets: WantedOffsets) -> Iterator[tuple[ScannedBatches, bool]]:
         """Divide batches into those that can hold what is wanted, and those that can't."""
         table, selection = scanned.table, self.selection
-        if selection.since is None and selection.before is None:
+        if not selection.has_times:
             start = min(bisect_left(table.last_offsets, offsets.start, scanned.first, scanned.stop), scanned.stop)
             stop = bisect_left(table.base_offsets, offsets.end, start, scanned.stop)
             rows = ((scanned.first, start, False), (start, stop, True), (stop, scanned.stop, False))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
 from kfs.cat.records import some_of
 from kfs.errors import CorruptData
+from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT32
+from kfs.format.record import TimestampType
 from kfs.log.bulk import DecodedBatches
 from kfs.log.log import Log
 from kfs.log.problem import Problem
+from kfs.read.by_header import WholeBatches
 from kfs.read.plan import BatchRange
 from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Arena
 from kfs.render.arrow_builder import NO_BATCH, ArrowBuffers, ArrowBuilder, arrow_builder
-from kfs.render.arrow_columns import BatchFields, needs_batches
-from kfs.scan.batches import by_batch
-from kfs.scan.request import Request
+from kfs.render.arrow_columns import BatchFields, are_told_by_headers, needs_batches
+from kfs.scan.batches import by_batch, in_whole
+from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 
 #: How many times its size text can become that isn't UTF-8: a byte is replaced by three.
 _MOST_GROWTH: Final = 3
@@ -35,7 +40,7 @@ class ArrowReader:
     def __init__(self, request: Request, arena: Arena | None = None) -> None:
         self._request = request
         self._arena = arena
-        self._reader = SplitReader(request.selection, request.isolation)
+        self._reader = SplitReader(request.selection, request.isolation, are_told_by_headers(request.columns))
         self._needs_batches = needs_batches(request.columns)
         self._idle: tuple[BatchRange, ArrowBuilder] | None = None
 
@@ -51,7 +56,8 @@ class ArrowReader:
     ) -> Iterator[ArrowBuffers | Problem]:
         """Yield only the first rows, or the last; see :func:`~kfs.cat.records.some_of`."""
         gone: list[CorruptData] = []
-        found = some_of(self._reader, log, offsets, first, last, gone.append)
+        reader = SplitReader(self._request.selection, self._request.isolation)  # records are counted one by one
+        found = some_of(reader, log, offsets, first, last, gone.append)
         for batches, of_range in groupby(found, key=itemgetter(0)):
             yield from self._built(batches, map(itemgetter(1), of_range))
         yield from map(_vanished, gone)
@@ -67,6 +73,8 @@ class ArrowReader:
                     yield from selected.problems
                 if selected.records is not None:
                     yield from self._add(builder, selected.records, selected.indexes)
+                if selected.whole is not None:
+                    yield from self._add_whole(builder, selected.whole)
         except CorruptData as error:
             vanished = _vanished(error)
         if builder.rows:
@@ -94,11 +102,29 @@ class ArrowReader:
                 builder.add(records.columns, part[:room], fields)
                 part = part[room:]
 
+    def _add_whole(self, builder: ArrowBuilder, batches: WholeBatches) -> Iterator[ArrowBuffers]:
+        for count, timestamp_type, fields in in_whole(batches, each=self._needs_batches):
+            records = _nothing_of_records(timestamp_type)
+            missing = count
+            while missing:
+                if builder.rows >= self._request.batch_rows:
+                    yield builder.finish()
+                rows = min(missing, self._request.batch_rows - builder.rows, len(records))
+                builder.add(records, range(rows), fields)
+                missing -= rows
+
     def _is_full(self, builder: ArrowBuilder, records: DecodedBatches) -> bool:
         rows, size = builder.rows, builder.nbytes
         if rows >= self._request.batch_rows or size >= self._request.batch_bytes:
             return True
         return bool(rows) and size + _MOST_GROWTH * len(records.columns.buffer) > MAX_INT32
+
+
+@cache
+def _nothing_of_records(timestamp_type: TimestampType) -> RecordColumns:
+    """Return records of which nothing is known, to be counted: no column is asked of them that they have."""
+    zeros, none = array("q", [0]) * DEFAULT_BATCH_ROWS, array("i", [-1]) * DEFAULT_BATCH_ROWS
+    return RecordColumns(b"", zeros, zeros, timestamp_type, none, none, none, none, none)
 
 
 def _vanished(error: CorruptData) -> Problem:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2
+from kfs.format.batch_header import BatchHeader
+from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2, TIMESTAMP_TYPE_MASK
+from kfs.format.record import TimestampType
 from kfs.log.bulk import DecodedBatches
+from kfs.read.by_header import WholeBatches
+from kfs.render.arrow_builder import NO_BATCH
 from kfs.render.arrow_columns import BatchFields
 
 #: Where in an uncompressed message (v0, v1) the key is: behind the offset, size, CRC, magic, attributes, in v1 the
@@ -28,19 +33,40 @@ def by_batch(records: DecodedBatches, indexes: Sequence[int]) -> Iterator[tuple[
             return
         stop = bisect_right(indexes, table.last_offsets[row], at, key=offsets.__getitem__)
         if stop > at:
-            fields = BatchFields(
-                header.position,
-                header.base_offset,
-                header.leader_epoch,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.is_transactional,
-                header.codec_id,
-                header.magic,
-            )
-            yield indexes[at:stop], fields
+            yield indexes[at:stop], _fields_of(header)
         at = stop
+
+
+def in_whole(batches: WholeBatches, *, each: bool) -> Iterator[tuple[int, TimestampType, BatchFields]]:
+    """Yield how many records follow one another with timestamps of that type, and what there is to know of their batch.
+
+    That is known where each batch is counted by itself; else several are counted together.
+    """
+    table = batches.table
+    if each:
+        for row in range(batches.first, batches.stop):
+            header = table.header(row)
+            yield header.record_count, header.timestamp_type, _fields_of(header)
+        return
+    rows = slice(batches.first, batches.stop)
+    counts = zip(table.counts[rows], table.attributes[rows], strict=True)
+    for is_append_time, group in groupby(counts, lambda one: bool(one[1] & TIMESTAMP_TYPE_MASK)):
+        kind = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+        yield sum(count for count, _ in group), kind, NO_BATCH
+
+
+def _fields_of(header: BatchHeader) -> BatchFields:
+    return BatchFields(
+        header.position,
+        header.base_offset,
+        header.leader_epoch,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.is_transactional,
+        header.codec_id,
+        header.magic,
+    )
 
 
 def _of_messages(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
@@ -19,7 +20,7 @@ from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offset
 from kfs.read.workers.cores import cores
 from kfs.read.workers.run import run
 from kfs.render.arrow_builder import ArrowBuffers
-from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, columns_named
+from kfs.render.arrow_columns import SPARK_COLUMNS, SPARK_COLUMNS_WITH_HEADERS, Column, columns_named
 from kfs.render.timestamps import Moment, milliseconds_of
 from kfs.scan.arrow_reader import ArrowReader
 from kfs.scan.job import ScanJob
@@ -137,6 +138,22 @@ class Scan:
         from kfs.render.arrow_batches import table_of
 
         return table_of(self.schema, iter(self))
+
+    def count_rows(self) -> int:
+        """Return how many records an iteration has, from the headers of batches where these tell; columns don't count.
+
+        Damage and problems are as for an iteration, but that batches aren't decoded: see :mod:`kfs.read.by_header`.
+        """
+        counting = copy(self)
+        counting._request = replace(self._request, columns=(Column.PARTITION,))
+        rows = 0
+        for portion in counting._portions():
+            if isinstance(portion, ArrowBuffers):
+                rows += portion.rows
+            else:
+                self._meet(portion)
+            del portion  # whose memory may be used again
+        return rows
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as a capsule (Arrow PyCapsule protocol)."""

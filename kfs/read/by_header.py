@@ -1,0 +1,83 @@
+"""Batches whose headers say how many of their records are wanted, so that nobody has to decode them.
+
+Kafka counts in the same way (``DefaultRecordBatch.countOrNull``). The CRC, which was checked, covers the count.
+Compaction writes a batch anew with the count of the records that it keeps, 0 where it keeps the header alone
+(``MemoryRecords.filterTo``, ``DefaultRecordBatch.writeEmptyHeader``). What isn't noticed is a batch whose CRC is that
+of records which can't be decoded, or are more or fewer than its count: no broker appends one (``LogValidator``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from kfs.format.codecs import Codec
+from kfs.format.layout import CODEC_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
+from kfs.log.bulk import ScannedBatches
+from kfs.log.offset_range import OffsetRange
+from kfs.log.segment import Segment
+from kfs.read.selection import Selection
+from kfs.read.sight import IsAborted
+
+
+class WholeBatches(ScannedBatches):
+    """Batches that aren't decoded, and of which each record is wanted."""
+
+    __slots__ = ()
+
+    @property
+    def count(self) -> int:
+        """How many records they have."""
+        return sum(self.table.counts[self.first : self.stop])
+
+
+def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection) -> Iterator[ScannedBatches]:
+    """Divide batches that can hold what is wanted, by their headers: those that are wanted whole, and all others."""
+    table = batches.table
+    rows = slice(batches.first, batches.stop)
+    start, end = offsets.start, offsets.end
+    # With LogAppendTime all records of a batch have its timestamp: it holds none that is wanted, or only such.
+    needed = TIMESTAMP_TYPE_MASK if selection.has_times else 0
+    are_whole = [
+        start <= base_offset
+        and last_offset < end
+        and attributes & needed == needed
+        and attributes & CODEC_MASK <= Codec.ZSTD
+        for base_offset, last_offset, attributes in zip(
+            table.base_offsets[rows], table.last_offsets[rows], table.attributes[rows], strict=True
+        )
+    ]
+    if selection.looks_into_records:
+        are_whole = [False] * len(are_whole)
+    first = batches.first
+    for is_whole, group in groupby(are_whole):
+        stop = first + sum(1 for _ in group)
+        yield WholeBatches(table, first, stop) if is_whole else batches.of_rows(first, stop)
+        first = stop
+
+
+def seen(segment: Segment, batches: WholeBatches, is_aborted: IsAborted | None) -> list[WholeBatches]:
+    """Return those that hold messages and, with ``is_aborted``, aren't of an aborted transaction.
+
+    Raises as :data:`~kfs.read.sight.IsAborted`.
+    """
+    table = batches.table
+    hiding = CONTROL_MASK if is_aborted is None else CONTROL_MASK | TRANSACTIONAL_MASK
+    if not any(attributes & hiding for attributes in table.attributes[batches.first : batches.stop]):
+        return [batches]
+    kept: list[WholeBatches] = []
+    first = batches.first
+    for row in range(batches.first, batches.stop):
+        attributes = table.attributes[row]
+        if not attributes & hiding:
+            continue
+        if not attributes & CONTROL_MASK:
+            assert is_aborted is not None
+            if not is_aborted(segment, table.producer_ids[row], table.base_offsets[row], table.last_offsets[row]):
+                continue
+        if first < row:
+            kept.append(WholeBatches(table, first, row))
+        first = row + 1
+    if first < batches.stop:
+        kept.append(WholeBatches(table, first, batches.stop))
+    return kept
