@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 _LOG: Final = logging.getLogger("kfs.mount")
-#: Mounts that are over sooner, in seconds, have none.
+#: Shorter mounts, in seconds, start no indexer.
 _DELAY_SECONDS: Final = 3.0
 _STOP_SECONDS: Final = 2.0
 _NICEST: Final = 19
@@ -19,10 +19,10 @@ _NICEST: Final = 19
 
 @contextmanager
 def indexing_in_background(command: Sequence[str] | None) -> Iterator[None]:
-    """Run ``command``, if there is one, from a moment after this begins until it ends.
+    """Run ``command``, if given, starting a moment after the block begins, until it ends.
 
-    A process of its own and not a thread, and the nicest there is, so that it takes no turn from what is served, nor
-    from whoever that is served to. It has to see for itself that its parent is gone: a killed parent ends none.
+    It is a process rather than a thread, with the highest niceness, so that it takes no time from the server or from
+    its readers. It has to notice itself that its parent is gone: a killed parent doesn't end it.
     """
     if command is None:
         yield
@@ -54,7 +54,7 @@ class _Indexer:
                 self._process = subprocess.Popen(  # noqa: S603  our own command line
                     self._command, stdin=nothing, stdout=nothing, stderr=nothing
                 )
-                # What makes itself nice has imported all it needs by then: a third of a second on a processor.
+                # If it set its own niceness, its imports would already have run: a third of a second of CPU time.
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICEST)
             except OSError as error:
                 _LOG.info("%s: %s", self._command[0], error.strerror)
@@ -64,5 +64,5 @@ class _Indexer:
             self._is_over = True
             if self._process is not None:
                 self._process.terminate()
-                with suppress(subprocess.TimeoutExpired):  # a disk that doesn't answer holds up no unmount
+                with suppress(subprocess.TimeoutExpired):  # a stalled disk must not hold up an unmount
                     self._process.wait(_STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Leaving the terminal: a process of its own, and what it reports to the one that started it."""
+"""Daemonizing, and the daemon's reports to the process that started it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _KINDS: Final = {kind.__name__: kind for kind in (MountFailed, UnusableSource)}
 
 
 class Reports:
-    """The daemon's end of the pipe, and its standard error for as long as its parent waits.
+    """The daemon's end of the pipe, and its standard error while its parent waits.
 
-    What libfuse and its helper print would be lost in a daemon; it is kept and becomes part of the
-    message if the mount fails.
+    Output of libfuse and its helper would be lost in a daemon; it is kept and becomes part of the message if the mount
+    fails.
     """
 
     def __init__(self, pipe: int, log_file: str | None) -> None:
@@ -36,11 +36,11 @@ class Reports:
         self._say(state="started", pid=os.getpid())
 
     def mounting(self) -> None:
-        """Say that the tree is open, and that from now on the mount should be there soon."""
+        """Report that the tree is open, and that the mount should answer soon."""
         self._say(state="mounting")
 
     def ready(self) -> None:
-        """Say that the mount answers, and let go of the process that waits for it."""
+        """Report that the mount answers, and detach from the waiting process."""
         _redirect(2, self._log_file or os.devnull)
         os.close(self._printed)
         with contextlib.suppress(BrokenPipeError):
@@ -49,7 +49,7 @@ class Reports:
         self._pipe = -1
 
     def failed(self, error: BaseException) -> None:
-        """Pass ``error`` on; log it unless the parent, which waits, is told all of it."""
+        """Report ``error``; log it unless the waiting parent gets all of it."""
         expected = isinstance(error, KfsError)
         waiting = self._pipe >= 0
         if self._log_file or not (waiting and expected):
@@ -66,7 +66,7 @@ class Reports:
 
 @dataclass
 class _Daemon:
-    """What the starting process knows of the one it started."""
+    """The starting process's view of the daemon."""
 
     pid: int = 0
     deadline: float | None = None
@@ -77,10 +77,10 @@ def start(
 ) -> None:
     """Run ``serve`` in a daemon; return when it reports that it is ready.
 
-    What the daemon's libraries print goes to ``log_file``, if there is one. ``timeout`` is in
-    seconds and counts from the report that it is mounting. When it is over, or this process is
-    interrupted, the daemon is killed, ``give_up`` called, and the TimeoutError or KeyboardInterrupt
-    raised. Raises the UnusableSource or MountFailed that the daemon reports.
+    Output of the daemon's libraries goes to ``log_file``, if there is one. ``timeout``, in seconds, counts from the
+    report that the daemon is mounting. On timeout, or when this process is interrupted, kills the daemon, calls
+    ``give_up`` and raises TimeoutError or KeyboardInterrupt. Raises the UnusableSource or MountFailed that the daemon
+    reports.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -119,7 +119,7 @@ def _await_ready(daemon: _Daemon, pipe: int, timeout: float) -> None:
 
 
 def _lines(daemon: _Daemon, pipe: int) -> Iterator[bytes]:
-    """Yield what the daemon reports, line by line; raise TimeoutError past its deadline."""
+    """Yield the daemon's reports, line by line; raise TimeoutError after its deadline."""
     buffered = b""
     while True:
         remaining = None if daemon.deadline is None else max(0.0, daemon.deadline - time.monotonic())
@@ -157,9 +157,9 @@ def _become_daemon(serve: Callable[[Reports], None], pipe: int, log_file: str | 
 
 
 def _close_inherited(pipe: int) -> None:
-    """Close what the shell handed down besides the standard three.
+    """Close the descriptors inherited from the shell, except the standard three.
 
-    Whatever Python itself opened is not inheritable, and may belong to the tree.
+    Descriptors that Python opened are not inheritable, and may belong to the tree.
     """
     for name in os.listdir("/proc/self/fd"):
         descriptor = int(name)

@@ -1,4 +1,4 @@
-"""The one place where an exception becomes the errno that a system call reports."""
+"""Translating exceptions to the errnos that system calls report."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _QUIET_SECONDS: Final = 60.0
 class Translator:
     """Turns exceptions into errnos and logs those that need attention.
 
-    A KfsError knows its errno; where a directory was found, and is gone when it is listed, that is ESTALE. Only those
-    that mean EIO are logged, unless that was done where the damage was found: one line each, and once where the kernel
-    asks again at once (it repeats a failed read-ahead page by page). What is wrong with the machine, whoever asks for
-    what, is one line a minute.
-    Anything else is a mistake of ours: EIO, and a traceback in the log.
+    A KfsError has its errno; NotFound while a directory is listed becomes ESTALE. Only EIO is logged, unless it was
+    reported where the damage was found: one line each, and only once if the kernel repeats the request at once (it
+    repeats a failed read-ahead page by page). A Shortage or SourceLost is logged again only after a quiet minute. Any
+    other exception is a bug of ours: EIO, and a traceback in the log.
     """
 
     __slots__ = ("_last", "_quiet_until")
@@ -53,7 +52,7 @@ class Translator:
 
 
 def _shown(path: str | bytes | None) -> str:
-    """Return ``path`` so that it fits on a line and drives no terminal."""
+    """Return ``path`` so that it fits on a line and contains no terminal controls."""
     if path is None:
         return "<open file>"
     text = path.decode("utf-8", "surrogateescape") if isinstance(path, bytes) else path

@@ -1,4 +1,4 @@
-"""What a front is: something that serves a tree to the kernel at a mount point."""
+"""The interface of a front: it serves a tree to the kernel at a mount point."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kfs.tree.node import Tree
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """What may be chosen about a mount, whichever front serves it.
+    """The options of a mount, common to all fronts.
 
-    ``source`` is what ``mount`` and ``df`` show behind ``kfs:``. With ``allow_other`` users other
-    than the one who mounts get in, as far as the modes of the files let them.
+    ``source`` is shown by ``mount`` and ``df`` after ``kfs:``. With ``allow_other``, users other than the one who
+    mounts have access, subject to the modes of the files.
     """
 
     source: str = ""
@@ -21,14 +21,14 @@ class MountOptions:
 
 
 class Front(Protocol):
-    """Serves one tree. A front knows its binding; nothing else does."""
+    """Serves one tree. Only a front knows its binding."""
 
     @property
     def name(self) -> str:
-        """The name by which it is chosen."""
+        """The name for choosing it."""
 
     def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
-        """Mount, and answer the kernel until unmounted or told to stop by a signal.
+        """Mount, and answer the kernel until unmounted or stopped by a signal.
 
         ``mountpoint`` is an absolute path. Raises :class:`~kfs.errors.MountFailed`.
         """
@@ -37,8 +37,8 @@ class Front(Protocol):
 def kernel_options(options: MountOptions) -> dict[str, str | bool]:
     """Return the mount options that every libfuse passes on or understands.
 
-    ``ro`` lets the kernel itself refuse whatever writes. The kernel checks permissions only where
-    strangers get in: for the user who mounts, it would cost a request for each directory on a path.
+    ``ro`` makes the kernel itself refuse writes. The kernel checks permissions only with ``allow_other``: for the user
+    who mounts, that would cost a request for each directory on a path.
     """
     chosen: dict[str, str | bool] = {"ro": True, "fsname": _escaped(source_name(options)), "subtype": "kfs"}
     if options.allow_other:
@@ -47,10 +47,10 @@ def kernel_options(options: MountOptions) -> dict[str, str | bool]:
 
 
 def source_name(options: MountOptions) -> str:
-    """Return what the mount table shows as the source."""
+    """Return the source for the mount table."""
     return f"kfs:{options.source}"
 
 
 def _escaped(value: str) -> str:
-    r"""Return ``value`` as libfuse wants it between commas: ``\`` and ``,`` behind a ``\``."""
+    r"""Return ``value`` escaped for libfuse's comma-separated options: ``\`` before ``\`` and ``,``."""
     return value.replace("\\", "\\\\").replace(",", "\\,")

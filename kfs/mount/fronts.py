@@ -1,7 +1,7 @@
-"""The one place where a FUSE binding is chosen, and its errors are kept.
+"""Choosing a FUSE binding, and handling its errors.
 
-The bindings load libfuse when they are imported, and which one they load is said in the environment.
-So nothing outside this module imports them, and this one does so only in the process that serves.
+The bindings load libfuse at import, and take the library from the environment. So no other module imports them, and
+this one does so only in the serving process.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from kfs.mount.kernel.front import KernelFront
 from kfs.mount.libfuse.front import LibfuseFront
 from kfs.mount.libfuse.operations import Latin1Operations, Operations
 
-#: The names that may be asked for: ``auto`` takes the first of the others that works, ``libfuse`` the first that
-#: uses libfuse.
+#: The valid names: ``auto`` takes the first of the others that works, ``libfuse`` the first that uses libfuse.
 FRONTS: Final = ("auto", "kernel", "libfuse", "mfusepy", "mfusepy-fuse2", "fusepy")
 
-#: Both bindings take the library from here.
+#: Both bindings read the library's path from here.
 _LIBRARY_VARIABLE: Final = "FUSE_LIBRARY_PATH"
 _DEVICE: Final = mounting.DEVICE
 
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """A generation of libfuse: what its file, its helper and its Debian package are called."""
+    """A major version of libfuse: the names of its files, its helper and its Debian package."""
 
     major: int
     file_names: tuple[str, ...]
@@ -43,7 +42,7 @@ class _Library:
     package: str
 
     def find(self) -> str:
-        """Return what to give to dlopen; raise MountFailed if the library is not there."""
+        """Return the name to pass to dlopen; raise MountFailed if the library is missing."""
         chosen = os.environ.get(_LIBRARY_VARIABLE)
         for name in (*((chosen,) if chosen else ()), *self.file_names):
             try:
@@ -56,14 +55,14 @@ class _Library:
 
 
 def _check_helper(helper: str) -> None:
-    """Raise MountFailed where the setuid helper is needed and missing."""
+    """Raise MountFailed if the setuid helper is needed and missing."""
     if os.geteuid() != 0 and shutil.which(helper) is None:
         raise MountFailed(f"{helper}, without which only root can mount, is missing: apt install fuse3")
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnCandidate:
-    """Our own front, which needs nothing but Linux."""
+    """Our own front, which needs only Linux."""
 
     name: str = "kernel"
 
@@ -86,7 +85,7 @@ _LIBFUSE_2: Final = _Library(2, ("libfuse.so.2",), "fusermount", "libfuse2")
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A binding with a library, and the callbacks that it is given."""
+    """A binding with a library, and the callbacks that it gets."""
 
     name: str
     binding: str
@@ -119,7 +118,7 @@ _FUSE_3: Final = _Candidate("mfusepy", "mfusepy", _LIBFUSE_3, "mfusepy", Operati
 _FUSE_2: Final = _Candidate("mfusepy-fuse2", "mfusepy", _LIBFUSE_2, "mfusepy", Operations)
 _FUSEPY: Final = _Candidate("fusepy", "fuse", _LIBFUSE_2, "fusepy", Latin1Operations)
 
-#: What each name stands for, best first.
+#: The candidates for each name, best first.
 _CHOICES: Final[dict[str, tuple[_OwnCandidate | _Candidate, ...]]] = {
     "auto": (_OWN, _FUSE_3, _FUSE_2, _FUSEPY),
     "kernel": (_OWN,),
@@ -131,7 +130,7 @@ _CHOICES: Final[dict[str, tuple[_OwnCandidate | _Candidate, ...]]] = {
 
 
 def load(name: str) -> Front:
-    """Return the front of that name, its binding imported; raise MountFailed with every reason."""
+    """Import the binding of the named front and return the front; raise MountFailed with all reasons."""
     reasons = []
     for candidate in _candidates(name):
         try:
@@ -142,7 +141,7 @@ def load(name: str) -> Front:
 
 
 def check(name: str) -> None:
-    """Raise MountFailed if no front of that name can work here, saying why; import nothing."""
+    """Raise MountFailed, with the reasons, if no front of that name can work here; import nothing."""
     check_device()
     reasons = []
     for candidate in _candidates(name):
@@ -154,7 +153,7 @@ def check(name: str) -> None:
 
 
 def available_fronts() -> list[str]:
-    """Return the names of the fronts that can work here, ``auto`` and ``libfuse`` left out, best first."""
+    """Return the names of the fronts that can work here, best first, without ``auto`` and ``libfuse``."""
     names = []
     for candidate in (_OWN, _FUSE_3, _FUSE_2, _FUSEPY):
         try:
@@ -167,7 +166,7 @@ def available_fronts() -> list[str]:
 
 
 def check_device() -> None:
-    """Raise MountFailed if this process may not talk to the kernel's FUSE."""
+    """Raise MountFailed if this process may not use the kernel's FUSE."""
     try:
         os.close(os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -199,7 +198,7 @@ def _no_front(name: str, reasons: list[str]) -> str:
 
 @contextmanager
 def _library_path(path: str) -> Iterator[None]:
-    """Have a binding that is imported meanwhile load the library at ``path``."""
+    """Make a binding that is imported inside the block load the library at ``path``."""
     before = os.environ.get(_LIBRARY_VARIABLE)
     os.environ[_LIBRARY_VARIABLE] = path
     try:

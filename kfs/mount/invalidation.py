@@ -1,4 +1,4 @@
-"""Asking a tree what of that which was promised for ever has changed after all, so that it can be forgotten."""
+"""Polling a tree for what was promised for ever and has changed after all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ logger = logging.getLogger("kfs.mount")
 
 
 class Invalidator:
-    """Asks the tree now and then for its invalidations, and has the kernel forget it.
+    """Polls the tree for invalidations, and makes the kernel forget them.
 
-    It does so from a thread of its own: the kernel may hold a lock that it only gives back once the
-    serving thread has answered another request. ``forget`` gets names: what was promised of them, and of
-    anything below them, no longer holds. A tree keeps what has gone until it was asked.
+    A separate thread does so: the kernel may hold a lock until the serving thread has answered another request.
+    ``forget`` gets names: nothing cached of them, or below them, is valid any more. The tree keeps
+    views of replaced partitions until it is polled.
     """
 
     def __init__(self, tree: Tree, forget: Callable[[frozenset[Invalidation]], None]) -> None:
@@ -27,18 +27,18 @@ class Invalidator:
         self._thread = threading.Thread(target=self._run, name="kfs-invalidator", daemon=True)
 
     def start(self) -> None:
-        """Begin; the tree is asked from another thread from now on."""
+        """Start the thread; from now on it uses the tree."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Return once the tree isn't asked any more, and ``forget`` isn't called."""
+        """Stop; on return neither the tree nor ``forget`` is called any more."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def look_now(self) -> None:
-        """Have the tree asked soon: the kernel led a reader to what is gone."""
+        """Poll the tree soon: the kernel led a reader to a node that is gone."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -47,7 +47,7 @@ class Invalidator:
             if self._stopped.is_set():
                 return
             self._look()
-            # A change is reported several times, for replies made of what was known: not all of them at once.
+            # Invalidations are reported several times, because replies in progress may be outdated: space them out.
             if was_called and not self._stopped.wait(LIVE):
                 self._wake.clear()
 

@@ -1,4 +1,4 @@
-"""Making a mount: from a mount point that will do to one that answers, in this process or in a daemon."""
+"""Mounting: from the check of the mount point until the mount answers, in this process or in a daemon."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = logging.getLogger("kfs.mount")
 
 #: How long, in seconds, a mount may take to answer once its tree is open.
 READY_TIMEOUT: Final = 30.0
-#: How long to wait for the lock on the mount point, which an unmount holds while it looks around.
+#: How long, in seconds, to wait for the lock on the mount point, which an unmount holds briefly.
 _LOCK_TIMEOUT: Final = 1.0
 
-#: What the kernel answers for a mount whose daemon is gone, the second where it was cut off in the middle of a request.
+#: Errors of a mount whose daemon is gone; the second if the daemon died during the request.
 _DEAD: Final = (errno.ENOTCONN, errno.ECONNABORTED)
 
 _FUSE_CONFIGURATION: Final = Path("/etc/fuse.conf")
@@ -39,7 +39,7 @@ _FUSE_CONFIGURATION: Final = Path("/etc/fuse.conf")
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Everything that was asked of :func:`mount`, checked."""
+    """The checked arguments of :func:`mount`."""
 
     tree_factory: Callable[[], Tree]
     mountpoint: str
@@ -62,20 +62,20 @@ def mount(
 ) -> None:
     """Mount the tree that ``tree_factory`` opens at the empty directory ``mountpoint``.
 
-    The tree is opened in the process that serves it, in the caller's working directory. That process is
-    a daemon, and this function returns once the mount answers; or it is this one (``foreground``, main
-    thread only), and the function returns once the mount is gone, by :func:`unmount`, SIGTERM, SIGINT
-    or SIGHUP. Then a line on standard output says when the mount answers, and systemd is told.
+    The serving process opens the tree, in the caller's working directory. By default that process is a daemon, and this
+    function returns once the mount answers. With ``foreground`` (main thread only) it is this process, and the function
+    returns once the mount is gone: by :func:`unmount`, SIGTERM, SIGINT or SIGHUP. It then prints a line, and notifies
+    systemd, when the mount answers.
 
-    ``source`` is the name that the mount table shows behind ``kfs:``. What goes wrong later is logged to
-    ``log_file``; without one, to standard error in the foreground, and nowhere in a daemon.
+    ``source`` is the name that the mount table shows after ``kfs:``. Later errors are logged to ``log_file``; without
+    one, to standard error in the foreground, and nowhere in a daemon.
 
-    ``indexer`` is a command that runs beside the serving process from a moment later on until the mount is gone.
+    ``indexer`` is a command that runs beside the serving process, starting a moment later, until the mount is gone.
 
     The daemon is forked: call this before starting threads.
 
-    Raises :class:`~kfs.errors.MountFailed`, and what ``tree_factory`` raises: in a daemon as
-    UnusableSource if it is one and as MountFailed if not.
+    Raises :class:`~kfs.errors.MountFailed`, and what ``tree_factory`` raises: from a daemon, UnusableSource as it is
+    and anything else as MountFailed.
     """
     point = _checked_mountpoint(mountpoint)
     fronts.check(front)
@@ -109,7 +109,7 @@ def _serve_in_daemon(plan: _Plan, log: str | None, reports: daemon.Reports) -> N
 
 
 def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], None]) -> None:
-    """Serve until the mount is gone, telling when the tree is open and when the mount answers."""
+    """Serve until the mount is gone; call ``mounting`` when the tree is open and ``ready`` when the mount answers."""
     probe = Probe(plan.mountpoint)
     try:
         with _locked(plan.mountpoint):
@@ -129,12 +129,12 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
 
 
 def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
-    """Return the canonical path of a mount point that will do; raise MountFailed for any other."""
+    """Return the canonical path of a usable mount point; raise MountFailed for any other."""
     point = canonical(mountpoint)
     mounted = mount_at(point)
     try:
         if mounted is not None and mounted.is_ours:
-            # Attributes may still be remembered when the daemon is dead; an open never is.
+            # Attributes may still be cached after the daemon died; an open never is.
             os.close(os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             raise MountFailed(f"{point}: already mounted ({mounted.source}); to take it away: kfs umount {point}")
         names = os.listdir(point)
@@ -154,7 +154,7 @@ def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
 
 
 def _check_allow_other() -> None:
-    """Raise MountFailed where fusermount would refuse the option."""
+    """Raise MountFailed if fusermount would refuse the option."""
     if os.geteuid() == 0:
         return
     with contextlib.suppress(OSError):
@@ -170,8 +170,8 @@ def _check_allow_other() -> None:
 def _locked(mountpoint: str) -> Iterator[None]:
     """Hold a lock on the directory under the mount for as long as this process lives.
 
-    It keeps two daemons from mounting over each other, and ``kfs umount`` learns from it when this
-    one is gone and has let go of its source, without a file to leave behind.
+    It keeps two daemons from mounting over each other, and tells ``kfs umount`` when this one is gone and has released
+    its source, without leaving a file behind.
     """
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -185,7 +185,7 @@ def _locked(mountpoint: str) -> Iterator[None]:
                     raise MountFailed(f"{mountpoint}: another kfs is being mounted or unmounted here") from None
                 time.sleep(0.02)
             except OSError as error:
-                # A directory on a network filesystem may know no locks; then there is no waiting for us.
+                # A directory on a network filesystem may not support locks; then go on without one.
                 logger.info("%s: no lock: %s", mountpoint, error)
                 break
         yield
@@ -194,7 +194,7 @@ def _locked(mountpoint: str) -> Iterator[None]:
 
 
 def _announce(mountpoint: str) -> None:
-    """Say on standard output, and to systemd if it started us, that the mount answers."""
+    """Print that the mount answers, and notify systemd if it started us."""
     with contextlib.suppress(OSError):
         os.write(sys.stdout.fileno(), f"{mountpoint}: mounted\n".encode("utf-8", "surrogateescape"))
     address = os.environ.get("NOTIFY_SOCKET")
@@ -206,9 +206,9 @@ def _announce(mountpoint: str) -> None:
 
 
 def _log_to(log_file: str | None) -> None:
-    """Send what kfs and its binding log to ``log_file`` or to standard error.
+    """Send the log messages of kfs and its binding to ``log_file`` or to standard error.
 
-    A program that has set up logging of its own keeps it.
+    A program that has set up its own logging keeps it.
     """
     if log_file is None and logging.getLogger().handlers:
         return
@@ -222,6 +222,6 @@ def _log_to(log_file: str | None) -> None:
 
 
 def _remove(mountpoint: str) -> None:
-    """Take away what a daemon that was killed may have left."""
+    """Remove the mount that a killed daemon may have left."""
     with contextlib.suppress(KfsError):
         unmount(mountpoint, lazy=True)

@@ -1,4 +1,4 @@
-"""What is mounted where: ``/proc/self/mountinfo``. Reading it touches no filesystem, dead or alive."""
+"""The mount table, ``/proc/self/mountinfo``. Reading it touches no filesystem, dead or alive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-#: The type that a mount of ours has: FUSE's, and our subtype.
+#: The filesystem type of our mounts: FUSE's, and our subtype.
 FILESYSTEM_TYPE: Final = "fuse.kfs"
 
 _MOUNTINFO: Final = "/proc/self/mountinfo"
@@ -36,19 +36,19 @@ class Mounted:
 
 
 def mount_at(mountpoint: str | os.PathLike[str]) -> Mounted | None:
-    """Return what is mounted at ``mountpoint`` (the topmost, if several are), or None."""
+    """Return the mount at ``mountpoint`` (the topmost, if there are several), or None."""
     table = mount_table(Path(_MOUNTINFO).read_bytes())
     wanted = _canonical(mountpoint, table)
     return next((mounted for mounted in reversed(table) if mounted.mountpoint == wanted), None)
 
 
 def canonical(mountpoint: str | os.PathLike[str]) -> str:
-    """Return the absolute path by which the mount table knows, or would know, ``mountpoint``."""
+    """Return the absolute path of ``mountpoint`` as the mount table has it, or would have it."""
     return _canonical(mountpoint, mount_table(Path(_MOUNTINFO).read_bytes()))
 
 
 def is_mounted(mountpoint: str | os.PathLike[str]) -> bool:
-    """Return whether kfs is mounted at ``mountpoint``, be it alive or left over by a killed daemon."""
+    """Return whether kfs is mounted at ``mountpoint``, alive or left by a killed daemon."""
     mounted = mount_at(mountpoint)
     return mounted is not None and mounted.is_ours
 
@@ -66,9 +66,9 @@ def mount_table(mountinfo: bytes) -> list[Mounted]:
 
 
 def _canonical(mountpoint: str | os.PathLike[str], table: list[Mounted]) -> str:
-    """Resolve symlinks without a look at the mount point itself.
+    """Resolve symlinks without accessing the mount point itself.
 
-    A look at a dead mount fails, and at one whose daemon is stuck it never returns.
+    Accessing a dead mount fails, and accessing one with a stuck daemon never returns.
     """
     above, name = os.path.split(os.path.abspath(mountpoint))
     path = os.path.join(os.path.realpath(above), name)

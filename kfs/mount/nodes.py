@@ -1,4 +1,4 @@
-"""What every front asks of a tree and its nodes in the same way."""
+"""Operations on a tree and its nodes that all fronts share."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from kfs.tree.node import LIVE, Attributes, File, Node, Part, Tree
 
 #: ``st_blksize`` and ``f_bsize``: a page, the unit in which the kernel reads.
 BLOCK_SIZE: Final = 4096
-#: The unit of ``st_blocks``, whatever the block size is.
+#: The unit of ``st_blocks``, independent of the block size.
 SECTOR_SIZE: Final = 512
 #: The longest name that Linux passes on.
 NAME_MAX: Final = 255
-#: For how long, in seconds, a path that was opened leads to the same file at least: who opens a file asks for its size
-#: next, by its path, and then reads it.
+#: How long, in seconds, an opened path leads to the same file at least: after an open, a reader stats the path and then
+#: reads it.
 OPENED_SECONDS: Final = LIVE / 2
 
 
 def read(node: Node, offset: int, size: int) -> bytes:
-    """Return what a read of ``node`` gives; raise IsADirectory for what isn't a file."""
+    """Return the bytes of a read of ``node``; raise IsADirectory if it isn't a file."""
     return b"".join(read_parts(node, offset, size))
 
 
 def read_parts(node: Node, offset: int, size: int) -> Sequence[Part]:
-    """Return what a read of ``node`` gives, in parts; errors as :func:`read`."""
+    """Return the bytes of a read of ``node``, in parts; errors as :func:`read`."""
     if not isinstance(node, File):
         raise IsADirectory("not a file")
     found = node.parts(offset, size)
@@ -35,7 +35,7 @@ def read_parts(node: Node, offset: int, size: int) -> Sequence[Part]:
 
 
 def found(node: Node) -> tuple[Node, Attributes]:
-    """Return a node with its attributes; raise as those do."""
+    """Return a node with its attributes; raises as ``attributes`` does."""
     return node, node.attributes()
 
 
@@ -45,7 +45,7 @@ def blocks(size: int) -> int:
 
 
 def totals_in_blocks(tree: Tree) -> dict[str, int]:
-    """Return the fields of ``struct statvfs``: as large as the source's log files, and full."""
+    """Return the fields of ``struct statvfs``: the size of the source's log files, and no free space."""
     size, _partitions = tree.totals()
     return {
         "f_bsize": BLOCK_SIZE,

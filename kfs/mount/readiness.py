@@ -1,7 +1,7 @@
-"""Noticing that a mount answers.
+"""Detecting that a mount answers.
 
-Asking it from within the process that serves it is a trap: killed in that moment, its own request keeps
-the process, and so the mount, alive for ever. So another process asks, and tells through a pipe.
+The serving process must not access its own mount: if it is killed at that moment, its own pending request keeps the
+process, and so the mount, alive for ever. So another process does, and reports through a pipe.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 
 from kfs.mount.mounts import is_mounted
 
-#: How often, in milliseconds, the probe looks whether its parent is still there.
+#: How often, in milliseconds, the probe checks whether its parent is still alive.
 _PARENT_CHECK_MS: Final = 500
 
 
 class Probe:
-    """A process that waits until a mount of ours at ``mountpoint`` answers.
+    """A process that waits until our mount at ``mountpoint`` answers.
 
-    Make it before anything starts threads, and before files are opened that must not stay open.
+    Create it before threads are started, and before files are opened that must not stay open.
     """
 
     def __init__(self, mountpoint: str) -> None:
         server = os.getpid()
-        before = os.stat(mountpoint).st_dev  # here: the process may first run when the mount is there already
+        before = os.stat(mountpoint).st_dev  # before the fork: the child may first run after the mount
         self._reading, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -60,7 +60,7 @@ class Probe:
 
 
 def _answers(mountpoint: str, before: int, server: int) -> bool:
-    """Return True once the mount answers: on another device than ``before``; False when the server is gone."""
+    """Return True once the mount answers, on another device than ``before``; False when the server is gone."""
     with open("/proc/self/mountinfo", "rb") as table:
         changes = select.poll()
         # The kernel reports a change of the mount table as an error condition on this file.

@@ -1,4 +1,4 @@
-"""Taking a mount away, and waiting until the process that served it is gone."""
+"""Unmounting, and waiting until the serving process is gone."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ END_TIMEOUT: Final = 10.0
 #: ``<sys/mount.h>``
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
-#: How many of those who keep a mount busy a message names.
+#: The most processes that a "busy" message names.
 _MAX_HOLDERS: Final = 5
 
 
 def unmount(mountpoint: str | os.PathLike[str], *, lazy: bool = False, timeout: float = END_TIMEOUT) -> None:
-    """Take away the mount at ``mountpoint``, alive or left behind by a killed daemon.
+    """Remove the mount at ``mountpoint``, alive or left by a killed daemon.
 
-    Returns once the daemon has ended, and with it whatever kept the source busy. A ``lazy`` unmount
-    succeeds while files are open: the mount disappears at once, the daemon ends with the last of them,
-    and there is no waiting for it.
+    Returns once the daemon has ended, which releases the source. A ``lazy`` unmount succeeds while files are open: the
+    mount disappears at once, the daemon ends with the last of them, and this doesn't wait for it.
 
-    Raises :class:`~kfs.errors.MountFailed` where kfs isn't mounted there, the mount is in use (the
-    message says by whom), or the daemon is still there after ``timeout`` seconds.
+    Raises :class:`~kfs.errors.MountFailed` if kfs isn't mounted there, the mount is in use (the message says by which
+    processes), or the daemon is still running after ``timeout`` seconds.
     """
     point = canonical(mountpoint)
     mounted = mount_at(point)
@@ -60,7 +59,7 @@ def _take_away(mounted: Mounted, lazy: bool) -> None:
 
 
 def _umount(mountpoint: str, lazy: bool) -> int:
-    """Call umount2(2), as only root may; return 0 or the errno."""
+    """Call umount2(2), for root only; return 0 or the errno."""
     libc = ctypes.CDLL(None, use_errno=True)
     flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazy else 0)
     failed: int = libc.umount2(ctypes.c_char_p(os.fsencode(mountpoint)), flags)
@@ -68,7 +67,7 @@ def _umount(mountpoint: str, lazy: bool) -> int:
 
 
 def _fusermount(mountpoint: str, lazy: bool) -> int:
-    """Have the setuid helper unmount what this user mounted; return 0 or an errno."""
+    """Unmount a mount of this user through the setuid helper; return 0 or an errno."""
     helper = shutil.which("fusermount3") or shutil.which("fusermount")
     if helper is None:
         raise MountFailed(
@@ -85,7 +84,7 @@ def _fusermount(mountpoint: str, lazy: bool) -> int:
 
 
 def _daemon_ended(mountpoint: str, timeout: float) -> bool:
-    """Wait for the lock that a daemon holds, all its life, on the directory that it mounted over."""
+    """Wait for the lock on the underlying directory, held by the daemon all its life; return whether it is released."""
     try:
         descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -114,9 +113,9 @@ def _busy(mounted: Mounted) -> str:
 
 
 def _holders(mounted: Mounted) -> Iterator[str]:
-    """Yield name and pid of the processes that we may look at and that are in the mount.
+    """Yield name and pid of the processes in the mount, of those that we may inspect.
 
-    Only links and files below /proc are read: nothing here asks the mount itself.
+    Reads only links and files below /proc, never the mount itself.
     """
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -139,6 +138,6 @@ def _is_in(process: str, mounted: Mounted) -> bool:
 
 
 def _mount_id(process: str, descriptor: str) -> int:
-    """Return in which mount a descriptor of a process is open."""
+    """Return the id of the mount in which a process's descriptor is open."""
     lines = Path(f"{process}/fdinfo/{descriptor}").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("mnt_id:"))

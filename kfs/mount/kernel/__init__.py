@@ -1,1 +1,1 @@
-"""The front on Linux: the kernel's FUSE protocol on ``/dev/fuse``, spoken without libfuse."""
+"""The front on Linux: the kernel's FUSE protocol on ``/dev/fuse``, without libfuse."""

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Replies that are kept, compiled: the same as :mod:`kfs.mount.kernel.reply_cache`.
+"""The compiled reply cache: the same as :mod:`kfs.mount.kernel.reply_cache`.
 
-What is kept, and for how long, is decided there; here is the loop that reads a request, finds its answer and
-writes it, which has the GIL only while it looks.
+That module decides what is cached and for how long. This one has the loop that reads a request, looks up its answer and
+writes it; it holds the GIL only for the look-up.
 """
 
 from cpython.array cimport array
@@ -31,7 +31,7 @@ ctypedef unsigned long long uint64
 ctypedef long long int64
 
 cdef enum:
-    BODY_BYTES = 8192 - 40  # with the header as many as FUSE_MIN_READ_BUFFER
+    BODY_BYTES = 8192 - 40  # with the header, FUSE_MIN_READ_BUFFER
     LOOKUP = 1
     READ = 15
     MOST_DIGITS = 18  # all numbers with that many digits are below 2**63
@@ -83,7 +83,7 @@ cdef struct Request:
     byte body[BODY_BYTES]
 
 cdef struct Reply:
-    int parts  # 0 where there is none
+    int parts  # 0 for none
     iovec part[2]
     OutHeader header
     byte data[COPIED_BYTES]
@@ -91,12 +91,12 @@ cdef struct Reply:
 
 
 cdef class Group:
-    """Files that were found together, in a directory that isn't asked again for a moment."""
+    """Files found together, in a directory that is not asked again for a moment."""
 
     cdef object contents
     cdef Directory directory
     cdef int64 id_of_zero
-    cdef EntryReply entry  # the reply to LOOKUP of any of them but for what they don't have in common
+    cdef EntryReply entry  # the reply to LOOKUP of any of them, less the fields that differ
 
     def __cinit__(self, Directory directory, files):
         directory.take_stamp(files.stamp)
@@ -107,7 +107,7 @@ cdef class Group:
 
 
 cdef class SortedGroups:
-    """Groups in the order of the lowest key in each."""
+    """Groups, ordered by the lowest key of each."""
 
     cdef array keys
     cdef list groups
@@ -131,13 +131,13 @@ cdef class SortedGroups:
 
 
 cdef class Directory:
-    """What a directory has said, and until when, on the monotonic clock, it isn't asked again."""
+    """What a directory said, and until when (monotonic clock) it is not asked again."""
 
     cdef object state
     cdef bytes suffix
     cdef double until
     cdef SortedGroups by_number
-    cdef object stamp  # of the group that was put last: mostly that of the next one, too
+    cdef object stamp  # of the group put last: mostly also that of the next one
     cdef EntryReply entry
 
     def __cinit__(self, files):
@@ -204,7 +204,7 @@ class CompiledReplyCache(ReplyCache):
         cdef Reply reply
         cdef Py_ssize_t size = 0
         cdef int number = 0
-        cdef object kept = None  # what the reply points into
+        cdef object kept = None  # the object that the reply points into
         reply.parts = 0
         while True:
             with nogil:
@@ -225,7 +225,7 @@ class CompiledReplyCache(ReplyCache):
 
 
 cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, Reply* reply) except -1:
-    """Answer a LOOKUP if that is at hand."""
+    """Answer a LOOKUP from the cache, if possible."""
     cdef array starts
     cdef array timestamps
     cdef Directory directory = table.directories.get(request.header.nodeid)
@@ -236,7 +236,7 @@ cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, Repl
     cdef int64 length
     if directory is None or is_over(directory.until):
         return 0
-    number = number_in(request.body, size - sizeof(InHeader) - 1, directory.suffix)  # a zero byte is behind the name
+    number = number_in(request.body, size - sizeof(InHeader) - 1, directory.suffix)  # a zero byte follows the name
     group = directory.by_number.find(number) if number >= 0 else None
     if group is None:
         return 0
@@ -262,7 +262,7 @@ cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, Repl
 
 
 cdef int64 number_in(const byte* name, Py_ssize_t size, bytes suffix) noexcept:
-    """Return the number that a name consists of, in digits and a suffix; -1 where it is another name."""
+    """Return the number in a name of digits and a suffix; -1 for any other name."""
     cdef Py_ssize_t digits = size - len(suffix)
     cdef Py_ssize_t at
     cdef int64 number = 0
@@ -278,7 +278,7 @@ cdef int64 number_in(const byte* name, Py_ssize_t size, bytes suffix) noexcept:
 
 
 cdef object find_data(CompiledTable table, is_followed, Request* request, Reply* reply):
-    """Answer a READ if that is at hand; return what the answer points into."""
+    """Answer a READ from the cache, if possible; return the object that the answer points into."""
     cdef array starts
     cdef bytes buffer
     cdef Py_ssize_t at
@@ -308,7 +308,7 @@ cdef object find_data(CompiledTable table, is_followed, Request* request, Reply*
     reply.header.unique = request.header.unique
     reply.part[0].iov_base = &reply.header
     reply.part[0].iov_len = sizeof(OutHeader)
-    if size <= COPIED_BYTES:  # cheaper for the kernel than another part
+    if size <= COPIED_BYTES:  # cheaper for the kernel than another iovec
         memcpy(reply.data, PyBytes_AS_STRING(buffer) + start, size)
         reply.part[0].iov_len += size
         reply.parts = 1
@@ -320,7 +320,7 @@ cdef object find_data(CompiledTable table, is_followed, Request* request, Reply*
 
 
 cdef Py_ssize_t index_of(contents, int64 number) except -2:
-    """Return where in the contents that number is, -1 where it isn't there."""
+    """Return the index of a number in the contents, -1 if it is missing."""
     cdef array offsets
     cdef array starts
     cdef Py_ssize_t at
@@ -330,7 +330,7 @@ cdef Py_ssize_t index_of(contents, int64 number) except -2:
     offsets, starts = contents.offsets, contents.starts
     if not len(offsets):
         return -1
-    guess = number - offsets.data.as_longlongs[0]  # right where there are no holes
+    guess = number - offsets.data.as_longlongs[0]  # right if there are no gaps
     if 0 <= guess < len(offsets) and offsets.data.as_longlongs[guess] == number:
         at = guess
     else:
@@ -339,7 +339,7 @@ cdef Py_ssize_t index_of(contents, int64 number) except -2:
 
 
 cdef Py_ssize_t upper_bound(array keys, int64 key) noexcept:
-    """Return how many of the keys, ascending, are not higher than ``key``."""
+    """Return how many of the ascending keys are not greater than ``key``."""
     cdef Py_ssize_t low = 0
     cdef Py_ssize_t high = len(keys)
     cdef Py_ssize_t middle
@@ -359,7 +359,7 @@ cdef bint is_over(double until) noexcept:
 
 
 cdef void put_time(EntryReply* entry, int64 milliseconds) noexcept:
-    """Set all times of an entry, as :func:`kfs.tree.node.clock_ns` limits them."""
+    """Set all times of an entry, clamped as by :func:`kfs.tree.node.clock_ns`."""
     cdef int64 time_ns
     cdef int64 seconds
     if milliseconds > LLONG_MAX // NANOSECONDS_IN_MILLISECOND:

@@ -1,4 +1,4 @@
-"""Our own front, which needs nothing but Linux."""
+"""Our own front, which needs only Linux."""
 
 from __future__ import annotations
 

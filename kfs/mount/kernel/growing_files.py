@@ -1,10 +1,10 @@
-"""Files that grow: the sizes that the kernel was told of them, and pages of it that must not be read beyond their end.
+"""Growing files: the sizes that the kernel knows, and pages that must not be read beyond the file's end.
 
-The kernel keeps whole pages. What an answer to a read lacks of the last one it fills with zeros, and these are bytes of
-the file as soon as it knows a larger size: it sets that first, and drops pages afterwards (``fuse_change_attributes_i``
-in the kernel's ``fs/fuse/inode.c``), so that who reads a page in between gets zeros. So no answer falls short of a size
-that was told. The kernel has to drop the last page of an answer as soon as it was given; until a moment later, when
-that page is no longer copied, the kernel gets no size beyond its end.
+The kernel caches whole pages, and fills the rest of a short read's last page with zeros. These become bytes of the file
+when it learns a larger size: it sets the size first and drops pages afterwards (``fuse_change_attributes_i`` in the
+kernel's ``fs/fuse/inode.c``), so a reader in between gets zeros. So no reply may end before a size that the kernel
+knows. After each reply that ends with the file, the kernel has to drop the last page; until a moment later, when that
+page is no longer being copied, it gets no size beyond that page's end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILES_KEPT: Final = 16 * 1024
 
 @dataclass(slots=True)
 class _Dropped:
-    """The end of a page that is dropped, and until when it may be copied, in seconds."""
+    """The end of a dropped page, and until when, in seconds, it may still be copied."""
 
     end: int
     until: float = float("inf")
@@ -40,17 +40,17 @@ class _Dropped:
 
 @dataclass(slots=True)
 class _Growing:
-    """What the kernel has of a file: the size that it was ``told``, and answers that ended with the file."""
+    """The kernel's state of a file: the size that it was ``told``, and replies that ended with the file."""
 
     told: int = 0
-    #: The ends of answers that are on their way, each as often as there is one.
+    #: The ends of replies in progress, one for each reply.
     underway: list[int] = field(default_factory=list)
-    #: The least end of those that were given, whose page is to be dropped.
+    #: The least end of the replies given, whose page has to be dropped.
     given: int | None = None
     dropped: list[_Dropped] = field(default_factory=list)
 
     def most(self, now: float) -> int | None:
-        """Return the largest size that may be told, None where any may."""
+        """Return the largest size that the kernel may get, None for any."""
         self.dropped = [each for each in self.dropped if each.until > now]
         ends = [*self.underway, *(each.end for each in self.dropped)]
         if self.given is not None:
@@ -58,20 +58,20 @@ class _Growing:
         return max(self.told, min(ends)) if ends else None
 
     def drop(self) -> _Dropped | None:
-        """Return the page that is dropped from now on, None where there is none to drop."""
+        """Return the page to drop now, None if there is none."""
         if self.given is None:
             return None
-        dropped, self.given = _Dropped(self.given), None  # what is given from now on may be kept in its place
-        # It holds the size for longer than those before it, so that they are of use only where theirs is less.
+        dropped, self.given = _Dropped(self.given), None  # pages given from now on may be cached in its place
+        # It limits the size for longer than earlier ones, so these matter only if their end is less.
         self.dropped = [*(each for each in self.dropped if each.end < dropped.end), dropped]
         return dropped
 
 
 class GrowingFiles:
-    """What the kernel has of files that grow; threads share it.
+    """The kernel's state of growing files; shared by threads.
 
-    ``drop`` has the kernel drop what pages it has of a node from an offset on. It is called from a thread of its own:
-    the kernel may block it until another request is answered.
+    ``drop`` makes the kernel drop its pages of a node from an offset on. A separate thread calls it: the kernel may
+    block it until another request is answered.
     """
 
     def __init__(self, drop: Callable[[int, int], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,19 +83,19 @@ class GrowingFiles:
         self._thread = threading.Thread(target=self._run, name="kfs-growing", daemon=True)
 
     def start(self) -> None:
-        """Begin to drop pages."""
+        """Start dropping pages."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Drop no more pages; return when that is so."""
+        """Stop dropping pages; return when that is done."""
         self._to_drop.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def told(self, node: Node, attributes: Attributes) -> Attributes:
-        """Return what the kernel is to be told of a node that has those attributes.
+        """Return the attributes to tell the kernel of a node that has these.
 
-        What grew until a moment ago, as a segment that was rolled, has grown once more.
+        A file that grew until a moment ago, such as a rolled segment, is handled as growing once more.
         """
         node_id = attributes.node_id
         grows = attributes.lifetime == LIVE and isinstance(node, File) and node.is_exchanged
@@ -110,14 +110,14 @@ class GrowingFiles:
         return attributes
 
     def has(self, node_id: int) -> bool:
-        """Whether a file of that id is known to grow."""
+        """Return whether a file of that id is known to grow."""
         return node_id in self._files
 
     @contextmanager
     def read(self, node_id: int) -> Iterator[Callable[[int], bool]]:
-        """Yield a function for one read: call it with the offset at which a short answer ends.
+        """Yield a function for one read: call it with the offset at which a short reply ends.
 
-        It returns False where a larger size was told: read again.
+        It returns False if the kernel knows a larger size: read again.
         """
         ends: list[int] = []
 
@@ -155,7 +155,7 @@ class GrowingFiles:
             self.drop_page(node_id)
 
     def drop_page(self, node_id: int) -> None:
-        """Have the page dropped that answers ended with."""
+        """Make the kernel drop the page with which replies ended."""
         with self._lock:
             dropped = self._file(node_id).drop()
         if dropped is None:

@@ -19,7 +19,7 @@ from kfs.mount.unmounting import unmount
 
 DEVICE: Final = "/dev/fuse"
 HELPER: Final = "fusermount3"
-#: How far, in bytes, the kernel may read ahead in a large file, where we may say so. Its default is 128 KiB.
+#: The kernel's read-ahead in a large file, in bytes, if we may set it. Its default is 128 KiB.
 READ_AHEAD_BYTES: Final = 1 << 20
 
 #: ``<sys/mount.h>``
@@ -32,7 +32,7 @@ _UMOUNT_NOFOLLOW: Final = 8
 
 
 def mount_device(mountpoint: str, options: MountOptions) -> int:
-    """Mount at ``mountpoint``; return the open device over which the kernel will ask.
+    """Mount at ``mountpoint``; return the open device.
 
     Raises :class:`~kfs.errors.MountFailed`.
     """
@@ -68,7 +68,7 @@ def _mount_as_root(mountpoint: str, options: MountOptions) -> int:
 
 
 def _mount_through_helper(mountpoint: str, options: MountOptions) -> int:
-    """Have ``fusermount3`` mount, which passes the device to the socket that ``_FUSE_COMMFD`` names."""
+    """Mount through ``fusermount3``, which passes the device to the socket that ``_FUSE_COMMFD`` names."""
     helper = shutil.which(HELPER)
     if helper is None:
         raise MountFailed(f"{HELPER}, without which only root can mount, is missing: apt install fuse3")
@@ -91,9 +91,9 @@ def _mount_through_helper(mountpoint: str, options: MountOptions) -> int:
 
 
 def read_further_ahead(mountpoint: str) -> None:
-    """Let the kernel read ahead as far as :data:`READ_AHEAD_BYTES`, which it takes from root only.
+    """Set the kernel's read-ahead to :data:`READ_AHEAD_BYTES`, which only root may.
 
-    Before INIT is answered: the kernel then takes the lesser of this and what INIT says.
+    Call it before answering INIT: the kernel then takes the lesser of this and the value in INIT.
     """
     mounted = mount_at(mountpoint)
     if mounted is not None:
@@ -102,13 +102,13 @@ def read_further_ahead(mountpoint: str) -> None:
 
 
 def take_away(mountpoint: str) -> None:
-    """Unmount at a signal: who is still in there gets errors, as when libfuse ends."""
+    """Unmount after a signal: readers still inside get errors, as when libfuse ends."""
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         point = ctypes.c_char_p(os.fsencode(mountpoint))
         if libc.umount2(point, _UMOUNT_NOFOLLOW) == 0:
             return
-        # MNT_FORCE aborts the connection: what waits for an answer fails, and our own read of the device returns.
+        # MNT_FORCE aborts the connection: pending requests fail, and our own read of the device returns.
         if libc.umount2(point, _UMOUNT_NOFOLLOW | _MNT_FORCE | _MNT_DETACH) == 0:
             return
     with contextlib.suppress(KfsError):

@@ -1,8 +1,8 @@
-"""The kernel's side of FUSE: what goes over ``/dev/fuse``, from ``include/uapi/linux/fuse.h``.
+"""The kernel's FUSE protocol on ``/dev/fuse``, from ``include/uapi/linux/fuse.h``.
 
-Structures and constants have the names they have there. Everything is in the byte order of the
-machine. A request is a ``fuse_in_header`` and what belongs to its opcode; a reply, or a notification
-(whose ``unique`` is 0), is a ``fuse_out_header`` and what follows.
+Structures and constants have the names they have there, in the machine's byte order. A request is a ``fuse_in_header``
+and the structure of its opcode; a reply, or a notification (whose ``unique`` is 0), is a ``fuse_out_header`` and its
+payload.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kfs.mount.nodes import BLOCK_SIZE, SECTOR_SIZE, blocks
 from kfs.tree.node import FOREVER, Attributes
 
 FUSE_KERNEL_VERSION: Final = 7
-#: The protocol that we speak: Linux 5.4 and later. Newer kernels are told so, and speak it too.
+#: The protocol version we use: Linux 5.4 and later. Newer kernels support it, too.
 FUSE_KERNEL_MINOR_VERSION: Final = 31
 #: The highest position in a file: Linux' ``loff_t`` is signed.
 MAX_OFFSET: Final = 2**63 - 1
-#: The protocol from which on a kernel knows the notification ``INC_EPOCH``: Linux 6.16.
+#: The first protocol version with the notification ``INC_EPOCH``: Linux 6.16.
 INC_EPOCH_MINOR_VERSION: Final = 44
-#: A read of the device must offer at least so much room, or fails; our requests are all smaller.
+#: A read of the device fails with a smaller buffer; our requests are all smaller.
 FUSE_MIN_READ_BUFFER: Final = 8192
 
-#: The lifetime, in seconds, of what can't change: a year.
+#: The lifetime, in seconds, of immutable nodes: a year.
 FOREVER_SECONDS: Final = 365 * 86400
 
 
@@ -79,7 +79,7 @@ class Notify(IntEnum):
 
 
 class InitFlag(IntFlag):
-    """The ``FUSE_`` bits that INIT negotiates; the kernel offers, and we take what we want of it."""
+    """The ``FUSE_`` flags that INIT negotiates: the kernel offers, and we choose."""
 
     ASYNC_READ = 1 << 0
     AUTO_INVAL_DATA = 1 << 12
@@ -90,13 +90,13 @@ class InitFlag(IntFlag):
 
 
 class OpenFlag(IntFlag):
-    """``FOPEN_`` bits of the answer to an open."""
+    """``FOPEN_`` flags of the reply to an open."""
 
     KEEP_CACHE = 1 << 1
     CACHE_DIR = 1 << 3
 
 
-#: ``struct fuse_in_header``: len, opcode, unique, nodeid; uid, gid, pid and extensions don't matter here.
+#: ``struct fuse_in_header``: len, opcode, unique, nodeid; uid, gid, pid and extensions are ignored.
 IN_HEADER: Final = Struct("=IIQQ16x")
 #: ``struct fuse_out_header``: len, error, unique.
 OUT_HEADER: Final = Struct("=IiQ")
@@ -120,8 +120,8 @@ NOTIFY_INVAL_INODE_OUT: Final = Struct("=Qqq")
 #: ``struct fuse_out_header`` and ``struct fuse_notify_store_out``: nodeid, offset, size.
 NOTIFY_STORE: Final = Struct("=IiQQQI4x")
 
-# struct fuse_attr: ino, size, blocks, atime, mtime, ctime, their nanoseconds, mode, nlink, uid, gid, rdev, blksize.
-# The times are declared unsigned there, and taken as signed by the kernel.
+# struct fuse_attr: ino, size, blocks, atime, mtime, ctime, their nanoseconds, mode, nlink, uid, gid, rdev, blksize. The
+# times are declared unsigned there, but the kernel reads them as signed.
 _ATTR: Final = "QQQqqqIIIIIIIII4x"
 # struct fuse_entry_out without its attr: nodeid, generation, entry_valid, attr_valid, and their nanoseconds.
 _ENTRY: Final = "QQQQII"
@@ -142,7 +142,7 @@ OUT_HEADER_SIZE: Final = OUT_HEADER.size
 
 
 def entry_reply(unique: int, attributes: Attributes) -> bytes:
-    """Return the reply to LOOKUP: header, ``struct fuse_entry_out``. As often called as :func:`direntplus`."""
+    """Return the reply to LOOKUP: header, ``struct fuse_entry_out``. Called as often as :func:`direntplus`."""
     own, size, lifetime = attributes.node_id, attributes.size, attributes.lifetime
     valid, valid_nanoseconds = (FOREVER_SECONDS, 0) if lifetime == FOREVER else _validity(lifetime)
     seconds, nanoseconds = divmod(attributes.mtime_ns, 1_000_000_000)
@@ -162,20 +162,20 @@ def attr_reply(unique: int, attributes: Attributes) -> bytes:
 
 
 def dirent(name: bytes, cookie: int, node_id: int, mode: int) -> bytes:
-    """Return ``struct fuse_dirent``: a name, a type (as in ``st_mode``), the place to go on from."""
+    """Return ``struct fuse_dirent``: a name, a type (as in ``st_mode``), the cookie to resume from."""
     length = len(name)
     return _DIRENT_HEAD.pack(node_id, cookie, length, mode >> 12) + name + _PADDING[length & 7]
 
 
 def direntplus_without_entry(name: bytes, cookie: int, node_id: int, mode: int) -> bytes:
-    """Return ``struct fuse_direntplus`` whose nodeid is 0: name and type only, attributes are to be asked for."""
+    """Return ``struct fuse_direntplus`` with nodeid 0: name and type only; the kernel has to ask for attributes."""
     return _NO_ENTRY + dirent(name, cookie, node_id, mode)
 
 
 def direntplus(name: bytes, cookie: int, attributes: Attributes) -> bytes:
-    """Return ``struct fuse_direntplus``: a name with all that LOOKUP would say of it.
+    """Return ``struct fuse_direntplus``: a name with everything that LOOKUP would return.
 
-    A large listing is this function and little else: hence no calls in it.
+    A large listing spends nearly all its time here: hence no calls in it.
     """
     own, mode, size = attributes.node_id, attributes.mode, attributes.size
     length = len(name)

@@ -1,4 +1,4 @@
-"""The nodes that were asked for lately, by id."""
+"""Recently used nodes, by id."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ GENERATION_SIZE: Final = 1024
 
 
 class RecentNodes:
-    """Finds nodes by id, and remembers them for a moment: a file that was looked up is read next.
+    """Finds nodes by id, and remembers them for a moment: a file is read just after its look-up.
 
-    As in :class:`~kfs.mount.libfuse.paths.Paths`, the memory is two generations: bounded, with no
-    bookkeeping at a hit.
+    As in :class:`~kfs.mount.libfuse.paths.Paths`, the cache has two generations: bounded, with no bookkeeping at a hit.
     """
 
     __slots__ = ("_clock", "_old", "_tree", "_young")
@@ -31,8 +30,8 @@ class RecentNodes:
     def find(self, node_id: int) -> Node:
         """Return the node of an id; raise ``NotFound`` if it's gone.
 
-        A node whose name has gone (retention deletes segments) is served to those who have it
-        open, as long as it is remembered.
+        A node whose name is gone (retention deletes segments) is still served to those who have it open, as long as it
+        is remembered.
         """
         known = self._young.get(node_id) or self._old.get(node_id)
         if known is not None and known[1] > self._clock():
@@ -47,7 +46,7 @@ class RecentNodes:
         return node
 
     def look_again(self, node_id: int) -> Node:
-        """Return the node of an id, as the tree has it now; raise ``NotFound`` if it's gone."""
+        """Return the node of an id as the tree has it now; raise ``NotFound`` if it's gone."""
         node = self._tree.node(node_id)
         self.remember(node_id, node)
         return node

@@ -1,9 +1,9 @@
-"""The reply cache: answers to LOOKUP and READ of numbered files that were found together.
+"""The reply cache: replies to LOOKUP and READ of numbered files that were found together.
 
-Who reads files at random costs two requests for each, and what takes longest about them is Python. So what a
-directory said of the neighbours of a file that was looked up (:class:`~kfs.tree.node.NumberedFiles`) is kept for a
-moment, and requests for those are answered where they are read from the device, all others are handed on. Nothing is
-kept alive: contents that the tree drops are gone here too.
+A random reader costs two requests for each file, most of whose time is spent in Python. So a directory's answer for the
+neighbours of a file that was looked up (:class:`~kfs.tree.node.NumberedFiles`) is kept for a moment. Requests for those
+are answered where they are read from the device; all others are passed on. The cache keeps nothing alive: contents that
+the tree drops disappear from it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kfs.mount.kernel.protocol import (
 )
 from kfs.tree.node import FileContents, NumberedFiles
 
-#: For how long, in seconds, a directory isn't asked again whether what it said still holds.
+#: How long, in seconds, a directory's answer is used without asking again.
 HELD_SECONDS: Final = 0.25
-#: How many groups of files are known at most.
+#: The most groups of files kept.
 MOST_GROUPS: Final = 8192
-#: What a write of a reply may say: it was answered for us, when its caller was interrupted; or its caller is gone.
+#: Errors of a reply that can be ignored: the request was interrupted and answered elsewhere, or its caller is gone.
 NOT_WAITED_FOR: Final = (errno.ENOENT, errno.ENODEV)
 
 #: All numbers with that many digits are below 2**63.
@@ -45,7 +45,7 @@ _READ: Final = int(Opcode.READ)
 
 
 class _Group:
-    """Files that were found together, in a directory that isn't asked again for a moment."""
+    """Files found together, in a directory that is not asked again for a moment."""
 
     __slots__ = ("contents", "directory", "id_of_zero", "stamp")
 
@@ -56,7 +56,7 @@ class _Group:
         self.id_of_zero = files.stamp.id_of_zero
 
     def find(self, number: int) -> tuple[FileContents, int] | None:
-        """Return the contents and the index in them of a file, if they are still kept."""
+        """Return a file's contents and its index in them, if they are still kept."""
         contents = self.contents()
         if contents is None:
             return None
@@ -65,7 +65,7 @@ class _Group:
 
 
 class _SortedGroups:
-    """Groups in the order of the lowest key in each."""
+    """Groups, ordered by the lowest key of each."""
 
     __slots__ = ("groups", "keys")
 
@@ -78,7 +78,7 @@ class _SortedGroups:
         if at < len(self.keys) and self.keys[at] == key:
             self.groups[at] = group
         else:
-            self.groups.insert(at, group)  # first: who looks for a key meanwhile finds one group too many, not too few
+            self.groups.insert(at, group)  # first: a concurrent search then finds one group too many, not too few
             self.keys.insert(at, key)
 
     def find(self, key: int) -> _Group | None:
@@ -87,7 +87,7 @@ class _SortedGroups:
 
 
 class _Directory:
-    """What a directory has said, and until when, on the monotonic clock, it isn't asked again."""
+    """What a directory said, and until when (monotonic clock) it is not asked again."""
 
     __slots__ = ("by_number", "state", "suffix", "until")
 
@@ -99,14 +99,14 @@ class _Directory:
 
 
 class ReplyTable:
-    """All that is at hand. Who puts something into it holds a lock; others may look meanwhile."""
+    """The cached groups. Writers hold a lock; readers need none."""
 
     def __init__(self) -> None:
         self.by_id = _SortedGroups()
         self.directories: dict[int, _Directory] = {}
 
     def put(self, directory_id: int, files: NumberedFiles, until: float) -> bool:
-        """Take files in that were found until then; return False if there is no room, or the directory has changed."""
+        """Add files that are valid until ``until``; return False if there is no room or the directory has changed."""
         contents = files.contents()
         if contents is None:
             return True
@@ -122,16 +122,16 @@ class ReplyTable:
         return True
 
     def expire(self, directory_id: int) -> None:
-        """Have nothing at hand of a directory until something is put for it again."""
+        """Use nothing cached of a directory until something is put for it again."""
         directory = self.directories.get(directory_id)
         if directory is not None:
             directory.until = 0.0
 
 
 class ReplyCache:
-    """Reads requests from ``device`` and answers those whose answer is at hand.
+    """Reads requests from ``device`` and answers those whose reply is cached.
 
-    Reads of files for which ``is_followed`` says so, given an id, are handed on. One thread reads, several may put.
+    Passes on reads of files whose id ``is_followed`` accepts. One thread reads, several may put.
     """
 
     table_class: type[ReplyTable] = ReplyTable
@@ -143,7 +143,7 @@ class ReplyCache:
         self._changing = threading.Lock()
 
     def put(self, directory_id: int, files: NumberedFiles) -> None:
-        """Have these files at hand, as the directory says now."""
+        """Cache these files, as the directory describes them now."""
         until = time.monotonic() + HELD_SECONDS
         with self._changing:
             if not self.table.put(directory_id, files, until):
@@ -151,11 +151,11 @@ class ReplyCache:
                 self.table.put(directory_id, files, until)
 
     def hand_on_next(self, directory_id: int) -> None:
-        """Hand on the next LOOKUP in a directory, and what follows until something is put for it again."""
+        """Pass on LOOKUPs in a directory until something is put for it again."""
         self.table.expire(directory_id)
 
     def next_request(self) -> bytes:
-        """Answer requests; return the first one whose answer isn't at hand.
+        """Answer requests from the cache; return the first that isn't there.
 
         Raises:
             OSError: the device, or a request on it, is gone.
@@ -181,7 +181,7 @@ class ReplyCache:
         directory = self.table.directories.get(node_id)
         if directory is None or directory.until < time.monotonic():
             return None
-        name = request[IN_HEADER_SIZE:-1]  # a zero byte is behind it
+        name = request[IN_HEADER_SIZE:-1]  # a zero byte follows it
         digits = name.removesuffix(directory.suffix)
         if len(digits) > _MOST_DIGITS or not digits.isdigit() or b"%d%s" % (int(digits), directory.suffix) != name:
             return None
@@ -210,7 +210,7 @@ class ReplyCache:
 
 @cache
 def reply_cache_class() -> type[ReplyCache]:
-    """Return the class to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    """Return the class to use, as chosen by :func:`~kfs.compiled.compiled_or_python`; raises as that does."""
     return compiled_or_python(ReplyCache, _import_compiled)
 
 

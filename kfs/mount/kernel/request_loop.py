@@ -1,9 +1,8 @@
-"""Who answers the kernel: one thread, and another in its place whenever it is kept waiting.
+"""The threads that answer the kernel: one at a time, replaced whenever it has to wait.
 
-Handing each request to a pool would cost every one of them a wake-up, and deciding beforehand which
-are slow is guesswork: any look at a file may hit a stalled disk. So the thread that reads requests, the
-leader, answers each of them itself. If it has been at one for too long, another thread becomes the
-leader, and the one that is late answers when it can and ends.
+Handing each request to a pool would cost a wake-up each, and predicting which requests are slow is guesswork: any
+access to a file may hit a stalled disk. So the thread that reads requests, the leader, answers them itself. If one
+takes too long, another thread becomes the leader; the late one answers when it can and ends.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from kfs.mount.kernel.protocol import IN_HEADER
 
 logger = logging.getLogger("kfs.mount")
 
-#: How often, in seconds, it is looked whether the leader is late: it is when it is found at the same request twice.
+#: How often, in seconds, the leader is checked: it is late if it has the same request at two checks.
 PATIENCE: Final = 0.01
-#: How many threads may be late. When all of them are, the next slow request holds up the others.
+#: The most late threads. Beyond that, the next slow request holds up the others.
 MOST_LATE: Final = 64
-#: Looks at an idle leader after which there is none until the next request.
+#: Checks of an idle leader before checking pauses until the next request.
 _QUIET_LOOKS: Final = 100
-#: How long to wait for the kernel to hang up.
+#: How long, in seconds, to wait for the kernel to hang up.
 _END_SECONDS: Final = 2.0
 _STACK_BYTES: Final = 1 << 20
 
@@ -35,12 +34,12 @@ _STACK_BYTES: Final = 1 << 20
 Answer = Callable[[int, int, int, bytes], None]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: What a read of the device says when a request was withdrawn before it was read, or for no reason at all.
+#: Errors of a read of the device after which to read again: the request was withdrawn, or for no reason at all.
 _TRY_AGAIN: Final = (errno.ENOENT, errno.EINTR, errno.EAGAIN)
 
 
 class _Server:
-    """What a thread is at: the unique number of the request that it answers, 0 while it waits for one."""
+    """The state of a thread: the unique number of the request that it answers, 0 while it waits for one."""
 
     __slots__ = ("unique",)
 
@@ -49,9 +48,9 @@ class _Server:
 
 
 class RequestLoop:
-    """Has ``answer`` answer what ``next_request`` returns, until the kernel hangs up.
+    """Passes each request from ``next_request`` to ``answer``, until the kernel hangs up.
 
-    ``look`` is called every :data:`PATIENCE` seconds for at least a second after each request.
+    Calls ``look`` every :data:`PATIENCE` seconds for at least a second after each request.
     """
 
     def __init__(self, next_request: Callable[[], bytes], answer: Answer, look: Callable[[], None]) -> None:
@@ -84,7 +83,7 @@ class RequestLoop:
             last = unique
 
     def wait_for_the_end(self) -> bool:
-        """Wait a moment for the kernel to hang up; return whether it did."""
+        """Wait briefly for the kernel to hang up; return whether it did."""
         with contextlib.suppress(Stopped):
             self._is_watched = True
             self._alarm.clear()
@@ -93,14 +92,14 @@ class RequestLoop:
         return self._ended
 
     def is_late(self, unique: int) -> bool:
-        """Return whether that request is being answered by a thread that is late."""
+        """Return whether a late thread is answering that request."""
         return any(server.unique == unique for server in self._late)
 
     def _sleep(self) -> None:
-        """Wait for the next request without looking."""
+        """Wait for the next request without checking the leader."""
         self._alarm.clear()
         self._is_watched = False
-        # A request that came in between has seen the flag as it was, and won't ring.
+        # A request that came in between found the old flag, and won't set the alarm.
         if not self._leader.unique and not self._ended:
             self._alarm.wait()
         self._is_watched = True
@@ -154,14 +153,14 @@ class RequestLoop:
 
 
 class Stopped(BaseException):
-    """A signal asked us to end."""
+    """A signal asked us to stop."""
 
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Raise :class:`Stopped` in the block, in the main thread, at a signal that asks for an end.
+    """Raise :class:`Stopped` in the block, in the main thread, at a terminating signal.
 
-    A signal that is ignored (SIGHUP, under nohup or in a daemon) stays so, as with libfuse.
+    Ignored signals (SIGHUP, under nohup or in a daemon) stay ignored, as with libfuse.
     """
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
@@ -175,7 +174,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    # The next one finds us ending already.
+    # Ignore further signals: we are stopping already.
     for other in _SIGNALS:
         if signal.getsignal(other) is _stop:
             signal.signal(other, signal.SIG_IGN)

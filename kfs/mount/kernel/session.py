@@ -1,12 +1,12 @@
-"""One mount on ``/dev/fuse``: what the kernel asks in its FUSE protocol, and what it is answered.
+"""One mount on ``/dev/fuse``: the kernel's requests in its FUSE protocol, and our replies.
 
-Per-record files are as fast as the round trips that are avoided, and the protocol itself avoids more
-than libfuse lets Python say: a lifetime for each inode, attributes with the listing, contents put
-into the page cache ahead of the reader, no open and release. The tree's node ids are the kernel's
-node ids, so there is nothing to remember between requests, and FORGET has nothing to free.
+The speed of per-record files depends on the round trips avoided, and the raw protocol avoids more than libfuse lets
+Python express: a lifetime for each inode, attributes in listings, contents stored in the page cache ahead of the
+reader, no open and release. The tree's node ids are the kernel's node ids, so no state is kept between requests, and
+FORGET has nothing to free.
 
-No notification is written from a thread that answers requests: the kernel waits in such a write for
-locks that it holds itself until one of those requests is answered.
+Threads that answer requests never write notifications: such a write waits for locks that the kernel holds until one of
+those requests is answered.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
 
 logger = logging.getLogger("kfs.mount")
 
-#: What we take of what the kernel offers. AUTO_INVAL_DATA: a file that grew is read anew. READDIRPLUS_AUTO is
-#: not among them: whether a listing has attributes is decided here, by :class:`ReaddirplusPolicy`.
-#: Nor is CACHE_SYMLINKS: a link that comes to lead elsewhere, without another size or time, would go unnoticed.
+#: The features we accept from the kernel's offer. AUTO_INVAL_DATA: the kernel reads a file that grew again. Not
+#: READDIRPLUS_AUTO, because :class:`ReaddirplusPolicy` decides whether a listing has attributes. Not CACHE_SYMLINKS: a
+#: link whose target changes without a change of size or time would go unnoticed.
 _WANTED: Final = (
     InitFlag.ASYNC_READ
     | InitFlag.AUTO_INVAL_DATA
@@ -51,14 +51,14 @@ _WANTED: Final = (
     | InitFlag.PARALLEL_DIROPS
     | InitFlag.MAX_PAGES
 )
-#: Requests that no reader waits for (read-ahead) and that the kernel sends at a time; those that wait for a slow
-#: disk count, and its default of 12 would let them hold up the others.
+#: The kernel's limit on concurrent requests that no reader waits for (read-ahead). Requests waiting for a slow disk
+#: count, so the default of 12 would let them hold up the others.
 _MAX_BACKGROUND: Final = 512
-#: Pages a request may have: as many as the kernel reads ahead, which is also the most it allows by default.
+#: Most pages in a request: the kernel's read-ahead, which is also the most it allows by default.
 _MAX_PAGES: Final = mounting.READ_AHEAD_BYTES // BLOCK_SIZE
-#: Larger data is not copied once more to be one buffer with its header.
+#: Larger data is not copied again to share a buffer with its header.
 _GATHERED_BYTES: Final = 16 * 1024
-#: What one system call writes (``IOV_MAX``).
+#: The most parts that one system call writes (``IOV_MAX``).
 _MOST_PARTS: Final = 1024
 
 _REFUSED: Final = (
@@ -68,12 +68,12 @@ _REFUSED: Final = (
 )
 
 
-#: Makes an entry without attributes: name, cookie, node id, mode.
+#: Packs an entry without attributes: name, cookie, node id, mode.
 PackName = Callable[[bytes, int, int, int], bytes]
 
 
 class Session:
-    """One mount, from INIT to the end."""
+    """One mount, from INIT to its end."""
 
     def __init__(self, tree: Tree, device: int) -> None:
         self._tree = tree
@@ -114,12 +114,12 @@ class Session:
         self._loop.run()
 
     def end(self) -> None:
-        """Stop all threads, as far as they can be stopped."""
+        """Stop all threads that can be stopped."""
         hung_up = self._loop.wait_for_the_end()
         self._invalidator.stop()
         self._growing.stop()
         self._prefetch.stop()
-        if hung_up:  # else a thread still reads from it, and the number must not become another file's
+        if hung_up:  # else a thread still reads from it, and its number must not be reused for another file
             os.close(self._device)
 
     # -- answering
@@ -127,7 +127,7 @@ class Session:
     def answer(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
         answer = self._answers.get(opcode)  # type: ignore[call-overload]  # an int finds its IntEnum
         if answer is None:
-            # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: having heard this once, the kernel never asks again.
+            # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: the kernel never repeats them after this reply.
             reply = _error(unique, errno.ENOSYS)
         else:
             try:
@@ -147,7 +147,7 @@ class Session:
     def _errno_of(self, error: BaseException, opcode: int, node_id: int) -> int:
         if isinstance(error, NotFound) and opcode != Opcode.LOOKUP:
             self._invalidator.look_now()
-            return errno.ESTALE  # makes the kernel look the path up again, where there is a path
+            return errno.ESTALE  # makes the kernel look the path up again, if there is one
         path = ""
         with contextlib.suppress(Exception):
             path = self._tree.path(node_id)
@@ -170,18 +170,18 @@ class Session:
             offered & _WANTED,
             _MAX_BACKGROUND,
             _MAX_BACKGROUND * 3 // 4,
-            BLOCK_SIZE,  # max_write: the least it accepts
-            1,  # nanoseconds count
+            BLOCK_SIZE,  # max_write: the least that the kernel accepts
+            1,  # timestamps have nanoseconds
             _MAX_PAGES,
         )
 
     def _interrupt(self, _unique: int, _node_id: int, request: bytes) -> bytes | None:
-        """Give up on a slow request whose caller has got a signal. The reply is to that request; this has none."""
+        """Fail a slow request whose caller got a signal. The reply is to that request; INTERRUPT itself has none."""
         (unique,) = fuse.INTERRUPT_IN.unpack_from(request, IN_HEADER_SIZE)
         return _error(unique, errno.EINTR) if self._loop.is_late(unique) else None
 
     def _nothing(self, _unique: int, _node_id: int, _request: bytes) -> None:
-        """FORGET has no reply."""
+        """Send no reply, as for FORGET."""
 
     def _ok(self, unique: int, _node_id: int, _request: bytes) -> bytes:
         return _error(unique, 0)
@@ -194,7 +194,7 @@ class Session:
 
     def _lookup(self, unique: int, node_id: int, request: bytes) -> bytes:
         self._listing_policy.looked_up_in(node_id)
-        name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte is behind it
+        name = request[IN_HEADER_SIZE:-1].decode("utf-8", "surrogateescape")  # a zero byte follows it
         directory = self._nodes.directory(node_id)
         node, attributes = settled(lambda: directory.find(name))
         self._nodes.remember(attributes.node_id, node)
@@ -208,7 +208,7 @@ class Session:
         return fuse.attr_reply(unique, self._growing.told(node, node.attributes()))
 
     def _readlink(self, unique: int, node_id: int, _request: bytes) -> bytes:
-        node = self._nodes.look_again(node_id)  # nothing else says that it leads elsewhere now
+        node = self._nodes.look_again(node_id)  # nothing else would notice a new target
         if not isinstance(node, Symlink):
             return _error(unique, errno.EINVAL)
         return _with_header(unique, node.target().encode("utf-8", "surrogateescape"))
@@ -247,7 +247,7 @@ class Session:
     # -- listings
 
     def _opendir(self, unique: int, node_id: int, _request: bytes) -> bytes:
-        """Let the kernel keep the listing of a directory that can't change."""
+        """Let the kernel cache the listing of a directory that can't change."""
         is_fixed = self._nodes.directory(node_id).attributes().lifetime == FOREVER
         return _reply(unique, fuse.OPEN_OUT, 0, OpenFlag.CACHE_DIR | OpenFlag.KEEP_CACHE if is_fixed else 0)
 
@@ -261,14 +261,14 @@ class Session:
         return self._list(unique, node_id, request, fuse.direntplus_without_entry, with_attributes=pays)
 
     def _list(self, unique: int, node_id: int, request: bytes, pack: PackName, *, with_attributes: bool) -> bytes:
-        """Fill a reply with entries until it is full; ``pack`` is for those without attributes."""
-        started = time.thread_time()  # not what other processes, or the disk, take from us
+        """Fill a reply with entries; ``pack`` is used for those without attributes."""
+        started = time.thread_time()  # excludes waiting for other processes or the disk
         _, offset, size = fuse.READ_IN.unpack_from(request, IN_HEADER_SIZE)
         directory = self._nodes.directory(node_id)
         cookie = 0 if offset >= DOT_COOKIE else offset
         parts = self._dots(node_id, offset, pack) if cookie == 0 else []
         room = size - sum(map(len, parts))
-        # One entry is left to be looked up where it is in doubt whether any will be.
+        # Leave one entry without attributes, to find out whether the reader looks entries up.
         is_probe = with_attributes and self._listing_policy.doubts(node_id)
         head, rest = self._listings.after(node_id, directory, cookie, with_attributes)
         for entry in chain(head, rest):
@@ -287,12 +287,12 @@ class Session:
             cookie = entry.cookie
         if with_attributes:
             self._listing_policy.spend(node_id, len(parts), time.thread_time() - started)
-            self._reply_cache.hand_on_next(node_id)  # whether names are looked up says whether attributes are of use
+            self._reply_cache.hand_on_next(node_id)  # the policy has to count look-ups of these names
             self._prefetch.was_listed()
         return _with_header(unique, b"".join(parts))
 
     def _dots(self, node_id: int, offset: int, pack: PackName) -> list[bytes]:
-        """Return ``.`` (unless resumed behind it) and ``..`` (unless resumed behind that)."""
+        """Return ``.`` (unless resumed after it) and ``..`` (unless resumed after that)."""
         parts = []
         if offset == 0:
             parts.append(pack(b".", DOT_COOKIE, node_id, stat.S_IFDIR))
@@ -304,30 +304,29 @@ class Session:
     # -- notifications
 
     def _forget(self, invalidations: frozenset[Invalidation]) -> None:
-        """Have the kernel look these names up when they are next used, and drop all that it keeps below them.
+        """Make the kernel look these names up at their next use, and drop everything cached below them.
 
-        It drops what isn't in use at the moment. Who has a directory open, or sits in it, stays in it: at the next
-        look at its path the name leads to the same inode again, and the kernel puts the two together, with the names
-        of files in it that are open. So all names, of the whole mount, are looked up anew when they are next
-        used; what they lead to is kept if it's still the same.
+        The kernel drops only what is not in use. A process with an open or current directory keeps it: at the next
+        look-up the name leads to the same inode again, and the kernel puts the two together, along with the names of
+        open files in it. So all names of the mount are looked up again at their next use, and unchanged nodes are kept.
         """
         logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
         for path, parent_id in invalidations:
             name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"
-            # If the kernel doesn't have that name, which it also says with ENOENT, all the better.
+            # ENOENT can also mean that the kernel doesn't have the name, which is fine.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
         if self._knows_epochs:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
 
     def _drop_pages(self, node_id: int, offset: int) -> None:
-        """Have the kernel drop the pages of a file from the one on that ``offset`` is in."""
+        """Make the kernel drop the pages of a file from the one that contains ``offset``."""
         payload = fuse.NOTIFY_INVAL_INODE_OUT.pack(node_id, offset, fuse.MAX_OFFSET - offset)
         self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_INODE, 0) + payload)
 
 
 def _few(parts: Sequence[Part]) -> Sequence[Part]:
-    """Return parts joined, if there are more than one system call writes."""
+    """Return the parts, joined if there are more than one system call writes."""
     return parts if len(parts) < _MOST_PARTS else [b"".join(parts)]
 
 

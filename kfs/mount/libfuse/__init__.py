@@ -1,1 +1,1 @@
-"""The front for other systems than Linux, or where it is asked for: libfuse, by way of mfusepy or fusepy."""
+"""The front through libfuse, by way of mfusepy or fusepy: for systems other than Linux, or on request."""

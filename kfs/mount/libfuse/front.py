@@ -1,8 +1,8 @@
 """Serving through libfuse: version 3 or 2, and mfusepy or fusepy.
 
-Its high-level interface, which is the one that the bindings offer, knows one timeout for the whole mount: the one for
-what may change at any moment. Attributes aren't kept at all: the size that one reader is told of a path would be that
-by which another one, who has opened something else at that path, comes to its end.
+The bindings offer its high-level interface, which has one timeout for the whole mount: the one for nodes that may
+change at any moment. Attributes aren't cached at all: otherwise a size cached for one reader of a path would end the
+reads of another who has opened another file at that path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kfs.tree.node import LIVE, Tree
 class LibfuseFront:
     """Serves a tree through the class of mfusepy or fusepy.
 
-    ``binding`` is the module, already imported with the libfuse that is wanted.
+    ``binding`` is the module, already imported with the wanted libfuse.
     """
 
     def __init__(self, name: str, binding: ModuleType, operations: type[Operations]) -> None:
@@ -29,7 +29,7 @@ class LibfuseFront:
         self._operations = operations
 
     def serve(self, tree: Tree, mountpoint: str, options: MountOptions) -> None:
-        """Mount, and answer the kernel until unmounted or told to stop by a signal."""
+        """Mount, and answer the kernel until unmounted or stopped by a signal."""
         settings: dict[str, object] = dict(kernel_options(options))
         if issubclass(self._operations, Latin1Operations):
             settings["fsname"] = os.fsencode(str(settings["fsname"])).decode("latin-1")
@@ -52,7 +52,7 @@ class LibfuseFront:
                 **settings,
             )
         except RuntimeError as error:
-            # libfuse 3 says 8 for a loop that ended otherwise than by an unmount: by our own signal.
+            # libfuse 3 returns 8 if the loop ended other than by an unmount: by our own signal.
             if error.args != (8,):
                 raise MountFailed(f"{mountpoint}: {self.name} could not mount (status {error.args[0]})") from error
         finally:

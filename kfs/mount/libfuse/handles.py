@@ -1,17 +1,16 @@
-"""Files that are open, for fronts that name a file by its path at each request.
+"""Open files, for fronts that identify a file by its path in each request.
 
-libfuse's high-level interface knows paths, and to the kernel everything that a path has led to is one inode, with one
-size and one set of pages. So what is open is told apart here, by handles: each stands for the node that its path led
-to when it was opened, and no other.
+libfuse's high-level interface works with paths: for the kernel, everything that a path ever led to is one inode, with
+one size and one set of pages. So handles tell open files apart: each stands for the node that its path led to at open.
 
-The kernel may open what it has looked up long before, or what came with a listing. So nothing is opened of which it
-has another one's size: that is ESTALE, which has it look the path up and open it again, unseen by the reader. What it
-was told lately of a path is remembered. Of any other path it has what it was told of the node that is there, unless
-something else was there a moment ago (:attr:`~kfs.tree.node.File.is_new_there`).
+The kernel may open a file from an old look-up or a listing. If it may have another node's size, the open fails with
+ESTALE, and the kernel looks the path up and opens it again, unnoticed by the reader. The last node told for a path is
+remembered. For any other path, the kernel has the current node's size, unless something else was there a moment ago
+(:attr:`~kfs.tree.node.File.is_new_there`).
 
-What the kernel's pages of a path hold is of one node at a time: as long as that is open, another one of the same path
-is read past the pages. Once the kernel was told the size of a newer node,
-readers of the older one get ESTALE. What is exchanged as a matter of course is always read past the pages.
+The kernel's pages of a path belong to one node at a time: while that node is open, reads of another node at the same
+path bypass the page cache. Once the kernel knows the size of a newer node, readers of the older one get ESTALE. Files
+that are exchanged routinely are always read past the page cache.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from kfs.errors import NotFound, Stale
 from kfs.mount.nodes import read
 from kfs.tree.node import Attributes, File, Node
 
-#: Of how many paths it is remembered what the kernel's pages are of, though nothing has them open.
+#: For how many paths to remember whose pages the kernel has, though they are not open.
 _PATHS_KEPT: Final = 4096
 
 
 class Pages(Enum):
-    """What becomes of the pages that the kernel has of a path when it is opened."""
+    """How an open treats the kernel's pages of the path."""
 
     KEPT = auto()
     DROPPED = auto()
@@ -38,7 +37,7 @@ class Pages(Enum):
 
 @dataclass(slots=True)
 class _Opened:
-    """What a path led to, for one who has it open."""
+    """The node that a path led to when it was opened."""
 
     path: bytes
     node_id: int
@@ -47,9 +46,9 @@ class _Opened:
 
 @dataclass(slots=True)
 class _Place:
-    """A path: what the kernel's pages are of (id, size, time), of which node it was told last, how often it is open.
+    """A path: whose pages the kernel has (id, size, time), which node it was told last, how often each node is open.
 
-    ``is_refused`` if it is to be looked up before it is opened, ``is_looked_up`` if it was then.
+    ``is_refused``: it has to be looked up before it is opened; ``is_looked_up``: it has been since.
     """
 
     pages_of: tuple[int, int, int] | None = None
@@ -59,12 +58,12 @@ class _Place:
     is_looked_up: bool = False
 
     def is_open_as_another(self, node_id: int) -> bool:
-        """Whether something else is open there than a node."""
+        """Return whether another node is open at this path."""
         return any(other != node_id for other in self.open_as)
 
 
 class Handles:
-    """Issues handles, and finds what they stand for; for one thread."""
+    """Issues handles and finds their nodes; for one thread."""
 
     def __init__(self) -> None:
         self._opened: dict[int, _Opened] = {}
@@ -72,11 +71,11 @@ class Handles:
         self._last = 0
 
     def open(self, path: bytes, node: Node, attributes: Attributes) -> tuple[int, Pages]:
-        """Return a handle for what a path leads to now, and what is to become of the kernel's pages.
+        """Return a handle for the node at a path, and how to treat the kernel's pages.
 
         Raises:
-            Stale: the kernel may know another one's size, and is to look the path up first. Where it did, and there is
-                something else again, that is opened, and read past the pages.
+            Stale: the kernel may know another node's size, and has to look the path up first. If it did, and the node
+                has changed again, the file is opened and read past the page cache.
         """
         node_id = attributes.node_id
         place = self._place(path)
@@ -91,7 +90,7 @@ class Handles:
         place.is_refused, place.is_looked_up, place.told = False, False, node_id
         shape = node_id, attributes.size, attributes.mtime_ns
         if not is_known or is_exchanged or place.is_open_as_another(node_id):
-            # None are kept when it is opened, and those that sendfile and mmap leave behind may be of any node.
+            # Such an open keeps no pages, and those that sendfile and mmap leave behind may be of any node.
             place.pages_of, pages = None, Pages.PASSED_BY
         elif place.pages_of == shape:
             pages = Pages.KEPT
@@ -111,10 +110,10 @@ class Handles:
         return place
 
     def node(self, handle: int) -> Node:
-        """Return what a handle stands for.
+        """Return the node of a handle.
 
         Raises:
-            Stale: its path leads to something else by now, and the kernel knows.
+            Stale: its path leads to another node by now, and the kernel knows.
         """
         opened = self._opened.get(handle)
         if opened is None:
@@ -124,7 +123,7 @@ class Handles:
         return opened.node
 
     def attributes(self, handle: int) -> Attributes:
-        """Return the attributes of what a handle stands for; raise :class:`Stale` as :meth:`node`, or if it is gone."""
+        """Return the attributes of a handle's node; raise :class:`Stale` as :meth:`node`, or if the node is gone."""
         node = self.node(handle)
         try:
             return node.attributes()
@@ -132,7 +131,7 @@ class Handles:
             raise Stale(str(error)) from error
 
     def read(self, handle: int, offset: int, size: int) -> bytes:
-        """Return bytes of what a handle stands for; raise :class:`Stale` as :meth:`attributes`."""
+        """Return bytes of a handle's node; raise :class:`Stale` as :meth:`attributes`."""
         node = self.node(handle)
         try:
             return read(node, offset, size)
@@ -140,7 +139,7 @@ class Handles:
             raise Stale(str(error)) from error
 
     def tell(self, path: bytes, attributes: Attributes) -> None:
-        """Note that the kernel is told of what a path leads to."""
+        """Note the attributes that the kernel gets for a path."""
         place = self._place(path)
         place.told, place.is_looked_up = attributes.node_id, place.is_refused
 

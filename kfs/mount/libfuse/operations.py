@@ -16,12 +16,12 @@ from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
 from kfs.tree.node import Attributes, Node, Symlink, Tree
 
-#: What a binding's readdir wants: name, attributes, resume point.
+#: An entry as a binding's readdir yields it: name, attributes, resume point.
 ListedName = tuple[str, dict[str, int], int]
 
 
 class OpenedFile(Protocol):
-    """libfuse's ``struct fuse_file_info``, as far as it is used."""
+    """The used fields of libfuse's ``struct fuse_file_info``."""
 
     fh: int
     keep_cache: int
@@ -29,9 +29,9 @@ class OpenedFile(Protocol):
 
 
 class Operations:
-    """The callbacks that the bindings call by name, each raising OSError, with ``raw_fi``.
+    """The callbacks that the bindings call by name, with ``raw_fi``; each raises OSError.
 
-    A method that isn't here is a callback that libfuse doesn't get, and stops asking for.
+    libfuse doesn't get callbacks for missing methods, and stops requesting them.
     """
 
     use_ns = True
@@ -84,7 +84,7 @@ class Operations:
                 yield entry.name, {"st_ino": entry.node_id, "st_mode": entry.mode}, 0
 
     def readdir_with_offset(self, path: str, offset: int, _fh: int) -> Iterator[ListedName]:
-        """What mfusepy asks for instead: a listing of any length takes no memory."""
+        """List names for mfusepy, which calls this instead: a listing of any length takes no memory."""
         with _Translated(self._translator, "readdir", path):
             name = _bytes(path)
             directory = self._paths.find_directory(name)
@@ -98,7 +98,7 @@ class Operations:
                 try:
                     yield entry.name, {"st_ino": entry.node_id, "st_mode": entry.mode}, entry.cookie
                 except GeneratorExit:
-                    # The binding drops the generator at the entry for which there was no room.
+                    # The binding drops the generator at the entry that doesn't fit.
                     if cookie:
                         self._listings.pause(name, cookie, False, entry, rest)
                     raise
@@ -119,7 +119,7 @@ class Operations:
 class Latin1Operations(Operations):
     """For plain fusepy, which calls the object and can't decode names that aren't UTF-8.
 
-    It is told that names are Latin-1, so that it passes bytes through; here they become what they are.
+    It decodes names as Latin-1, which passes bytes through; this class converts them back.
     """
 
     def __call__(self, operation: str, *arguments: object) -> object:
@@ -131,7 +131,7 @@ class Latin1Operations(Operations):
 
 
 class _Translated:
-    """Turns whatever is raised in its block into an OSError with the right errno."""
+    """Turns any exception in its block into an OSError with the right errno."""
 
     __slots__ = ("_operation", "_path", "_translator")
 

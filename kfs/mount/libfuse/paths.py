@@ -1,4 +1,4 @@
-"""From a path, as libfuse's high-level interface gives it, to a node."""
+"""Finding nodes by path, as libfuse's high-level interface gives it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FOREVER: Final = float("inf")
 class Paths:
     """Finds nodes by path and remembers them for a moment.
 
-    Reading a record is a look-up and then a read of the same path, and its siblings share a
-    directory: so a node is kept for :data:`~kfs.tree.node.LIVE` seconds, and never for longer than
-    what was known of the directories above it, so that nothing outlives its place in the tree.
+    Reading a record is a look-up and then a read of the same path, and its siblings share a directory. So a node is
+    kept for :data:`~kfs.tree.node.LIVE` seconds, and never longer than its parent directories, so that no node outlives
+    its place in the tree.
 
-    The memory is two dictionaries. New nodes go into the young one; when it is full it becomes the
-    old one, and the old one is dropped: bounded, with no bookkeeping at a hit.
+    The cache is two dictionaries. New nodes go into the young one; when it is full it becomes the old one, and the old
+    one is dropped: bounded, with no bookkeeping at a hit.
     """
 
     __slots__ = ("_clock", "_old", "_tree", "_young")
@@ -45,9 +45,9 @@ class Paths:
         return _as_directory(path, self._find(path, self._clock())[0])
 
     def ask(self, path: bytes, question: Callable[[Node], Found], staying: float = 0.0) -> Found:
-        """Return what the node at an absolute path says; one that is gone meanwhile is looked up again.
+        """Return ``question`` of the node at an absolute path; a node that is gone meanwhile is looked up again.
 
-        It is a node that the path is taken to lead to for ``staying`` seconds yet.
+        The path leads to the same node for at least ``staying`` more seconds.
 
         Raises ``NotFound`` or ``NotADirectory``, or as ``question`` does.
         """
@@ -57,13 +57,13 @@ class Paths:
                 return question(self._find(path, self._clock(), staying)[0])
             except KfsError as error:
                 if error.errno == errno.ESTALE:
-                    self.forget()  # the directories above it, too, may be of what was there before
+                    self.forget()  # its parents, too, may have been replaced
                 raise
 
         return settled(look)
 
     def forget(self) -> None:
-        """Look everything up again."""
+        """Forget all nodes."""
         self._young, self._old = {}, {}
 
     def look_again(self, path: bytes) -> Node:
@@ -73,7 +73,7 @@ class Paths:
         return self.find(path)
 
     def _find(self, path: bytes, now: float, staying: float = 0.0) -> tuple[Node, float]:
-        """Return the node at ``path`` and until when it may be taken for granted: for ``staying`` seconds at least."""
+        """Return the node at ``path`` and until when to keep it: at least ``staying`` seconds."""
         found = self._young.get(path) or self._old.get(path)
         if found is not None and found[1] > now + staying:
             return found
