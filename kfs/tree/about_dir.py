@@ -92,7 +92,7 @@ def about_directory(views: PartitionViews) -> FixedDirectory:
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 
 
-# The code for what Kafka's own topics say is imported when it is asked for: few commands have a use for it.
+# The code for Kafka's internal topics is imported on demand: few commands need it.
 
 
 def _cluster(context: TreeContext) -> FixedDirectory:
@@ -175,12 +175,12 @@ def _checkpoints_of(context: TreeContext, number: int) -> FixedDirectory:
     return FixedDirectory(context, path, log_dir.path, names)
 
 
-#: Logs by the name that they have in the directory of their topic, each with what chooses the offsets to show.
+#: Logs by their name in their topic's directory, each with the function that chooses the offsets to show.
 _Copies = dict[str, tuple[Log, Callable[[Log], OffsetRange]]]
 
 
 def _deleted(views: PartitionViews) -> FixedDirectory:
-    """Records below the log start offset, segments that were deleted, and partitions whose topic was."""
+    """Return the directory of records below the log start offset, deleted segments and partitions of deleted topics."""
     context, data_dir = views.context, views.context.data_dir
 
     def copies_of(topic: str) -> _Copies:
@@ -213,7 +213,7 @@ def _replicas(views: PartitionViews) -> FixedDirectory:
 
 
 class _Topics(Mapping[str, Maker]):
-    """The directories of the topics that have copies to show; of one that is looked up, only its own are looked for."""
+    """The directories of the topics that have copies to show; a look-up searches for copies of that topic only."""
 
     def __init__(
         self,

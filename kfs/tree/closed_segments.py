@@ -1,4 +1,4 @@
-"""Making the indexes of closed segments before they are asked for."""
+"""Making the indexes of closed segments ahead of readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A closed segment whose index is worth keeping, by name, and the size of its ``.log`` in bytes."""
+    """A closed segment whose index is worth storing, by name, and the size of its ``.log`` in bytes."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class ClosedSegment:
 
 
 def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
-    """Yield the segments of all partitions that ``segment/`` shows, without those of which more may be shown yet."""
+    """Yield the segments of all partitions that ``segment/`` shows, except those of which more may be shown later."""
     for log in context.data_dir.logs():
         view = _view(context, log)
         for segment in view.shown_segments():
@@ -40,10 +40,10 @@ def closed_segments(context: TreeContext) -> Iterator[ClosedSegment]:
 
 
 def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
-    """See to it that the index of a segment is kept; return whether it had to be made.
+    """Store the index of a segment if it isn't stored yet; return whether it had to be made.
 
     Raises:
-        CorruptData: the segment was cut meanwhile.
+        CorruptData: the segment was truncated meanwhile.
     """
     text = _text(context, closed)
     if text is None or text.is_known:
@@ -53,13 +53,13 @@ def size_segment(context: TreeContext, closed: ClosedSegment) -> bool:
 
 
 def is_kept(context: TreeContext, closed: ClosedSegment) -> bool:
-    """Return whether there is an index of a segment for later mounts, or nothing that it could be of."""
+    """Return whether a segment's index is stored for later mounts, or the segment is gone."""
     text = _text(context, closed)
     return text is None or text.is_kept
 
 
 def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
-    """Return the lines of a segment, None where it is gone meanwhile."""
+    """Return the lines of a segment, None if it is gone."""
     log = context.data_dir.log(closed.topic, closed.partition)
     segment = log.segment_at(closed.base_offset) if log is not None else None
     if log is None or segment is None:
@@ -68,5 +68,5 @@ def _text(context: TreeContext, closed: ClosedSegment) -> SegmentText | None:
 
 
 def _view(context: TreeContext, log: Log) -> PartitionView:
-    """A view of our own: what the tree shows is watched for changes, and this isn't shown."""
+    """Return a separate view: views of the tree are watched for changes, and this one isn't shown."""
     return PartitionView(context, log, f"{tree_name(log.topic)}/{log.partition}")

@@ -1,4 +1,4 @@
-"""``.kfs/cluster/``: what the metadata log says of the cluster; see :mod:`kfs.internal.cluster.rows`."""
+"""``.kfs/cluster/``: the cluster as the metadata log describes it; see :mod:`kfs.internal.cluster.rows`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LISTS: Final[Mapping[str, Callable[[ClusterRows], Iterable[Row]]]] = {
 
 
 def cluster_directory(context: TreeContext, cluster: Cluster) -> FixedDirectory:
-    """Return ``.kfs/cluster``. Nothing is read before one of its files is looked at."""
+    """Return ``.kfs/cluster``. Nothing is read before one of its files is accessed."""
     rows = ClusterRows(cluster)
 
     def file(name: str, produce: Callable[[], bytes]) -> GeneratedFile:
@@ -53,7 +53,7 @@ def cluster_directory(context: TreeContext, cluster: Cluster) -> FixedDirectory:
 
 
 def _source(cluster: Cluster) -> tuple[Owner, int]:
-    """Return who owns the metadata log, and when it was written; nobody and 0 where there is none."""
+    """Return the owner of the metadata log and its modification time; ``NOBODY`` and 0 if there is none."""
     log = cluster.metadata_log()
     if log is None:
         return status_of(cluster.data_dir.paths[0])
@@ -64,7 +64,7 @@ def _source(cluster: Cluster) -> tuple[Owner, int]:
 
 
 def _document(row: Row) -> bytes:
-    """Return an object as JSON to be read by people: a field a line, and of a list of objects an object a line."""
+    """Return an object as human-readable JSON: a line for each field, and for each object in a list of objects."""
 
     def shown(value: Json) -> str:
         if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
@@ -81,7 +81,7 @@ def _topics(context: TreeContext, rows: ClusterRows) -> FixedDirectory:
 
 
 class _Topics(Mapping[str, Maker]):
-    """A file a topic; that of one that is looked up is made without a look at the others."""
+    """A file for each topic; a look-up makes only that topic's."""
 
     def __init__(self, context: TreeContext, rows: ClusterRows) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What every part of the tree shares: the data directory, ids, caches, options."""
+"""The state that all parts of the tree share: the data directory, ids, caches, options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VERSIONS_KEPT: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns the source file or directory that a node comes from, and who may read it."""
+    """Owner and permissions of the source file or directory of a node."""
 
     permissions: int
     uid: int
@@ -42,7 +42,7 @@ class Owner:
 
     @classmethod
     def of(cls, status: Status) -> Owner:
-        """Take them from a status; permission to write is dropped, none is added."""
+        """Return the owner from a status; permission to write is dropped, none is added."""
         return cls(stat.S_IMODE(status.mode) & 0o555, status.uid, status.gid)
 
 
@@ -50,7 +50,7 @@ NOBODY: Final = Owner(0o555, 0, 0)
 
 
 class Generated(NamedTuple):
-    """What was made at once for a path: the id, the bytes, and when they changed, in nanoseconds."""
+    """Content generated for a path: its id, the bytes, and when they changed, in nanoseconds."""
 
     node_id: int
     content: bytes
@@ -59,12 +59,12 @@ class Generated(NamedTuple):
 
 
 def _hours_bytes(hours: frozenset[int | None]) -> int:
-    """The memory that the hours of a segment take, with the key that they are found by."""
+    """Return the memory that a segment's hours take, with their key."""
     return sys.getsizeof(hours) + 32 * len(hours) + 384
 
 
 class TreeContext:
-    """The state of one tree. Threads share it: a server has another thread go on where one is kept waiting."""
+    """The state of one tree, shared by threads: a server has another thread go on when one has to wait."""
 
     def __init__(self, data_dir: DataDir, options: TreeOptions) -> None:
         self.data_dir = data_dir
@@ -73,25 +73,25 @@ class TreeContext:
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
         self.readers = ReaderPool()
-        #: Measures the segments that follow the one that is asked for.
+        #: Measures the segments after the requested one.
         self.sizing = WorkAhead()
-        #: Renders what follows in a file that is read.
+        #: Renders ahead in a file that is read.
         self.reading = WorkAhead()
         self.text = LineCache(_TEXT_BYTES, options.index_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
         self.pending = PendingInvalidations()
-        #: Held for a moment to look at or change the views, ``hours`` and what was generated.
+        #: Held briefly to read or change the views, ``hours`` and generated content.
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
         self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
 
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
-        """Return what ``produce`` made for ``path``, kept a moment so that a size and the bytes belong together.
+        """Return the content that ``produce`` made for ``path``, kept briefly so that size and bytes match.
 
-        The time is ``mtime_ns`` until the content is seen to change, then that moment: tools that go by
-        times (rsync, make) and the kernel's page cache both rely on it.
+        Its time is ``mtime_ns`` until the content changes, then that moment: tools that compare times (rsync, make) and
+        the kernel's page cache both rely on it.
         """
         with self.lock:
             latest = self._latest.get(path)
@@ -110,7 +110,7 @@ class TreeContext:
         return made
 
     def generated_as(self, node_id: int) -> Generated | None:
-        """Return what was made under an id, for who reads on what is made anew meanwhile; None if it isn't kept."""
+        """Return the content generated under an id, for readers of outdated content; None if it isn't kept."""
         with self.lock:
             return self._generated.get(node_id)
 
@@ -121,14 +121,14 @@ class TreeContext:
 
 
 def source_of(context: TreeContext, topic: str | None = None) -> str:
-    """Return the path whose owner and times a directory takes: of a topic that is here its first partition's."""
+    """Return the path whose owner and times a directory takes: for a topic, its first present partition's."""
     data_dir = context.data_dir
     logs = (data_dir.log(topic, partition) for partition in data_dir.partitions(topic)) if topic is not None else ()
     return next((log.directory.path for log in logs if log is not None), data_dir.paths[0])
 
 
 def status_of(path: str) -> tuple[Owner, int]:
-    """Return the owner of a path and its modification time in nanoseconds; nobody's and 0 where it is gone."""
+    """Return the owner of a path and its modification time in nanoseconds; ``NOBODY`` and 0 if it is gone."""
     try:
         status = status_at(path)
     except OSError:

@@ -16,10 +16,10 @@ from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlin
 
 @dataclass(slots=True)
 class GeneratedFile(File):
-    """A file whose content is made in memory at once: for what doesn't grow with the log.
+    """A file whose content is generated in memory at once: for content that doesn't grow with the log.
 
-    ``mtime_ns`` is the time of what it is made from. It is what it was when it was first looked at, or that with more
-    at its end: what is made later at ``path`` is another file, of another ``node_id``.
+    ``mtime_ns`` is the time of its source. Its content is that of the first look, or that with more at its end: any
+    other content generated later at ``path`` is another file, with another ``node_id``.
     """
 
     context: TreeContext
@@ -61,7 +61,7 @@ class GeneratedFile(File):
 
 @dataclass(frozen=True, slots=True)
 class KeptFile(File):
-    """What was made of a generated file, for who has it though another was made since."""
+    """The content of a generated file, for those who have it open though another was generated since."""
 
     made: Generated
 
@@ -99,12 +99,12 @@ class Link(Symlink):
         )
 
 
-#: Makes a node; raises :class:`~kfs.errors.NotFound` where there is nothing to show just now.
+#: Makes a node; raises :class:`~kfs.errors.NotFound` if there is nothing to show now.
 Maker = Callable[[], Node]
 
 
 class FixedDirectory(Directory):
-    """A directory whose names are known: ``listed`` ones are shown, ``unlisted`` ones only resolve."""
+    """A directory of known names: ``listed`` ones are shown, ``unlisted`` ones only resolve."""
 
     __slots__ = ("_listed", "_source", "_unlisted", "context", "node_id")
 
@@ -137,18 +137,18 @@ class FixedDirectory(Directory):
 
 
 class CostlyFile(File):
-    """A file whose size costs a pass over data: a listing doesn't ask for it."""
+    """A file whose size takes a pass over data: a listing doesn't ask for it."""
 
     __slots__ = ()
 
     @abstractmethod
     def identity(self) -> tuple[int, int]:
-        """Return the node id and the mode, without a pass."""
+        """Return the node id and the mode, without a pass over data."""
 
 
 @dataclass(slots=True)
 class CostlyGeneratedFile(GeneratedFile, CostlyFile):
-    """A generated file for which logs may have to be read."""
+    """A generated file that may have to read logs."""
 
     def identity(self) -> tuple[int, int]:
         node_id = self.node_id or self.context.ids.last_of(self.path)
@@ -156,7 +156,7 @@ class CostlyGeneratedFile(GeneratedFile, CostlyFile):
 
 
 def list_nodes(names: Mapping[str, Maker], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:
-    """Yield entries of a few names, in their order, from a cookie that counts them; what isn't there is left out."""
+    """Yield entries of a few names, in order, from a cookie that counts them; names without a node are left out."""
     for number, name in enumerate(names, 1):
         make = names.get(name) if number > cookie else None
         if make is not None:
@@ -169,9 +169,9 @@ def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> E
 
 
 def entry_of(name: str, cookie: int, node: Node, *, with_attributes: bool) -> Entry:
-    """Return a node's entry; the attributes of one that is costly to size, or may grow, are left out.
+    """Return a node's entry, without attributes if its size is costly or may grow.
 
-    A size that grows is given one step at a time: :mod:`kfs.mount.kernel.growing_files` says why.
+    A growing size is told one step at a time: see :mod:`kfs.mount.kernel.growing_files`.
     """
     if isinstance(node, CostlyFile):
         return Entry(name, cookie, *node.identity(), None)

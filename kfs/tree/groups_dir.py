@@ -1,6 +1,6 @@
-"""``.kfs/groups/``: what ``__consumer_offsets`` and ``__share_group_state`` say of consumer groups.
+"""``.kfs/groups/``: consumer groups, from ``__consumer_offsets`` and ``__share_group_state``.
 
-Nothing of these topics is read before it is asked for here.
+These topics are read on demand only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def groups_directory(context: TreeContext, path: str) -> FixedDirectory:
 
 
 class _GroupNames(Mapping[str, Maker]):
-    """A directory and a file of each group, and what is wrong with what groups are kept in."""
+    """A directory and a file for each group, and the problems of the groups' topics."""
 
     def __init__(self, context: TreeContext, path: str) -> None:
         self._context = context
@@ -106,7 +106,7 @@ def _topic_directory(context: TreeContext, path: str, name: str, topic: str) -> 
 
 
 def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Link:
-    """The record that the group reads next: the one at its offset, or the first one there is above."""
+    """Return a link to the record that the group reads next: at its offset, or the first one above."""
     offset = context.broker.groups.standing(partition).next_offset
     if offset is None:
         raise NotFound(f"{path}: nothing to be read next")

@@ -38,7 +38,7 @@ class KafkaTree(Tree):
 
     @property
     def data_dir(self) -> DataDir:
-        """What the tree shows."""
+        """The data directory that the tree shows."""
         return self.context.data_dir
 
     @property
@@ -87,10 +87,10 @@ class KafkaTree(Tree):
 
     @staticmethod
     def _same(node: Node, node_id: int) -> Node:
-        """Return what was found where an id says; a file only if it is still what the id was issued for.
+        """Return the node found for an id; a file only if the id was issued for it.
 
         Raises:
-            Stale: it is another.
+            Stale: it is another file.
         """
         if isinstance(node, File) and node.attributes().node_id != node_id:
             raise Stale(f"no node {node_id}: something else is in its place")
@@ -128,7 +128,7 @@ class KafkaTree(Tree):
         return self._totals[1]
 
     def work_ahead(self) -> None:
-        """From now on use other cores to prepare what is likely to be asked for next: worth it where many ask."""
+        """Use other cores from now on to prepare likely requests: worth it with many readers."""
         self.context.sizing.start()
         self.context.reading.start()
 
@@ -144,7 +144,7 @@ class KafkaTree(Tree):
 
 
 class _RootDirectory(Directory):
-    """The topics, and ``.kfs`` by name."""
+    """The topics, and ``.kfs`` by name only."""
 
     __slots__ = ("_views", "context")
 

@@ -1,4 +1,4 @@
-"""The files that hold many records: ``segment/<base>.jsonl``, ``records.jsonl``, ``meta/batches.jsonl``."""
+"""The files with many records: ``segment/<base>.jsonl``, ``records.jsonl``, ``meta/batches.jsonl``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TextFile(CostlyFile):
 
 @dataclass(frozen=True, slots=True)
 class SegmentLinesFile(TextFile):
-    """Every record of a segment that is shown, from offset ``start`` on, one line each."""
+    """Every shown record of a segment, from offset ``start`` on, one line each."""
 
     partition: PartitionView
     segment: Segment
@@ -42,7 +42,7 @@ class SegmentLinesFile(TextFile):
 
     @classmethod
     def of(cls, partition: PartitionView, segment: Segment, start: int | None = None) -> SegmentLinesFile:
-        """Return the file with what is shown of the segment now, or with what is from offset ``start`` on."""
+        """Return the file with the segment's visible records, or with those from offset ``start`` on."""
         if start is None:
             start = partition.first_shown(segment)
         return cls(partition, segment, start, partition.lines.segment_text(segment, start))
@@ -56,8 +56,8 @@ class SegmentLinesFile(TextFile):
         owner, mtime_ns = self.partition.owner(self.segment)
         self.partition.lines.size_ahead(self.segment)
         size = self.text.size
-        # Not for ever, although its bytes are: the name of an open file outlives what the kernel
-        # is made to forget with its directory, and is to go when the segment does.
+        # Not for ever, although its bytes are: the name of an open file outlives the kernel's invalidation of its
+        # directory, and has to go when the segment does.
         lifetime = LIVE
         base_offset = self.segment.base_offset
         if self.partition.lines.lasting_file(base_offset) == node_id:
@@ -83,7 +83,7 @@ class SegmentLinesFile(TextFile):
 class LogFile(TextFile):
     """A text over all segments of a partition; it grows with the log.
 
-    What begins elsewhere, or has another segment inside of it, is another file.
+    A text that begins elsewhere, or has another segment inside, is another file.
     """
 
     partition: PartitionView
@@ -92,7 +92,7 @@ class LogFile(TextFile):
 
     @classmethod
     def of(cls, partition: PartitionView, path: str, text: LogText) -> LogFile:
-        """Return the file at ``path`` with a text as it is now."""
+        """Return the file at ``path`` with the present state of a text."""
         return cls(partition, partition.context.ids.of_path(path, text.incarnation), text)
 
     def identity(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ class LogFile(TextFile):
 
 
 class SegmentDirectory(PartitionSubdirectory):
-    """``segment/``: a file of lines for each segment, named as its ``.log``; the bare number resolves too."""
+    """``segment/``: a file of lines for each segment, named like its ``.log``; the bare number resolves too."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""``meta/``: what Kafka keeps about a log beside its records, and what kfs found wrong with it."""
+"""``meta/``: Kafka's data about a log besides its records, and the problems that kfs found."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from kfs.tree.partition_view import PartitionView
 if TYPE_CHECKING:
     from kfs.verify.finding import Finding
 
-#: When a file of a log was renamed this recently, the next one may be about to be.
+#: After a rename of a log's file this recent, the next may be about to happen.
 _RECENTLY_NS: Final = 1_000_000_000
-#: How long, in seconds, is waited for that, and how often: a broker does it at once, unless the machine is busy.
+#: How long, in seconds, and how often to wait for it: a broker renames at once, unless the machine is busy.
 _NEXT_RENAME_SECONDS: Final = 0.25
 _MOST_WAITS: Final = 4
-#: What records may have to be read for: where transactions are open, and all that is wrong.
+#: Files that may need a pass over records: for open transactions, and for all problems.
 _COSTLY: Final = ("log.json", "problems.jsonl")
 
 
 def meta_directory(partition: PartitionView, path: str, more: Mapping[str, Maker]) -> FixedDirectory:
-    """Return the directory at ``path``; there is ``more`` in it than is made here."""
+    """Return the directory at ``path``; ``more`` are the files not made here."""
 
     def generated(name: str, produce: Callable[[PartitionView], bytes]) -> GeneratedFile:
         owner, _ = status_of(partition.log.directory.path)
@@ -72,12 +72,12 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def problem_lines(problems: Problems) -> bytes:
-    """Return a line for each problem: file, position and size in bytes (0: not known), reason."""
+    """Return a line for each problem: file, position and size in bytes (0: unknown), reason."""
     return json_lines(map(asdict, problems.with_rest()))
 
 
 def _log(partition: PartitionView) -> bytes:
-    """Where the log begins and ends, by each authority; ``missing`` are offsets that should be here and aren't."""
+    """Return start and end of the log by each authority; ``missing`` are offsets that the log should have."""
     log = partition.log
     metadata = log.partition_metadata()
     segments = log.segments
@@ -128,7 +128,7 @@ def _leader_epochs(partition: PartitionView) -> bytes:
 
 
 def _producers(partition: PartitionView) -> bytes:
-    """The producers of the newest snapshot that can be read, in Kafka's words for them."""
+    """Return the producers of the newest readable snapshot, in Kafka's terms."""
     last = max(partition.log.producer_snapshots(), key=lambda pair: pair[0], default=None)
     if last is None:
         return b""
@@ -151,7 +151,7 @@ def _batches(partition: PartitionView, path: str) -> LogFile:
 
 
 def _is_renaming(log: Log, renamed_ns: int) -> bool:
-    """Whether a file of the log was renamed since the one that was at ``renamed_ns``, or before that is long ago."""
+    """Wait briefly for another rename of the log's files after the one at ``renamed_ns``; return whether it came."""
     for _ in range(_MOST_WAITS):
         if log.renamed_ns != renamed_ns or time.time_ns() - renamed_ns >= _RECENTLY_NS:
             break
@@ -160,12 +160,12 @@ def _is_renaming(log: Log, renamed_ns: int) -> bool:
 
 
 def _problems(partition: PartitionView) -> bytes:
-    """What was found wrong while the log was read, and all else that ``kfs verify`` finds in the partition.
+    """Return the problems found while the log was read, and all other findings of ``kfs verify`` in the partition.
 
-    It is complete, so every segment is read that wasn't yet. A torn tail is left out: to a reader it is where the log
-    ends, and it may be on its way to the disk.
+    To be complete it reads every segment that wasn't read yet. A torn tail is left out: a reader ends there, and it may
+    be in the middle of a write.
     """
-    # Only here: who never asks for it needn't wait for it.
+    # Imported here to load it on demand only.
     from kfs.verify.finding import FindingKind, Severity
     from kfs.verify.partition import PartitionCheck
     from kfs.verify.segment import check_segment
@@ -178,7 +178,7 @@ def _problems(partition: PartitionView) -> bytes:
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, found = check.finish(reports)
     findings = [each for each in found if each.severity is not Severity.INFO and each.kind is not FindingKind.TORN_TAIL]
-    # While a broker renames one file after another, what is beside the segments says nothing.
+    # While a broker renames one file after another, files beside the segments mean nothing.
     listed = {path for path in (segment.files.log.path for segment in log.segments) if not path.endswith(".swap")}
     if not all(finding.file in listed for finding in findings) and _is_renaming(log, renamed_ns):
         findings = [finding for finding in findings if finding.file in listed]
@@ -191,11 +191,11 @@ def _problems(partition: PartitionView) -> bytes:
 
 
 def _problem_of(finding: Finding, log: Log) -> Problem:
-    """Return a finding as a problem: where readers say it, so that it is there once."""
+    """Return a finding as a problem, at the place where readers report it, so that it is listed once."""
     from kfs.verify.finding import FindingKind
 
     start, end = finding.bytes or (0, 0)
-    if finding.kind is FindingKind.OFFSET_GAP and finding.offsets is not None:  # they say it of the segment before
+    if finding.kind is FindingKind.OFFSET_GAP and finding.offsets is not None:  # reported for the segment before
         before = log.segment_for(finding.offsets[0])
         if before is not None:
             with suppress(CorruptData):

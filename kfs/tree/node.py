@@ -1,7 +1,7 @@
-"""What a virtual tree offers to whatever serves it: nodes, attributes, listings, bytes.
+"""The interface of a virtual tree: nodes, attributes, listings, bytes.
 
-Nothing here has the shape of a FUSE binding. A front needs four things: find a node by name or
-by id, its attributes, the entries of a directory from a resume point on, and bytes of a file.
+It is independent of FUSE bindings. A front needs four things: a node by name or id, its attributes, the entries of a
+directory from a resume point on, and bytes of a file.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from weakref import ref
 
 from kfs.errors import KfsError, NotFound
 
-#: A lifetime for what cannot change while its node id is valid.
+#: A lifetime for nodes that cannot change while their id is valid.
 FOREVER: Final = math.inf
-#: A lifetime, in seconds, for what holds until the tree invalidates its own name (:meth:`Tree.invalidations`): a year.
-#: A front that can't take back a single name keeps it for :data:`LIVE` seconds.
+#: A lifetime, in seconds, until the tree invalidates the name (:meth:`Tree.invalidations`): a year. A front that can't
+#: invalidate a single name keeps it for :data:`LIVE` seconds.
 UNTIL_TOLD: Final = 365 * 86400.0
-#: A lifetime, in seconds, for what may change at any moment: an active segment, a live directory.
+#: A lifetime, in seconds, for nodes that may change at any moment: an active segment, a live directory.
 LIVE: Final = 0.5
 _MOST_LINKS: Final = 8
-#: How often a name is looked up that leads to the same thing, which is gone before it is looked at.
+#: How often to look up a name again that leads to the same node, which is gone before it is used.
 _MOST_LOOKS: Final = 8
-#: For how long, in seconds, it is looked up while it is another thing each time that is gone.
+#: How long, in seconds, to look up a name again that leads to a different node each time.
 _LOOKING_SECONDS: Final = 1.0
 Found = TypeVar("Found")
 #: Bytes of a file, as they lie in memory.
 Part = bytes | memoryview
-#: What a signed 64-bit number of nanoseconds can say: 1677 to 2262.
+#: The range of a signed 64-bit number of nanoseconds: 1677 to 2262.
 _FIRST_NS: Final = -(2**63)
 _LAST_NS: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
 class Attributes:
-    """What ``stat`` shows of a node.
+    """The attributes that ``stat`` shows of a node.
 
-    ``node_id`` is opaque, positive, below 2**63 and stable: it is also ``st_ino``. ``size`` is in
-    bytes, exact always. ``mtime_ns`` is nanoseconds since 1970 and may be negative. ``lifetime``
-    is for how many seconds the attributes, the name that led here and the contents may be kept
-    (:data:`FOREVER` where nothing can change). None is ever changed: it isn't frozen only because
-    one is made for every name in a listing, and that would take twice as long.
+    ``node_id`` is opaque, positive, below 2**63 and stable: it is also ``st_ino``. ``size`` is in bytes, always exact.
+    ``mtime_ns`` is nanoseconds since 1970 and may be negative. ``lifetime`` is for how many seconds the attributes, the
+    name that led here and the contents may be cached (:data:`FOREVER` if nothing can change). Treat it as immutable: it
+    isn't frozen only because every name in a listing needs one, and frozen ones take twice as long to create.
     """
 
     node_id: int
@@ -68,9 +67,9 @@ class Attributes:
 class Entry(NamedTuple):
     """One name in a directory listing.
 
-    ``cookie`` resumes the listing after this entry: positive, below 2**63 - 2, ascending. ``attributes`` is
-    None where finding them costs a pass over data (an NDJSON file not sized yet): a listing
-    doesn't force it, ``node_id`` and ``mode`` (type and permissions) are known all the same.
+    ``cookie`` resumes the listing after this entry: positive, below 2**63 - 2, ascending. ``attributes`` is None if
+    finding them would take a pass over data (an NDJSON file not measured yet), which a listing doesn't force;
+    ``node_id`` and ``mode`` (type and permissions) are known all the same.
     """
 
     name: str
@@ -82,9 +81,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the attributes of all files have in common whose names are numbers: that of ``n`` has ``id_of_zero + n``.
+    """The common attributes of all files whose names are numbers: the id of file ``n`` is ``id_of_zero + n``.
 
-    ``mtime_ns`` is for those that have no time of their own.
+    ``mtime_ns`` is for files without a timestamp.
     """
 
     id_of_zero: int
@@ -95,7 +94,7 @@ class Stamp:
     lifetime: float = FOREVER
 
     def attributes(self, number: int, size: int, timestamp: int) -> Attributes:
-        """Return the attributes of one of them; ``timestamp`` is in milliseconds, -1 for none."""
+        """Return the attributes of one of these files; ``timestamp`` is in milliseconds, -1 for none."""
         return Attributes(
             self.id_of_zero + number,
             self.mode,
@@ -109,10 +108,10 @@ class Stamp:
 
 
 class FileContents(Protocol):
-    """The contents of files, one behind another: that of file ``i`` is ``buffer[starts[i]:starts[i + 1]]``.
+    """The contents of files, one after another: that of file ``i`` is ``buffer[starts[i]:starts[i + 1]]``.
 
-    ``offsets``, ascending, are the numbers that the files are called by, and ``timestamps`` theirs in milliseconds, -1
-    for none. Nothing of it changes.
+    ``offsets``, ascending, are the numbers in the files' names; ``timestamps`` are in milliseconds, -1 for none.
+    Immutable.
     """
 
     buffer: bytes
@@ -124,8 +123,8 @@ class FileContents(Protocol):
 class NumberedFiles(NamedTuple):
     """Files of one directory that were found together: a front may answer for them itself.
 
-    A file is called by its number in decimal digits, without leading zeros, and ``suffix``. What is said here holds as
-    long as the directory's ``state`` is equal to this one. ``contents`` is kept elsewhere, and not for long.
+    A file's name is its number in decimal digits, without leading zeros, and ``suffix``. All of this is valid while the
+    directory's ``state`` is equal to this one. ``contents`` is kept elsewhere, and not for long.
     """
 
     state: Hashable
@@ -135,17 +134,17 @@ class NumberedFiles(NamedTuple):
 
 
 class Node(ABC):
-    """Anything in the tree. Nodes are cheap, made on demand, and hold no open file."""
+    """A node of the tree. Nodes are cheap, made on demand, and hold no open file."""
 
     __slots__ = ()
 
     @abstractmethod
     def attributes(self) -> Attributes:
-        """Return the attributes; raise :class:`~kfs.errors.KfsError` if they can't be had."""
+        """Return the attributes; raise :class:`~kfs.errors.KfsError` if they aren't available."""
 
 
 class Directory(Node):
-    """A node with names in it."""
+    """A node with named children."""
 
     __slots__ = ()
 
@@ -154,23 +153,23 @@ class Directory(Node):
         """Return the child of that name, listed or not; raise :class:`~kfs.errors.NotFound`."""
 
     def find(self, name: str) -> tuple[Node, Attributes]:
-        """Return the child of that name and its attributes: one search where :meth:`lookup` would need two."""
+        """Return the child of that name and its attributes, by one search where :meth:`lookup` would need two."""
         node = self.lookup(name)
         return node, node.attributes()
 
     def found_with(self, name: str) -> NumberedFiles | None:
-        """Return what was found together with a child that :meth:`find` returned, if it may be answered for."""
+        """Return the files found together with a child from :meth:`find`, if a front may answer for them."""
         return None
 
     @abstractmethod
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
-        """Yield the listed entries (without ``.`` and ``..``) that follow ``cookie``; 0 is the start.
+        """Yield the listed entries (without ``.`` and ``..``) after ``cookie``; 0 is the start.
 
-        Without ``with_attributes`` (a plain readdir, which shows names and types only) an entry may
-        leave its attributes out to save the work of finding them.
+        Without ``with_attributes`` (a plain readdir, which shows names and types only) entries may omit their
+        attributes to save the work of finding them.
 
-        Lazy: the first entry costs no more than any other, and memory does not grow with the
-        directory. A cookie of an entry that has vanished since goes on behind its place.
+        Lazy: the first entry costs no more than any other, and memory does not grow with the directory. The cookie of
+        an entry that is gone resumes after its place.
         """
 
 
@@ -181,28 +180,28 @@ class File(Node):
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether, at any moment, its name may lead to another file, as a matter of course."""
+        """Whether its name may routinely lead to another file at any moment."""
         return False
 
     @property
     def is_new_there(self) -> bool:
-        """Whether its name may have led to another file a moment ago: what is kept of the name may be of that."""
+        """Whether its name may have led to another file a moment ago, so that cached data may be of that one."""
         return False
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset``: fewer only at the end of the file.
 
-        Raises :class:`~kfs.errors.CorruptData` where the range touches what can't be shown.
+        Raises :class:`~kfs.errors.CorruptData` if the range touches unreadable data.
         """
 
     def parts(self, offset: int, size: int) -> Sequence[Part]:
-        """Return what :meth:`read` does in parts, one after another: a writer need not join them."""
+        """Return the same as :meth:`read` in consecutive parts: a writer need not join them."""
         return [self.read(offset, size)]
 
 
 class Symlink(Node):
-    """A node that names another, relative to the directory it lies in."""
+    """A node that refers to another, relative to its own directory."""
 
     __slots__ = ()
 
@@ -212,9 +211,9 @@ class Symlink(Node):
 
 
 class Invalidation(NamedTuple):
-    """A name of which something was promised that no longer holds: of it, or of whatever lies below it.
+    """A name whose cached data, or that of nodes below it, is no longer valid.
 
-    ``parent_id`` is the id of the directory that it is or was in.
+    ``parent_id`` is the id of its present or former directory.
     """
 
     path: str
@@ -241,7 +240,7 @@ class Tree(ABC):
         """
 
     def follow(self, path: str) -> Node:
-        """Return the node at ``path``, symlinks at its end followed; raises as :meth:`resolve`."""
+        """Return the node at ``path``, following symlinks at its end; raises as :meth:`resolve`."""
         for _ in range(_MOST_LINKS):
             node = self.resolve(path)
             if not isinstance(node, Symlink):
@@ -251,42 +250,42 @@ class Tree(ABC):
 
     @abstractmethod
     def totals(self) -> tuple[int, int]:
-        """Return the bytes of the source's log files, and how many partitions there are, for ``statfs``."""
+        """Return the total bytes of the source's log files and the number of partitions, for ``statfs``."""
 
     @abstractmethod
     def path(self, node_id: int) -> str:
-        """Return the path of the node of an id, as :meth:`resolve` takes it; raise :class:`~kfs.errors.NotFound`."""
+        """Return the path of a node id, as :meth:`resolve` takes it; raise :class:`~kfs.errors.NotFound`."""
 
     def following(self, node_id: int) -> Iterator[tuple[int, bytes]]:
-        """Yield id and content of the files that one who reads a directory in order reads after this one.
+        """Yield id and content of the files that a sequential reader of the directory reads after this one.
 
-        Lazily, and only of those that keep what they have :data:`FOREVER`. None if the node is no such file. Who asks
-        for the first one gets :class:`~kfs.errors.NotFound` if the node is gone by then.
+        Lazy; includes only files whose content is valid :data:`FOREVER`, and none if the node is no such file. The
+        first step raises :class:`~kfs.errors.NotFound` if the node is gone by then.
         """
         return iter(())
 
     def invalidations(self) -> frozenset[Invalidation]:
-        """Look for change, and return the directories below which a :data:`FOREVER` promise was broken.
+        """Look for changes; return the directories below which a :data:`FOREVER` promise was broken.
 
-        "For ever" holds until a segment is truncated, replaced or deleted; the front asks
-        now and then, from a thread of its own, and has the kernel forget what lies below those directories.
-        Files that were promised :data:`UNTIL_TOLD` are among them by their own names.
+        "For ever" lasts until a segment is truncated, replaced or deleted; the front polls this from a thread of its
+        own, and makes the kernel forget everything below those directories. Files promised :data:`UNTIL_TOLD` are
+        included by their own names.
         """
         return frozenset()
 
     @abstractmethod
     def close(self) -> None:
-        """Give back every file descriptor and map; the tree is unusable afterwards."""
+        """Release every file descriptor and map; the tree is unusable afterwards."""
 
 
 def settled(look: Callable[[], Found]) -> Found:
-    """Return what ``look`` finds by name; where that goes away before it is wholly found, look again.
+    """Return the result of ``look``, which finds something by name; look again if that disappears meanwhile.
 
-    What goes may be another thing each time, as while retention takes many segments: that doesn't say that what the
-    name leads to isn't there.
+    A different node may disappear each time, as while retention deletes many segments; this doesn't mean that the name
+    leads nowhere.
 
     Raises:
-        NotFound: it goes away each time, in the same way; or for :data:`_LOOKING_SECONDS`.
+        NotFound: it disappears each time, in the same way; or for :data:`_LOOKING_SECONDS`.
     """
     last, times, until = "", 0, math.inf
     while True:
@@ -304,7 +303,7 @@ def settled(look: Callable[[], Found]) -> Found:
 
 
 def clock_ns(timestamp: int, otherwise: int) -> int:
-    """Return milliseconds as nanoseconds within what a clock can show; ``otherwise`` where there is no timestamp."""
+    """Return milliseconds as nanoseconds, clamped to the range of a clock; ``otherwise`` if there is no timestamp."""
     if timestamp == -1:
         return otherwise
     time_ns = timestamp * 1_000_000

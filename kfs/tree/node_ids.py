@@ -1,9 +1,9 @@
-"""Node ids: opaque 63-bit numbers, computed for records, counted for the few nodes that are not of a record.
+"""Node ids: opaque 63-bit numbers, computed for records, counted for the few other nodes.
 
-The truth belongs to the id: what has one keeps its content, or gets more at its end; what takes its place has another.
-A record's id is ``view (4 bits) | segment slot (28) | offset relative to the segment's base (31)``: Kafka bounds
-the last by int32, and a slot is one incarnation of a segment and never reused. So there is no
-table that grows with the log.
+An id stands for one content: a node keeps its id while its content stays, or grows at the end; a replacement gets
+another id. A record's id is ``view (4 bits) | segment slot (28) | offset relative to the segment's base (31)``: Kafka
+limits the last to int32, and a slot stands for one incarnation of a segment and is never reused. So there is no table
+that grows with the log.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _RELATIVE_BITS: Final = 31
 _VIEW_SHIFT: Final = SLOT_BITS + _RELATIVE_BITS
 _SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 _RELATIVE_MASK: Final = (1 << _RELATIVE_BITS) - 1
-#: Ids that a directory keeps for names that are gone, beside as many as it has names.
+#: Ids that a directory keeps for deleted names, in addition to one for each existing name.
 _FEW_NAMES: Final = 64
 
 
 class View(IntEnum):
-    """What of a record, or of a segment, a node shows."""
+    """Which part of a record or segment a node shows."""
 
-    PATH = 0  # not of a record: a directory, a file about a partition; the rest of the id is a serial number
+    PATH = 0  # not a record: a directory, a file about a partition; the rest of the id is a serial number
     RECORD = 1
     VALUE = 2
     KEY = 3
@@ -44,19 +44,19 @@ class View(IntEnum):
 
 
 class Incarnation(Protocol):
-    """What a path leads to at one time, so that it can be told from what it leads to at another."""
+    """The present state of a path's target, to be compared with an earlier one."""
 
     @property
     def mark(self) -> Hashable:
-        """All that is remembered of it."""
+        """The part of it to remember."""
 
     def continues(self, mark: Hashable) -> bool:
-        """Whether it is that of which ``mark`` was remembered, with nothing changed but perhaps more at the end."""
+        """Return whether it is the one with this ``mark``, unchanged but perhaps longer at its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """What is another thing as soon as its ``mark`` is another."""
+    """A target that is another one as soon as its ``mark`` differs."""
 
     mark: Hashable
 
@@ -67,7 +67,7 @@ class Exactly:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What is made of parts from ``start`` on, each with a slot of its own: parts may be added at its end."""
+    """A target made of parts from ``start`` on, each with its own slot; parts may be added at the end."""
 
     start: int
     slots: tuple[int, ...]
@@ -86,7 +86,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes that were made at once."""
+    """Bytes that were generated at once."""
 
     content: bytes
 
@@ -102,32 +102,32 @@ class Content:
         return bool(size <= len(self.content) and hash(self.content[:size]) == digest)
 
 
-#: A place in the tree is what it is, whatever is in it: a directory, a symlink (its text isn't kept anywhere).
+#: A place in the tree is always the same, whatever it contains: a directory, a symlink (its text isn't cached).
 PLACE: Final = Exactly(None)
 
 
 class ShownPartition(Protocol):
-    """A partition that stands at a ``path`` of the tree."""
+    """A partition that is shown at a ``path`` of the tree."""
 
     path: str
 
 
 class NodeIds:
-    """Issues ids and finds what they name."""
+    """Issues ids and finds their nodes."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, tuple[int, Hashable]] = {"": (ROOT_ID, None)}
         self._paths: dict[int, str] = {ROOT_ID: ""}
         self._last = ROOT_ID
-        #: Where a segment is shown; that is kept no longer than it is.
+        #: The partition that shows a segment, kept no longer than the segment.
         self._slots: SlotTable[ref[ShownPartition]] = SlotTable()
         self._second_slots: SlotTable[dict[str, int]] = SlotTable()
         self._issuing = Lock()
 
     def of_path(self, path: str, found: Incarnation = PLACE) -> int:
-        """Return the id of what was ``found`` at ``path`` (no leading slash): the same as long as it's the same.
+        """Return the id of the target ``found`` at ``path`` (no leading slash): the same while the target is the same.
 
-        What was there before has no id any more then, and isn't found by it.
+        Otherwise the previous target loses its id, which is not found any more.
         """
         known = self._by_path.get(path)
         mark = found.mark
@@ -146,21 +146,21 @@ class NodeIds:
         return node_id
 
     def forget(self, path: str) -> None:
-        """Forget what was found at ``path``: nothing is there any more, and its id isn't found by it."""
+        """Forget the target at ``path``: it is gone, and its id is not found any more."""
         with self._issuing:
             known = self._by_path.pop(path, None)
             if known is not None:
                 self._paths.pop(known[0], None)
 
     def last_of(self, path: str) -> int:
-        """Return the id of what was last found at ``path``; if nothing was yet, that of what will be."""
+        """Return the id of the last target at ``path``; if there was none yet, that of the first."""
         known = self._by_path.get(path)
         return self.of_path(path) if known is None else known[0]
 
     def first_of(self, view: View, segment: Segment, partition: ShownPartition, slot: int | None = None) -> int:
-        """Return the id that ``view`` has of the segment's base offset; add the relative offset for others.
+        """Return the id of a view of the segment's base offset; add the relative offset for other records.
 
-        What is shown may change without the segment: then it is by another ``slot``.
+        The visible part may change without the segment: then it gets another ``slot``.
         """
         slot = segment.slot if slot is None else slot
         first_shown_in = self._slots.get(slot) or self._slots.put(slot, segment, ref(partition))
@@ -169,7 +169,7 @@ class NodeIds:
         return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
 
     def _second_slot(self, first: int, segment: Segment, partition: ShownPartition) -> int:
-        """A segment that two views share, above and below the log start offset, has a slot for each."""
+        """Return the slot for one of two views of a segment, above and below the log start offset."""
         with self._issuing:
             slots = self._second_slots.get(first)
             if slots is None:
@@ -187,7 +187,7 @@ class NodeIds:
         """Return the path of an id that :meth:`of_path` issued; None for the id of a record or segment.
 
         Raises:
-            Stale: something else is there now, or the id was never issued.
+            Stale: the path has another target now, or the id was never issued.
         """
         if node_id >> _VIEW_SHIFT:
             return None
@@ -197,7 +197,7 @@ class NodeIds:
         return path
 
     def record_of(self, node_id: int) -> tuple[View, ShownPartition, Segment, int]:
-        """Return the view, partition, segment and offset that an id names.
+        """Return the view, partition, segment and offset of an id.
 
         Raises:
             Stale: the segment's incarnation is gone, or the id was never issued.
@@ -212,7 +212,7 @@ class NodeIds:
 
 
 class NamesWithIds:
-    """The names in a directory at ``path`` that have ids. Files come and go there; what is gone keeps none for long."""
+    """The names with ids in a directory at ``path``. Files come and go there; deleted ones lose their ids soon."""
 
     def __init__(self, ids: NodeIds, path: str) -> None:
         self._ids = ids
@@ -221,7 +221,7 @@ class NamesWithIds:
         self._most = _FEW_NAMES
 
     def note(self, name: str, there: Callable[[], Iterable[str]]) -> None:
-        """Note that a name has an id; now and then, take back those of names that aren't ``there`` any more."""
+        """Note that a name has an id; now and then, forget the ids of names that ``there`` doesn't return any more."""
         self._names.add(name)
         if len(self._names) >= self._most:
             gone = self._names.difference(there())

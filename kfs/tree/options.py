@@ -1,4 +1,4 @@
-"""How a tree is shown: what a command needs to know before it opens one."""
+"""The options of a tree, in a module that is cheap to import."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from kfs.read.isolation_level import IsolationLevel
 if TYPE_CHECKING:
     from kfs.tree.lines.index_store import LineIndexStore
 
-#: More than for what they are made of: the lines of a block are half as large again as its columns.
+#: More than for the data they are rendered from: the lines of a block are half as large again as its columns.
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """How the tree is shown: ``views`` lists what otherwise only resolves by name.
+    """How the tree is shown: ``views`` lists the names that otherwise only resolve.
 
-    ``index_store`` keeps the indexes of closed segments from one mount to the next. What is shown at ``isolation`` is
-    all that there is: the whole tree has one level.
+    ``index_store`` keeps the indexes of closed segments between mounts. ``isolation`` applies to the whole tree.
     """
 
     views: bool = False

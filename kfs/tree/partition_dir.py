@@ -1,4 +1,4 @@
-"""``<topic>/<partition>/``: what one partition shows."""
+"""``<topic>/<partition>/``: the directory of one partition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partition_directory(partition: PartitionView) -> FixedDirectory:
 
 def _meta(partition: PartitionView, path: str) -> FixedDirectory:
     def transactions() -> CostlyGeneratedFile:
-        from kfs.tree.transactions_dir import partition_transactions  # when it is asked for: rarely
+        from kfs.tree.transactions_dir import partition_transactions  # on demand: rarely needed
 
         return partition_transactions(partition, f"{path}/transactions.json")
 

@@ -1,4 +1,4 @@
-"""The files of lines of a partition: of a segment, and of all of it."""
+"""The line files of a partition: of each segment, and of the whole."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from kfs.tree.work_ahead import WorkAheadJob
 
 
 class PartitionLines:
-    """Makes texts of what is visible of a log, and says which files of them are the same."""
+    """Makes texts of the visible part of a log, and says which files of them are the same."""
 
     def __init__(self, visible: VisibleLog) -> None:
         self._visible = visible
-        #: The ids under which the files of lines of segments were promised until told, by base offset.
+        #: By base offset, the ids of the segments' line files that were promised :data:`~kfs.tree.node.UNTIL_TOLD`.
         self.promised_files: dict[int, int] = {}
 
     def segment_text(self, segment: Segment, start: int | None = None, end: int | None = None) -> SegmentText:
-        """Return the lines of the records of a segment that are shown now, or those from offset ``start`` on.
+        """Return the lines of the segment's visible records, or those from offset ``start`` on.
 
-        Those at ``end`` or above are another segment's to show, if there is one. It stays what it is when the range
-        moves on: who has the file open reads it to its end.
+        Offsets from ``end`` on belong to another segment, if there is one. The text stays the same when the range
+        moves: a reader with the file open reads it to its end.
         """
         context = self._visible.context
         end = segment.next_base_offset if end is None else end
         shown, stable_end = self._shown_of(segment, start, end), None
-        if self._is_undecided(segment, end):  # the index is that of a text without an end, as far as it goes by now
+        if self._is_undecided(segment, end):  # this index is that of a text without an end, as far as it got
             shown, stable_end = OffsetRange(shown.start, MAX_INT64), shown.end
         how = (context.options.on_damage, context.readers, self._visible.committed)
         lines = SegmentLines(self._visible.json, shown, *how, MAX_INT64 if stable_end is None else stable_end)
         return self._text(segment, "records", lines, shown, stable_end)
 
     def is_undecided(self, segment: Segment) -> bool:
-        """Whether more of a segment will be shown without its being written to: transactions in it are open."""
+        """Return whether more of a segment will be shown without a write to it: it has open transactions."""
         return self._is_undecided(segment, segment.next_base_offset)
 
     def _is_undecided(self, segment: Segment, end: int | None) -> bool:
@@ -50,7 +50,7 @@ class PartitionLines:
         return end is None or end > self._visible.offsets.end
 
     def grows(self, segment: Segment) -> bool:
-        """Whether more of a segment may be shown than now."""
+        """Return whether more of a segment may be shown later."""
         return segment.is_last or self.is_undecided(segment)
 
     def lines_id(self, segment: Segment, start: int) -> int:
@@ -60,7 +60,7 @@ class PartitionLines:
         return first + start - segment.base_offset
 
     def lasting_file(self, base_offset: int) -> int | None:
-        """Return the id of the file of a segment's lines if it can't change while the segment is what it is."""
+        """Return the id of a segment's line file if that can't change while the segment stays the same."""
         segment = self._visible.log.segment_at(base_offset)
         if segment is None or not self._visible.shows(segment):
             return None
@@ -69,10 +69,10 @@ class PartitionLines:
         return self.lines_id(segment, self._visible.first_shown(segment))
 
     def _shown_of(self, segment: Segment, start: int | None, following: int | None) -> OffsetRange:
-        """Return the offsets of a segment that are shown; the end of an active one is wherever its log ends.
+        """Return the visible offsets of a segment; those of an active one end wherever its log ends.
 
         Raises:
-            Stale: the log doesn't list it any more, so that what is visible of the log says nothing of it.
+            Stale: the log doesn't list it any more, so the visible range doesn't apply to it.
         """
         end = MAX_INT64 if following is None else following
         if self._visible.committed is not None or not self._visible.ends_with_log:
@@ -83,7 +83,7 @@ class PartitionLines:
         return OffsetRange(self._visible.first_shown(segment) if start is None else start, end)
 
     def text_of(self, segment: Segment, kind: str, source: LineSource) -> SegmentText:
-        """Return what ``source`` makes of all of a segment; ``kind`` names it."""
+        """Return the text that ``source`` makes of a whole segment; ``kind`` names it."""
         end = MAX_INT64 if segment.next_base_offset is None else segment.next_base_offset
         return self._text(segment, kind, source, OffsetRange(segment.base_offset, end))
 
@@ -95,7 +95,7 @@ class PartitionLines:
         return SegmentText(segment, key, source, self._visible.context.text, lasting_key, stable_end)
 
     def _lasting_key(self, segment: Segment, kind: str, shown: OffsetRange) -> str:
-        """Everything that the index of a segment's text depends on, its version aside."""
+        """Return everything that the index of a segment's text depends on, except its version."""
         try:
             status = segment.file().status()
         except CorruptData:
@@ -112,11 +112,11 @@ class PartitionLines:
         return LogText(self._shown_spans, lambda span, start: self.segment_text(span.segment, start, span.end))
 
     def _shown_spans(self) -> list[Span]:
-        """The spans that have offsets in the range, that of the active segment even while it has none."""
+        """Return the spans with offsets in the range; that of the active segment even without."""
         return [span for span in self._visible.log.spans if self._visible.has_shown(span)]
 
     def size_ahead(self, segment: Segment) -> None:
-        """Have the segments after one that is asked for measured, if a reader seems to go through them all."""
+        """Measure the segments after a requested one ahead, if a reader seems to go through all of them."""
         sizing = self._visible.context.sizing
         if not sizing.reach:
             return

@@ -15,7 +15,7 @@ from kfs.tree.visible_log import VisibleLog
 
 
 class PartitionRecords:
-    """Finds records of what is visible of a log, and keeps their lines."""
+    """Finds records in the visible part of a log, and caches their lines."""
 
     def __init__(self, visible: VisibleLog) -> None:
         self._visible = visible
@@ -35,7 +35,7 @@ class PartitionRecords:
         return found
 
     def rendered(self, offset: int) -> tuple[Segment, RenderedLines, int]:
-        """Like :meth:`loaded`, with the block's lines instead of its columns."""
+        """Return as :meth:`loaded` does, with the block's lines instead of its columns."""
         segment = self._visible.log.segment_for(offset)
         if segment is not None and offset in self._visible.offsets:
             lines = self._visible.context.rendered.find(self._visible.cache_slot(segment), offset)
@@ -45,14 +45,14 @@ class PartitionRecords:
                     raise NotFound(f"{self._visible.path}: no record at offset {offset}")
                 if index not in lines.faults:
                     return segment, lines, index
-        segment, loaded, index = self.loaded(offset, keep=False)  # its lines are kept
+        segment, loaded, index = self.loaded(offset, keep=False)  # its lines are cached
         return segment, self._render(segment, loaded), index
 
     def loaded_of(self, segment: Segment, offset: int) -> tuple[LoadedBlock, int]:
-        """Like :meth:`loaded`, of one incarnation of a segment, though it may be gone from the log.
+        """Return as :meth:`loaded` does, for one incarnation of a segment, even if the log no longer has it.
 
         Raises:
-            Stale: it isn't there any more.
+            Stale: the record is gone.
         """
         if self._visible.log.segment_for(offset) is segment:
             found = self.loaded(offset)
@@ -64,7 +64,7 @@ class PartitionRecords:
         return kept.loaded, kept.record_index
 
     def rendered_of(self, segment: Segment, offset: int) -> tuple[RenderedLines, int]:
-        """Like :meth:`rendered`, of one incarnation of a segment, as :meth:`loaded_of`."""
+        """Return as :meth:`rendered` does, for one incarnation of a segment, as :meth:`loaded_of`."""
         if self._visible.log.segment_for(offset) is segment:
             found, lines, index = self.rendered(offset)
             if found is segment:
@@ -94,7 +94,7 @@ class PartitionRecords:
         lines = self._visible.json.lines(loaded.columns, (loaded.first_offset, loaded.last_offset))
         slot = self._visible.cache_slot(segment)
         with suppress(FileChanged):
-            # Asked once more: what was found may be of a time before that of the slot.
+            # Ask again: the record may have been found before the slot changed.
             if self._visible.reader.shows(segment, loaded.header):
                 self._visible.context.rendered.put(slot, lines)
         return lines

@@ -1,4 +1,4 @@
-"""What the directories of a partition in the tree have in common."""
+"""The common part of the directories in a partition's directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def partition_directory_attributes(partition: PartitionView, node_id: int) -> At
 
 
 class PartitionSubdirectory(Directory):
-    """A directory at ``path`` of the tree that shows a partition in its way, such as ``offset/``."""
+    """A directory at ``path`` of the tree with one view of a partition, such as ``offset/``."""
 
     __slots__ = ("node_id", "partition", "path")
 

@@ -13,7 +13,7 @@ from kfs.tree.visible_log import VisibleLog
 
 
 class PartitionView(VisibleLog):
-    """What is visible of a log, its records by offset, and its files of lines."""
+    """The visible part of a log, its records by offset, and its line files."""
 
     def __init__(
         self, context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible

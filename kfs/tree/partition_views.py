@@ -19,11 +19,11 @@ class PartitionViews:
     def __init__(self, context: TreeContext) -> None:
         self.context = context
         self._views: dict[str, PartitionView] = {}
-        #: Those in whose place there is another log, for the watch to tell.
+        #: The views whose log was replaced, for the watch to report.
         self.replaced: set[PartitionView] = set()
 
     def of(self, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible) -> PartitionView:
-        """Return the view of ``log`` that stands at ``path`` of the tree."""
+        """Return the view of ``log`` at ``path`` of the tree."""
         view = self._views.get(path)
         if view is not None and view.log is log:
             return view
@@ -38,12 +38,12 @@ class PartitionViews:
             return view
 
     def shown(self) -> list[PartitionView]:
-        """Return those that were shown."""
+        """Return the views that were shown."""
         with self.context.lock:
             return list(self._views.values())
 
     def forget(self, view: PartitionView) -> None:
-        """Forget one that has nothing to show any more."""
+        """Forget a view that has nothing to show any more."""
         self._views.pop(view.path, None)
 
     def record_of(self, node_id: int) -> tuple[View, PartitionView, Segment, int]:

@@ -1,4 +1,4 @@
-"""Names that the kernel is to be told to forget, until it was told often enough."""
+"""Names that the kernel has to forget, until it was told often enough."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-#: What in a partition's directory has something below it that is promised for ever.
+#: The names in a partition's directory with nodes below that are promised for ever.
 _PROMISING: Final = ("offset", "segment", "value", "key", "time")
-#: How often a change is reported. What was found just before it may be remembered for a moment, and a reply made of
-#: that promises again what no longer holds.
+#: How often a change is reported. Nodes found just before it may be remembered for a moment, and a reply made of those
+#: promises again what no longer holds.
 _TIMES_TOLD: Final = 3
 
 
 class PendingInvalidations:
-    """Paths of which something was promised that no longer holds: directories, and files. Threads share it."""
+    """Paths, of directories and files, whose cached data is no longer valid. Shared by threads."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -23,12 +23,12 @@ class PendingInvalidations:
         self._lock = threading.Lock()
 
     def expect(self, partition: str) -> None:
-        """Have a partition in doubt until :meth:`note_expected`."""
+        """Mark a partition as in doubt until :meth:`note_expected`."""
         with self._lock:
             self._expected[partition] += 1
 
     def note_expected(self, partition: str, files: Iterable[str]) -> None:
-        """Note a partition that was expected, and the ``files`` in it that were promised by their own names."""
+        """Note an expected partition, and the ``files`` in it that were promised by their own names."""
         self.note_partition(partition)
         self.note(files)
         with self._lock:
@@ -36,20 +36,20 @@ class PendingInvalidations:
             self._expected = +self._expected
 
     def note_partition(self, partition: str) -> None:
-        """Note all that is promised for ever of a partition."""
+        """Note everything that is promised for ever in a partition."""
         self.note(f"{partition}/{name}" for name in _PROMISING)
 
     def note(self, paths: Iterable[str]) -> None:
-        """Note paths by themselves."""
+        """Note single paths."""
         with self._lock:
             self._times |= dict.fromkeys(paths, _TIMES_TOLD)
 
     def concerns(self, partition: str) -> bool:
-        """Whether something of a partition is yet to be told."""
+        """Return whether any change of a partition is still to be reported."""
         return f"{partition}/{_PROMISING[0]}" in self._times or partition in self._expected
 
     def take(self) -> list[str]:
-        """Return what is to be told now."""
+        """Return the paths to report now."""
         with self._lock:
             told = list(self._times)
             self._times = {path: times - 1 for path, times in self._times.items() if times > 1}

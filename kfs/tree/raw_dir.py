@@ -1,4 +1,4 @@
-"""``raw/``: Kafka's own files of a partition, read through."""
+"""``raw/``: Kafka's own files of a partition, passed through."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kfs.tree.record_files import parse_offset
 
 @dataclass(frozen=True, slots=True)
 class RawFile(File):
-    """A file of the source as it is; never a symlink's target, which could lie anywhere.
+    """A file of the source as it is; never through a symlink, whose target could lie anywhere.
 
-    That of a ``segment`` is a ``.log``, which may grow. Any other is another file as soon as it is written to.
+    The file of a ``segment`` is a ``.log``, which may grow. Any other becomes another file as soon as it is written to.
     """
 
     partition: PartitionView
@@ -54,7 +54,7 @@ class RawFile(File):
         return status
 
     def _open(self) -> OpenFile:
-        """Return the file, open; raise :class:`FileChanged` if it isn't what it was."""
+        """Return the open file; raise :class:`FileChanged` if the file was replaced or changed."""
         if self.segment is not None:
             return self.segment.file()
         file = self.partition.log.storage.files.open(self.path, self.version.inode)
@@ -71,7 +71,7 @@ class RawFile(File):
         file = self._open()
         size = min(size, max(file.size() - offset, 0))
         data = file.read(offset, size)
-        self._open()  # what was read may be of what it has become
+        self._open()  # the bytes read may be of a changed file
         reason = file.read_error(offset, size)
         if reason is not None:
             raise CorruptData(reason, offset, self.path)
@@ -104,8 +104,8 @@ class RawDirectory(PartitionSubdirectory):
         """Return a file.
 
         Raises:
-            NotFound: it isn't there, or is no regular file.
-            CorruptData: it can't be asked what it is.
+            NotFound: it doesn't exist, or is no regular file.
+            CorruptData: its status can't be read.
         """
         path = os.path.join(self.partition.log.directory.path, name)
         try:
@@ -124,7 +124,7 @@ class RawDirectory(PartitionSubdirectory):
         return RawFile(self.partition, node_id, path, version, segment)
 
     def _segment_of(self, path: str, inode: int) -> Segment | None:
-        """Return the segment whose ``.log`` lies there."""
+        """Return the segment whose ``.log`` has this path."""
         stem, _, suffix = os.path.basename(path).partition(".")
         base_offset = parse_offset(stem.lstrip("0") or "0", "") if suffix in ("log", "log.deleted") else None
         segment = self.partition.log.segment_at(base_offset) if base_offset is not None else None
@@ -140,7 +140,7 @@ class RawDirectory(PartitionSubdirectory):
         return self._file(name)
 
     def _listed_file(self, name: str) -> RawFile:
-        """Return a file of a listing, which one that can't be asked isn't in: that is a problem then."""
+        """Return a file for a listing, which omits a file whose status can't be read and reports a problem."""
         try:
             return self._file(name)
         except CorruptData as error:

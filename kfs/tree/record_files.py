@@ -21,15 +21,15 @@ from kfs.tree.node_ids import View
 from kfs.tree.partition_subdirectory import PartitionSubdirectory
 from kfs.tree.partition_view import PartitionView
 
-#: The lines of larger records aren't kept with what was found, but rendered again.
+#: Longer lines are rendered again on reading rather than kept with the found record.
 _AT_HAND_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
 class RecordFile(File):
-    """One record as a line of JSON: that of this incarnation of its segment, and of no other that takes its place.
+    """One record as a line of JSON, of one incarnation of its segment.
 
-    ``content`` is the line where it is at hand: who looks a record up mostly reads it next.
+    ``content`` is the line if it is available: a look-up is mostly followed by a read.
     """
 
     partition: PartitionView
@@ -91,7 +91,7 @@ class FieldFile(File):
 
 
 def _stamp_of(partition: PartitionView, segment: Segment, view: View) -> Stamp:
-    """Return the stamp of a segment's records: for a closed one, which keeps it, the same each time."""
+    """Return the stamp of a segment's records: always the same one for a closed segment, which keeps it."""
     stamps = None if segment.is_last else partition.stamps.get(segment.slot)
     stamp = None if stamps is None else stamps.get(view)
     if stamp is None:
@@ -118,7 +118,7 @@ class OffsetDirectory(PartitionSubdirectory):
         offset = parse_offset(name, self.suffix)
         if offset is None:
             raise NotFound(f"{name!r} is not the name of an offset")
-        return self._find(offset)  # a name is there only if the record is
+        return self._find(offset)  # the name exists only if the record does
 
     @abstractmethod
     def _find(self, offset: int) -> tuple[Node, Attributes]: ...
@@ -133,7 +133,7 @@ class OffsetDirectory(PartitionSubdirectory):
             shown = span.within(max(cookie, self.partition.offsets.start), end)
             try:
                 yield from self._entries_of(span.segment, block, *shown, with_attributes)
-            except CorruptData:  # reported; what follows is still there
+            except CorruptData:  # reported; go on behind it
                 continue
 
 
@@ -154,7 +154,7 @@ class RecordDirectory(OffsetDirectory):
     def found_with(self, name: str) -> NumberedFiles | None:
         """See :meth:`kfs.tree.node.Directory.found_with`: the other records of the block."""
         offset = parse_offset(name, self.suffix)
-        state = self.partition.state  # before anything is looked for: what comes in between shows in the next one
+        state = self.partition.state  # first, so that a later change differs from it
         segment = self.partition.log.segment_for(offset) if offset is not None else None
         if offset is None or segment is None or segment.is_last:
             return None
@@ -176,7 +176,7 @@ class RecordDirectory(OffsetDirectory):
         try:
             lines = self.partition.records.render(segment, segment.load(block))
         except CorruptData:
-            # The CRC holds, so the header's offsets do: they are there, and reading them fails.
+            # The CRC is valid, so the header's offsets are: list them, though reading them fails.
             for offset in dense or ():
                 if start <= offset < end:
                     yield Entry(f"{offset}.json", offset + 1, stamp.id_of_zero + offset, stamp.mode, None)
@@ -214,7 +214,7 @@ class FieldDirectory(OffsetDirectory):
 
 
 def contents_from(partition: PartitionView, view: View, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield id and content of the files of a view, from offset ``start`` to where the active segment begins."""
+    """Yield id and content of the files of a view, from offset ``start`` to the start of the active segment."""
     for span, block in partition.reader.blocks(start):
         segment = span.segment
         if segment.is_last or view not in (View.RECORD, View.VALUE, View.KEY):
@@ -241,7 +241,7 @@ def _contents(
 
 
 def parse_offset(name: str, suffix: str) -> int | None:
-    """Return the offset that a canonical name says (no sign, no leading zeros), None for any other name."""
+    """Return the offset in a canonical name (no sign, no leading zeros), None for any other name."""
     stem = name.removesuffix(suffix)
     if len(stem) + len(suffix) != len(name) or len(stem) > 19:
         return None

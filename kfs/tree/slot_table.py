@@ -1,4 +1,4 @@
-"""What is kept of segments, by slot, for as long as the segment is in use: a mount outlives most of them."""
+"""Tables of values for segments, by slot, kept while the segment is in use: a mount outlives most segments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Value = TypeVar("Value")
 
 
 class SlotTable(Generic[Value]):
-    """A table by slot of the segment, or of what is shown of it; what is no longer in use is in it no longer.
+    """A table by slot of a segment, or of its visible content; drops the values of segments no longer in use.
 
-    A log has its segments until they are gone; then only those who read them have them.
+    A log keeps its segments until they are deleted; after that only their readers do.
     """
 
     __slots__ = ("_entries",)
@@ -23,17 +23,17 @@ class SlotTable(Generic[Value]):
         self._entries: dict[int, tuple[ref[Segment], Value]] = {}
 
     def get(self, slot: int) -> Value | None:
-        """Return what was kept; None if there is nothing, or the segment is gone."""
+        """Return the value of a slot; None if there is none, or the segment is gone."""
         entry = self._entries.get(slot)
         return None if entry is None else entry[1]
 
     def segment(self, slot: int) -> Segment | None:
-        """Return the segment of a slot, None if it is no longer in use, or nothing was kept."""
+        """Return the segment of a slot, None if it is no longer in use, or nothing was put for it."""
         entry = self._entries.get(slot)
         return None if entry is None else entry[0]()
 
     def put(self, slot: int, segment: Segment, value: Value) -> Value:
-        """Keep a value, which must not have the segment; return the one that is kept, if another was faster."""
+        """Keep a value, which must not refer to the segment; return the one kept, if another thread was faster."""
         entries = self._entries
 
         def forget(_gone: ref[Segment]) -> None:
@@ -42,7 +42,7 @@ class SlotTable(Generic[Value]):
         return entries.setdefault(slot, (ref(segment, forget), value))[1]
 
     def forget(self, slot: int) -> None:
-        """Drop what is kept of a slot."""
+        """Drop the value of a slot."""
         self._entries.pop(slot, None)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Opening log directories, as a tree or as what a tree is of: the one place for commands, mounts and fsspec."""
+"""Opening log directories, as a data directory or a tree: for commands, mounts and fsspec."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class TreeSource:
     cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES
 
     def open(self, paths: Sequence[str], index_store: LineIndexStore | None = None) -> KafkaTree:
-        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do.
+        """Open the tree over ``paths``; raise :class:`~kfs.errors.UnusableSource` if one is unusable.
 
-        Without another ``index_store`` it is the user's.
+        The default ``index_store`` is the user's.
         """
         return self.tree(self.data_dir(paths), index_store)
 
     def tree(self, data_dir: DataDir, index_store: LineIndexStore | None = None) -> KafkaTree:
         """Return the tree over a data directory that was opened with these options."""
-        from kfs.tree.kafka_tree import KafkaTree  # only here: who wants records needs no tree
+        from kfs.tree.kafka_tree import KafkaTree  # imported here: reading records needs no tree
         from kfs.tree.lines.index_store import LineIndexStore, default_directory
 
         options = TreeOptions(
@@ -52,7 +52,7 @@ class TreeSource:
         return KafkaTree(data_dir, options)
 
     def data_dir(self, paths: Sequence[str]) -> DataDir:
-        """Open the data directory over ``paths``; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+        """Open the data directory over ``paths``; raise :class:`~kfs.errors.UnusableSource` if one is unusable."""
         cache_bytes = self.cache_bytes - self._rendered_bytes
         storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=cache_bytes)
         matches = topic_filter(self.topics)

@@ -24,7 +24,7 @@ _DAY: Final = 24 * HOUR
 
 
 class TimeDirectory(PartitionSubdirectory):
-    """``time/``: a directory for each day (UTC) that has records, and ``none`` for records without a time."""
+    """``time/``: a directory for each day (UTC) with records, and ``none`` for records without a time."""
 
     __slots__ = ()
 
@@ -61,14 +61,14 @@ def _day_name(day: int) -> str:
 
 
 def hour_of(timestamp: int) -> int | None:
-    """Return the hour since 1970 of a timestamp in milliseconds, None where it is no time."""
+    """Return the hour since 1970 of a timestamp in milliseconds, None if it is no valid time."""
     return timestamp // HOUR if has_time(timestamp) else None
 
 
 def hours_of(partition: PartitionView) -> frozenset[int | None]:
-    """Return the hours in which the partition has records; the first time this is a pass over each segment.
+    """Return the hours in which the partition has records; the first call is a pass over each segment.
 
-    Where one of these goes meanwhile, its records may be in another one by now: those that are there then are asked.
+    If a segment disappears meanwhile, its records may be in another one by now: then the current segments are used.
     """
     return settled(partial(_hours_now, partition))
 
@@ -99,7 +99,7 @@ def _segment_hours(partition: PartitionView, segment: Segment) -> frozenset[int 
 
 
 def _chunk_hours(partition: PartitionView, segment: Segment, index: LineIndex, chunk: int) -> set[int | None]:
-    """Return the hours of one chunk of a segment's text; its records are looked at only if there may be several."""
+    """Return the hours of one chunk of a segment's text; decodes its records only if there may be several hours."""
     earliest, latest = index.earliest[chunk], index.latest[chunk]
     if earliest > latest:
         return set()
@@ -116,7 +116,7 @@ def _chunk_hours(partition: PartitionView, segment: Segment, index: LineIndex, c
 
 
 class HourDirectory(PartitionSubdirectory):
-    """The records of one hour (or of none), in offset order, as links to their files in ``offset/``."""
+    """The records of one hour (or without a time), in offset order, as links to their files in ``offset/``."""
 
     __slots__ = ("hour", "up")
 
@@ -157,7 +157,7 @@ def record_link(partition: PartitionView, segment: Segment, offset: int, timesta
 
 
 class AtDirectory(PartitionSubdirectory):
-    """``at/``: lists nothing, and has ``<ISO time>.json`` for every time at or before the last record's."""
+    """``at/``: lists nothing, but resolves ``<ISO time>.json`` for every time up to the last record's."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""``.kfs/transactions/``, what ``__transaction_state`` says of transactional ids, and a partition's transactions.
+"""``.kfs/transactions/``: transactional ids, from ``__transaction_state``; and a partition's transactions.
 
-Nothing of that topic, or of any other, is read for it before it is asked for.
+All topics are read on demand only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kfs.tree.partition_view import PartitionView
 
 _JSON: Final = ".json"
 _PROBLEMS: Final = "problems.jsonl"
-#: What stands for a broker without a name.
+#: The placeholder for a broker without a name.
 _BOOTSTRAP_SERVER: Final = "localhost:9092"
 
 
@@ -34,7 +34,7 @@ def transactions_directory(context: TreeContext, path: str) -> FixedDirectory:
 
 
 class _TransactionalIdNames(Mapping[str, Maker]):
-    """A file of each transactional id, and what is wrong with what they are kept in."""
+    """A file for each transactional id, and the problems of their topic."""
 
     def __init__(self, context: TreeContext, path: str) -> None:
         self._context = context
@@ -51,7 +51,7 @@ class _TransactionalIdNames(Mapping[str, Maker]):
         return partial(self._file, name, partial(_id_line, self._context, transactional_id))
 
     def _id_of(self, name: str) -> str | None:
-        """Return the transactional id that a file is of, None where there is none."""
+        """Return the transactional id of a file's name, or None."""
         ids = self._context.broker.transactional_ids
         text = text_of_name(name.removesuffix(_JSON), ids.names)
         return text if text is not None and ids.get(text) is not None else None

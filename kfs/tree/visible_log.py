@@ -1,4 +1,4 @@
-"""A log, and what of it is visible in the tree."""
+"""A log, and the part of it that is visible in the tree."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
 from kfs.tree.slot_table import SlotTable
 
-#: For how long, in seconds, the visible range isn't asked for again.
+#: How long, in seconds, the visible range is reused.
 _RANGE_SECONDS: Final = 0.1
 
 
 def state_of(log: Log) -> tuple[int, int | None]:
-    """Return what stays the same as long as nothing that was shown of a log has become untrue."""
+    """Return a state that stays the same while everything shown of a log stays true."""
     return log.incarnation, log.checkpointed_log_start_offset
 
 
 class VisibleLog:
     """A log, seen through a range of offsets that may move.
 
-    ``path`` is where in the tree it stands, without a leading slash; ``choose_range`` picks the
-    range: what is visible, or what lies below the log start offset. ``committed`` leaves out of that what a
-    ``read_committed`` consumer doesn't get; it is None where everything is shown.
+    ``path`` is its place in the tree, without a leading slash; ``choose_range`` picks the range: the visible offsets,
+    or those below the log start offset. ``committed`` filters that as for a ``read_committed`` consumer; it is None if
+    everything is shown.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class VisibleLog:
         self.log = log
         self.path = path
         self.json = line_renderer(log.topic, log.partition)
-        #: The state of the log as far as the front that shows this partition has been told.
+        #: The state of the log as last told to the front that shows this partition.
         self.promised = state_of(log)
-        #: Knows the transactions of the log, and has read nothing before it is asked.
+        #: Knows the transactions of the log; reads nothing before it is used.
         self.transactions = CommittedReader(log)
-        #: Knows more of them, and reads the whole log for that, once it is asked.
+        #: Knows more of them, for which it reads the whole log once it is used.
         self.history = TransactionHistory(log)
         self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
@@ -61,11 +61,11 @@ class VisibleLog:
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
         self._owners: SlotTable[tuple[Owner, int]] = SlotTable()
-        #: What the attributes of the records of closed segments have in common, by slot and view.
+        #: The common attributes of the records of closed segments, by slot and view.
         self.stamps: SlotTable[dict[View, Stamp]] = SlotTable()
-        #: The state of what decides what is shown of segments, and the slot for that.
+        #: For each segment: the state that decides what is shown of it, and the slot for that.
         self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] = WeakKeyDictionary()
-        self._falls = 0  # how often the end of what is shown has moved back, although the log may not have
+        self._falls = 0  # how often the end of the visible range has moved back, perhaps without the log
         self._choosing = threading.Lock()
 
     @property
@@ -88,21 +88,21 @@ class VisibleLog:
 
     @property
     def ends_with_log(self) -> bool:
-        """Whether all that is in the log is in the range, from its start on."""
+        """Whether the range has everything in the log, from its start on."""
         return self._choose_range is Log.visible and not self.log.until_high_watermark
 
     @property
     def state(self) -> Hashable:
-        """What stays equal as long as the same is shown of the closed segments."""
+        """A value that stays equal while the closed segments show the same."""
         offsets, segments = self.offsets, self.log.segments
         closed_end = segments[-1].base_offset if segments else 0
         return self.log, self.log.incarnation, offsets.start, min(offsets.end, closed_end)
 
     def cache_slot(self, segment: Segment) -> int:
-        """Return the number of what is shown of a segment: under which it is cached, and lines have their id.
+        """Return the number of a segment's visible content: the key of caches, and part of the id of its lines.
 
-        What is committed in it may be for a later segment to say: where one of those became another file, what was
-        shown may not hold any more. Nor may it where the end of what is shown has moved back.
+        Later segments may decide what is committed in it: if one of those is replaced, the content may be outdated. So
+        it may be after the end of the visible range moved back.
         """
         changes = (segment.changes_behind if self.committed is not None else 0, self._falls)
         if changes == (0, 0):
@@ -134,30 +134,30 @@ class VisibleLog:
         return max(mtime_ns, self.owner(segments[-1])[1]) if segments else mtime_ns
 
     def lifetime(self, segment: Segment) -> float:
-        """How long, in seconds, what is shown of a segment holds."""
+        """Return how long, in seconds, a segment's content stays valid."""
         return LIVE if segment.is_last else FOREVER
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a name here may have led to something else a moment ago: who keeps it hasn't been told that often."""
+        """Whether a name here may have led to another file a moment ago, and this wasn't told often enough yet."""
         if self.log.is_changing or self.log.incarnation != self.promised[0]:  # in this order
             return True
         return self.context.pending.concerns(self.path)
 
     def first_shown(self, segment: Segment) -> int:
-        """Return from which offset on a segment is shown now."""
+        """Return the first offset shown of a segment now."""
         return max(self.offsets.start, segment.base_offset)
 
     def shown_segments(self) -> list[Segment]:
-        """The segments that have offsets in the range, the active one even while it has none."""
+        """Return the segments with offsets in the range; the active one even without."""
         return [segment for segment in self.log.segments if self.shows(segment)]
 
     def shows(self, segment: Segment) -> bool:
-        """Whether a segment has offsets in the range, or is the active one and they may come."""
+        """Return whether a segment has offsets in the range, or is the active one and may get them."""
         return self.has_shown(Span(segment, segment.base_offset, segment.next_base_offset))
 
     def has_shown(self, span: Span) -> bool:
-        """Whether a span has offsets in the range, or is that of the active segment and they may come."""
+        """Return whether a span has offsets in the range, or is the active segment's and may get them."""
         offsets = self.offsets
         if span.end is not None and span.end <= offsets.start:
             return False

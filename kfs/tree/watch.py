@@ -1,4 +1,4 @@
-"""Looking for what makes a promise of "for ever" untrue: segments that are cut, replaced or deleted."""
+"""Detecting broken promises of "for ever": segments that are truncated, replaced or deleted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kfs.tree.partition_view import PartitionView
 from kfs.tree.partition_views import PartitionViews
 from kfs.tree.visible_log import state_of
 
-#: How long, in seconds, one look may take; the next goes on where it stopped.
+#: How long, in seconds, one look may take; the next continues where it stopped.
 _LOOK_SECONDS: Final = 0.02
 
 
 class Watch:
-    """Compares the logs that have been shown with what they were when that was last looked at."""
+    """Compares the logs that were shown with their state at the last look."""
 
     def __init__(self, views: PartitionViews) -> None:
         self._views = views
@@ -26,9 +26,9 @@ class Watch:
         self._round: Iterator[None] = iter(())
 
     def invalidations(self) -> frozenset[Invalidation]:
-        """Return the directories below which something changed that was promised not to, and files that did."""
+        """Return the directories below which something changed that was promised not to, and such files."""
         until = time.monotonic() + _LOOK_SECONDS
-        for view in self._views.shown():  # what others have noticed costs no look
+        for view in self._views.shown():  # changes that others have noticed cost no look
             if view.log.incarnation != view.promised[0]:
                 self._note_changes(view)
         while True:
@@ -45,18 +45,18 @@ class Watch:
         return Invalidation(path, self._views.context.ids.of_path(path.rpartition("/")[0]))
 
     def _look(self) -> Iterator[None]:
-        """Go once through all partitions that were shown, and note what is outdated; yield to be interrupted."""
+        """Go once through all partitions that were shown, and note outdated ones; yield to be interrupted."""
         for view in self._views.shown():
             log = view.log
             try:
                 segments = log.segments
-            except (Shortage, SourceLost):  # who asks for it hears of it; it may be back as it was
+            except (Shortage, SourceLost):  # readers get the error themselves; it may come back unchanged
                 yield
                 continue
             for segment in segments:
                 if segment.was_read and not segment.is_stale:
                     try:
-                        segment.file()  # marks itself stale if it was cut; the log then makes another of it
+                        segment.file()  # marks itself stale if it was truncated; the log then replaces it
                     except CorruptData:
                         log.look_again()
                     except Shortage:
@@ -72,7 +72,7 @@ class Watch:
             yield
 
     def _note_changes(self, view: PartitionView) -> None:
-        """Note what is outdated of a partition since this was last asked."""
+        """Note what is outdated of a partition since the last call."""
         state = state_of(view.log)
         if view.promised != state:
             self._pending.note_partition(view.path)  # first, so that it is in doubt all along
@@ -86,7 +86,7 @@ class Watch:
 
 
 def _taken_back(view: PartitionView, bases: list[int]) -> list[str]:
-    """Return the files of the lines of these segments, whose promise is over."""
+    """Return the line files of these segments, which are no longer promised."""
     for base in bases:
         del view.lines.promised_files[base]
     return [f"{view.path}/segment/{name}" for base in bases for name in segment_names(base)]

@@ -1,4 +1,4 @@
-"""A file of the tree, written as a whole."""
+"""Writing a whole file of the tree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PAGE: Final = 4096
 
 
 def write_file(tree: Tree, path: str, out: BinaryIO) -> None:
-    """Write what a path leads to; of a damaged file all that comes before the page that can't be read, as on a mount.
+    """Write the file at a path; of a damaged file everything before the first unreadable page, as on a mount.
 
     Raises:
         CorruptData: that page can't be read.
-        IsADirectory: it leads to a directory.
+        IsADirectory: the path leads to a directory.
         NotFound: or to nothing.
     """
     node = settled(partial(_measured, tree, path))
@@ -33,7 +33,7 @@ def write_file(tree: Tree, path: str, out: BinaryIO) -> None:
 
 
 def _measured(tree: Tree, path: str) -> Node:
-    """Return what a path leads to, of which the size is known: what is found damaged then may be another file."""
+    """Return the node at a path after its size is known: damage found by measuring may make it another file."""
     node = tree.follow(path)
     node.attributes()
     return node

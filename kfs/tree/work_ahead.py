@@ -1,4 +1,4 @@
-"""Work done before it is asked for, for readers that go through something in order: by a thread for each core."""
+"""Work done ahead for sequential readers, by a thread for each core."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final, NamedTuple
 from kfs.errors import KfsError
 from kfs.read.workers.cores import cores
 
-#: Jobs ahead of what was asked for, for each thread.
+#: Jobs ahead of the reader, for each thread.
 _AHEAD: Final = 2
 
 
 class WorkAheadJob(NamedTuple):
-    """Something to be done, whose result ``run`` leaves where it is looked for; ``key`` tells it from others."""
+    """A job, whose result ``run`` leaves where readers look for it; ``key`` identifies it."""
 
     key: Hashable
     run: Callable[[], object]
 
 
 class WorkAhead:
-    """Does jobs in threads of its own, none until :meth:`start`.
+    """Runs jobs in its own threads, none before :meth:`start`.
 
-    They end when there is nothing to do, and don't keep the process from ending.
+    The threads end when there is nothing to do, and don't keep the process from ending.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class WorkAhead:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """From now on do what is asked for; with a single core there is no thread to do it."""
+        """Run jobs from now on; with a single core there is no thread for it."""
         self._most = cores() if cores() > 1 else 0
 
     @property
@@ -46,11 +46,11 @@ class WorkAhead:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether anything is being done, or will be."""
+        """Whether any thread is running."""
         return self._running > 0
 
     def ask(self, jobs: Iterable[WorkAheadJob]) -> None:
-        """Have jobs done, the first of them first; what was asked for earlier, and isn't begun, is forgotten."""
+        """Run jobs, in this order; earlier ones that haven't begun are dropped."""
         with self._lock:
             self._jobs.clear()
             self._jobs.extend(job for job in jobs if job.key not in self._busy)
@@ -60,7 +60,7 @@ class WorkAhead:
                 threading.Thread(target=self._work, name="kfs-ahead", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin no more jobs."""
         with self._lock:
             self._most = 0
             self._jobs.clear()
@@ -68,7 +68,7 @@ class WorkAhead:
     def _work(self) -> None:
         try:
             while (job := self._next()) is not None:
-                with suppress(KfsError):  # who asks for it gets the error
+                with suppress(KfsError):  # readers get the error themselves
                     job.run()
                 with self._lock:
                     self._busy.discard(job.key)
@@ -78,7 +78,7 @@ class WorkAhead:
             raise
 
     def _next(self) -> WorkAheadJob | None:
-        """Return what to do next; None, and one thread fewer is counted, where there is nothing."""
+        """Return the next job; if there is none, count one thread fewer and return None."""
         with self._lock:
             if not self._jobs:
                 self._running -= 1

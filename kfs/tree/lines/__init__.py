@@ -1,1 +1,1 @@
-"""Lines of text made of a segment: an index of where they are, its store, what makes them, and a cache of both."""
+"""Lines of text made of a segment: their sources, an index of where they are, its store, and a cache of both."""

@@ -1,4 +1,4 @@
-"""The lines of ``meta/batches.jsonl``: what Kafka's dump tool says of each batch."""
+"""The lines of ``meta/batches.jsonl``: the fields that Kafka's dump tool shows of each batch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kfs.tree.lines.source import Chunk
 
 
 def batch_lines(segment: Segment, block: Block) -> Chunk:
-    """Return a line for each batch of a block: what Kafka's dump tool says of it."""
+    """Return a line for each batch of a block, with the fields that Kafka's dump tool shows."""
     return Chunk(b"".join(_batch_line(segment, header) for header in _headers(block)))
 
 
 def _headers(block: Block) -> Iterator[BatchHeader]:
-    """The headers of the messages in a run, or the one of the batch."""
+    """Yield the headers of the messages in a run, or the one of the batch."""
     if block.header.magic == MAGIC_V2 or block.header.record_count == UNKNOWN_COUNT:
         yield block.header
         return

@@ -1,4 +1,4 @@
-"""What is kept of texts in memory: their indexes, and chunks that were rendered lately, or ahead."""
+"""The cache of texts: their indexes, and chunks that were rendered lately or ahead."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from kfs.tree.work_ahead import WorkAhead, WorkAheadJob
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-#: Chunks that are rendered ahead by one thread, one after another: a thread that reads on where it was is quicker.
+#: Chunks that one thread renders ahead in a row: it is faster if it continues where it was.
 _CHUNKS_AHEAD: Final = 8
-#: How many readers are told apart.
+#: The most readers told apart.
 _READERS_KEPT: Final = 1024
-#: About how many measurements the pace is an average of.
+#: About how many measurements the pace averages.
 _PACES: Final = 8
-#: Of all indexes in memory.
+#: For all indexes in memory.
 _INDEX_BYTES: Final = 16 * 1024 * 1024
 
 #: The tree path of the partition, the kind of rendering, the slot, and the first and last offset shown.
@@ -36,7 +36,7 @@ TextKey = tuple[str, str, int, int, int]
 
 
 class Claim:
-    """Chunks of a text that a reader wants: there, being made by another thread, or missing and now its own to make."""
+    """A reader's chunks of a text: available, in the making by another thread, or missing and its own to make."""
 
     __slots__ = ("awaited", "found", "key", "making", "missing")
 
@@ -45,30 +45,30 @@ class Claim:
         self.found: dict[int, Chunk] = {}
         self.awaited: dict[int, Future[Mapping[int, Chunk]]] = {}
         self.missing: list[int] = []
-        #: What others wait for that is missing here.
+        #: The missing chunks, which others may wait for.
         self.making: Future[Mapping[int, Chunk]] = Future()
 
 
 class LineCache:
-    """Indexes of texts, and chunks of text rendered lately.
+    """Indexes of texts, and recently rendered chunks of text.
 
     An index is made and extended under the lock of its text (:meth:`lock_of`): a pass over a large segment takes long,
-    and only those who want the same text should wait for it.
+    and should block only readers of the same text.
     """
 
     def __init__(self, chunk_bytes: int, store: LineIndexStore | None, ahead: WorkAhead) -> None:
         self.store = store
         self._ahead = ahead
         self._making: dict[tuple[TextKey, int], Future[Mapping[int, Chunk]]] = {}
-        #: Where the next read of a reader would begin, and when it got the last.
+        #: Where a reader would read next, by key and chunk, and when it got the last chunk.
         self._readers: LRUCache[tuple[TextKey, int], float] = LRUCache(_READERS_KEPT)
-        #: How long a chunk takes to be made, in seconds, lately.
+        #: The recent time to make a chunk, in seconds.
         self._pace = 0.0
-        #: Indexes with their segments: that of one that isn't in use is of no use.
+        #: Indexes with their segments; an index is useless once its segment is not in use.
         self._indexes: LRUCache[TextKey, tuple[ref[Segment], LineIndex]] = LRUCache(
             _INDEX_BYTES, getsizeof=lambda kept: kept[1].nbytes
         )
-        #: The keys of indexes whose segment is gone, to be dropped: they come while anything may be locked.
+        #: The keys of indexes whose segment is gone, to be dropped later: any lock may be held when they are added.
         self._gone: deque[TextKey] = deque()
         self._chunks: LRUCache[tuple[TextKey, int], Chunk] = LRUCache(
             chunk_bytes, getsizeof=lambda chunk: len(chunk.text) + 256
@@ -88,7 +88,7 @@ class LineCache:
             return None if kept is None else kept[1]
 
     def keep_index(self, key: TextKey, segment: Segment, index: LineIndex) -> None:
-        """Keep the index of a segment for as long as that is there, or weigh it anew after it has grown."""
+        """Keep a segment's index for as long as the segment exists, or update its weight after it grew."""
         gone = self._gone
         kept = ref(segment, lambda _: gone.append(key)), index
         with self._lock:
@@ -98,11 +98,11 @@ class LineCache:
                 self._indexes[key] = kept
 
     def claim(self, key: TextKey, wanted: range, kept: Container[int]) -> Claim:
-        """Return the chunks of a text that are there, and who makes the others: other threads, or the caller.
+        """Return the available chunks of a text, and who makes the others: other threads, or the caller.
 
-        The caller ends with :meth:`deliver` or :meth:`give_up` where it has any to make. A chunk that isn't ``kept`` is
-        dropped with this: what one reader has read to its end stays in the kernel's page cache, and what was made for
-        others to read is of more use here.
+        A caller with chunks to make ends with :meth:`deliver` or :meth:`give_up`. This drops chunks that are not
+        ``kept``: a chunk that was read to its end stays in the kernel's page cache, and chunks made ahead are of more
+        use here.
         """
         claim = Claim(key)
         with self._lock:
@@ -118,7 +118,7 @@ class LineCache:
         return claim
 
     def deliver(self, claim: Claim, made: Mapping[int, Chunk], kept: Container[int], seconds: float) -> None:
-        """Hand over the chunks that a claim was short of to those who wait for them, and keep the ``kept`` ones.
+        """Pass a claim's missing chunks to waiting threads, and cache the ``kept`` ones.
 
         ``seconds`` is how long it took to make them.
         """
@@ -131,17 +131,17 @@ class LineCache:
         claim.making.set_result(made)
 
     def give_up(self, claim: Claim, error: BaseException) -> None:
-        """Tell those who wait for the chunks of a claim that they couldn't be made."""
+        """Tell threads waiting for a claim's chunks that these couldn't be made."""
         with self._lock:
             for index in claim.missing:
                 del self._making[claim.key, index]
         claim.making.set_exception(error)
 
     def worth_making_ahead(self, key: TextKey, read: range, end: int) -> list[range]:
-        """Return the runs of chunks below ``end`` to make before they are asked for, as ``read`` are asked for now.
+        """Return the runs of chunks below ``end`` to make ahead, now that ``read`` are requested.
 
-        There are some where a reader goes through a text in order and is quicker than chunks are made. If it is slower,
-        the kernel asks for the next ones early enough, and the reader needs the processors itself.
+        There are some if a sequential reader is faster than chunks are made. If it is slower, the kernel requests the
+        next ones early enough, and the reader needs the processors itself.
         """
         if not self._ahead.reach:
             return []
@@ -156,11 +156,11 @@ class LineCache:
         return [range(group[0], group[-1] + 1) for group in groups]
 
     def make_ahead(self, key: TextKey, runs: Iterable[range], make: Callable[[range], object]) -> None:
-        """Have ``make`` called with each run of chunks of a text, by threads that work ahead of readers."""
+        """Call ``make`` with each run of chunks of a text, in threads that work ahead of readers."""
         self._ahead.ask([WorkAheadJob((key, run.start // _CHUNKS_AHEAD), partial(make, run)) for run in runs])
 
     def was_answered(self, key: TextKey, following: int) -> None:
-        """Note that a reader got what it asked for, and may go on with the chunk ``following``."""
+        """Note that a reader got its chunks, and may continue with the chunk ``following``."""
         if self._ahead.reach:
             with self._lock:
                 self._readers[key, following] = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The index that a pass over a segment leaves: where chunks of its text begin, in the text and in the log."""
+"""The index made by a pass over a segment: where chunks of its text begin, in the text and in the log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final
 from kfs.log.problem import Problem
 from kfs.read.deciding_markers import Marker
 
-#: Changes with the bytes that rendering gives, and with the layout below.
+#: Changes with the rendered bytes, and with the layout below.
 FORMAT_VERSION: Final = 4
 _COLUMNS: Final = ("text_starts", "positions", "after", "earliest", "latest")
 #: Chunks, size, log end, last offset, whether offsets are missing, bytes of problems and deciding markers.
 _TOTALS: Final = struct.Struct("<qqqqqq")
-#: As which it stands in the file whether offsets are missing: not, they are, that isn't asked.
+#: Whether offsets are missing, as coded in the file: no, yes, not asked.
 _MISSING: Final = (False, True, None)
-#: Timestamps of a chunk that has no records.
+#: Timestamps of a chunk without records.
 NO_EARLIEST: Final = 2**63 - 1
 NO_LATEST: Final = -(2**63)
 
@@ -27,11 +27,10 @@ NO_LATEST: Final = -(2**63)
 class LineIndex:
     """Where chunks begin: in the text, in the log, and the highest offset before them.
 
-    ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds.
-    ``problems`` are those that the pass met, and ``deciding_markers`` the markers
-    behind the segment that decided what of it is committed.
-    ``stable_end`` is the offset before which an index ends whose text has such an end for now. ``is_missing`` says
-    whether the offsets behind ``last_offset`` are known to be lost with a segment, None where there are none.
+    ``earliest`` and ``latest`` are the least and greatest timestamp in each chunk, in milliseconds. ``problems`` were
+    found by the pass; ``deciding_markers`` are the markers after the segment that decided what of it is committed.
+    ``stable_end`` is the offset before which the index ends, if its text has such an end for now. ``is_missing`` says
+    whether the offsets after ``last_offset`` are known to be lost with a segment, None if there are none.
     """
 
     def __init__(self, base_offset: int) -> None:
@@ -53,11 +52,11 @@ class LineIndex:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes; most indexes have one chunk, and are hardly more than what objects cost."""
+        """Memory used, in bytes; most indexes have one chunk, and cost little more than their objects."""
         return len(self) * 8 * len(_COLUMNS) + 128 * (len(self.problems) + len(self.deciding_markers)) + 1200
 
     def begin_chunk(self) -> None:
-        """Begin a chunk where the index ends."""
+        """Begin a chunk at the end of the index."""
         self.text_starts.append(self.size)
         self.positions.append(self.log_end)
         self.after.append(self.last_offset)
@@ -65,12 +64,12 @@ class LineIndex:
         self.latest.append(NO_LATEST)
 
     def note_times(self, earliest: int, latest: int) -> None:
-        """Count timestamps into the last chunk."""
+        """Include timestamps in the range of the last chunk."""
         self.earliest[-1] = min(self.earliest[-1], earliest)
         self.latest[-1] = max(self.latest[-1], latest)
 
     def encode(self) -> bytes:
-        """Return the index as bytes; :meth:`decode` reads them back."""
+        """Return the index as bytes, for :meth:`decode`."""
         others = json.dumps([[asdict(problem) for problem in self.problems], self.deciding_markers]).encode()
         missing = _MISSING.index(self.is_missing)
         totals = _TOTALS.pack(len(self), self.size, self.log_end, self.last_offset, missing, len(others))

@@ -1,4 +1,4 @@
-"""Line indexes of closed segments, kept in the user's cache directory from one mount to the next."""
+"""Line indexes of closed segments, kept in the user's cache directory between mounts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ _SUFFIX: Final = ".index"
 
 
 def default_directory() -> str:
-    """Return where indexes are kept, such as ``~/.cache/kfs/lines``."""
+    """Return the directory of the indexes, such as ``~/.cache/kfs/lines``."""
     return os.path.join(user_cache_dir("kfs", appauthor=False), "lines")
 
 
 class LineIndexStore:
-    """A directory of indexes, each in a file named by the digest of what it depends on.
+    """A directory of indexes, each in a file named by the digest of its key.
 
-    The whole key stands in the file again, and a checksum, and both must match: an index that is
-    of something else, or damaged, is none. Files are written beside and renamed into place. When they take
-    more than ``capacity`` bytes together, those used longest ago go. A directory that can't be
-    written is no error: indexes are then made anew each time.
+    The file repeats the whole key and has a checksum, and both must match: an index with another key, or a damaged one,
+    is ignored. Files are written beside and renamed into place. When they exceed ``capacity`` bytes together, the least
+    recently used go. An unwritable directory is no error: indexes are then made anew each time.
     """
 
     def __init__(self, directory: str, capacity: int = DEFAULT_STORE_BYTES) -> None:
@@ -41,17 +40,17 @@ class LineIndexStore:
         self._size: int | None = None
 
     def check(self) -> None:
-        """Raise OSError if indexes can't be kept."""
+        """Raise OSError if indexes can't be stored."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.directory):
             pass
 
     def has(self, key: str) -> bool:
-        """Return whether there is something under ``key``: cheaper than to load it."""
+        """Return whether there is a file for ``key``: cheaper than loading it."""
         return os.path.exists(self._path(key))
 
     def load(self, key: str) -> LineIndex | None:
-        """Return the index kept under ``key``, None where there is none."""
+        """Return the index stored under ``key``, or None."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
@@ -71,7 +70,7 @@ class LineIndexStore:
             return None
 
     def save(self, key: str, index: LineIndex) -> None:
-        """Keep an index under ``key``."""
+        """Store an index under ``key``."""
         body = index.encode()
         content = _header(key) + zlib.crc32(body).to_bytes(4, "big") + body
         if len(content) > self.capacity // 4:
@@ -101,7 +100,7 @@ class LineIndexStore:
         self._size += size
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """Yield the time of last use, the size and the path of each index, and of what a crash left behind."""
+        """Yield the time of last use, the size and the path of each index, and of leftovers of a crash."""
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):

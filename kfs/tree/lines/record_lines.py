@@ -31,7 +31,7 @@ _MOST_READERS: Final = 16
 
 
 class ReaderPool:
-    """Readers of closed segments, with what they have read ahead: for those who read on where they were."""
+    """Readers of closed segments, with their read-ahead data, to continue where they were."""
 
     def __init__(self) -> None:
         self._readers: LRUCache[int, BulkReader] = LRUCache(_MOST_READERS)
@@ -39,24 +39,24 @@ class ReaderPool:
 
     @contextmanager
     def reader(self, segment: Segment) -> Iterator[BulkReader]:
-        """Lend a reader of a segment for the length of a block; raise :class:`FileChanged` as the segment does."""
+        """Lend a reader of a segment for the duration of a block; raise :class:`FileChanged` as the segment does."""
         segment.file()
         with self._lock:
             reader = self._readers.pop(segment.slot, None)
         if reader is None:
             reader = segment.bulk_reader()
         yield reader
-        if not reader.walk.bounds.is_last:  # which grows, and the reader doesn't know
+        if not reader.walk.bounds.is_last:  # an active segment grows, and the reader doesn't notice
             with self._lock:
                 self._readers[segment.slot] = reader
 
 
-#: What lines are made of.
+#: The items that lines are made of.
 Item: TypeAlias = ScannedBatches | DecodedBatches | Unreadable
 
 
 class SegmentLines:
-    """The lines of those records of a segment whose offsets are in a range; with ``committed`` of those it shows."""
+    """The lines of a segment's records in a range of offsets; with ``committed``, only of those it shows."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class SegmentLines:
         committed: CommittedReader | None = None,
         stable_end: int = MAX_INT64,
     ) -> None:
-        """What is measured ends before ``stable_end``, for now; what was measured is shown, whatever it was then."""
+        """The text ends before ``stable_end`` for now; its measured part is shown whatever that was at the time."""
         self._renderer = renderer
         self._offsets = offsets
         self._on_damage = on_damage
         self._readers = readers
         self._committed = committed
         self._stable_end = stable_end
-        #: It is of the whole log, as far as there is a segment to look at: what is lost where it ends is reported.
+        #: Covers the whole log, as far as there is a segment: losses at the segment's end are reported.
         self._sight = Sight(offsets, min(offsets.end, MAX_INT64 - 1) + 1)
         self._deciding = DecidingMarkers()
 
@@ -112,7 +112,7 @@ class SegmentLines:
     def _measurable(
         self, segment: Segment, position: int, after: int, end: int | None
     ) -> Iterator[DecodedBatches | Unreadable | Hidden]:
-        """Go through a segment in order, and note what decides about it from beyond its end."""
+        """Return the segment's items in order, and note the markers after it that decide about them."""
         items = segment.bulk(position, after, end)
         if self._committed is None:
             return items
@@ -125,10 +125,10 @@ class SegmentLines:
         first, stop = self._sight.shown(item)
         ends = list(accumulate(table.counts[item.first : item.stop]))
         if len(ends) == 1:
-            ends = [len(columns)]  # perhaps not all of what the batch has
+            ends = [len(columns)]  # perhaps not all records of the batch
         done = row = 0
         while row < len(ends):
-            # The batch in which the chunk is full.
+            # The batch that fills the chunk.
             full = bisect_left(starts, starts[done] + CHUNK_BYTES, done + 1, len(columns))
             row = min(bisect_left(ends, full, row), len(ends) - 1)
             begin, end = max(done, first), min(ends[row], stop)
@@ -154,7 +154,7 @@ class SegmentLines:
         limit = reader.storage.max_batch_bytes
         text, row = self._renderer.batches(item.table, item.first, item.stop, limit)
         chunks = [Chunk(text)]
-        while row < item.stop:  # at one that has to be decoded
+        while row < item.stop:  # at a batch that needs decoding
             chunks.extend(map(self._chunk_of_decoded, reader.decoded(item.of_rows(row, row + 1))))
             text, row = self._renderer.batches(item.table, row + 1, item.stop, limit)
             chunks.append(Chunk(text))
@@ -190,7 +190,7 @@ class SegmentLines:
 
 
 def _cut(items: Iterator[Item], ends: Sequence[int]) -> Iterator[list[Item]]:
-    """Yield those items that lie before each of the ends, no further than to an item that an end lies inside of.
+    """Yield, for each end, the items before it, up to an item that contains the end.
 
     Batches that came together are divided.
     """

@@ -1,4 +1,4 @@
-"""What makes the text of a segment: how long it is, part by part, and the text itself."""
+"""The interface that makes a segment's text: the length of each part, and the text itself."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kfs.tree.lines.index import NO_EARLIEST, NO_LATEST
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-#: A chunk of text is at least that long, the last one aside, and ends with a block.
+#: The least length of a chunk of text, except the last; it ends with a block.
 CHUNK_BYTES: Final = 64 * 1024
 
 
 @dataclass(slots=True)
 class Chunk:
-    """The text of one block or damage; ``faults`` are ranges that stand for what can't be shown."""
+    """The text of one block or damage; ``faults`` are ranges that stand for unreadable data."""
 
     text: bytes
     faults: list[tuple[int, int, CorruptData]] = field(default_factory=list)
 
     @classmethod
     def join(cls, chunks: Sequence[Chunk]) -> Chunk:
-        """Put chunks one after another."""
+        """Join consecutive chunks."""
         if len(chunks) == 1:
             return chunks[0]
         parts: list[bytes] = []
@@ -41,11 +41,11 @@ class Chunk:
 
 
 class TextPart(NamedTuple):
-    """How long the text is of what ends in the log at ``log_end``, and what else an index says of it.
+    """The length of the text of a part of the log that ends at ``log_end``, and more for the index.
 
-    ``last_offset`` is the last that blocks there have, -1 for damage. What stands for offsets that are missing behind
-    the segment is of no bytes of it: it ends where what is before it does. The timestamps of its records, in
-    milliseconds, lie between ``earliest`` and ``latest``.
+    ``last_offset`` is that of the part's blocks, -1 for damage. A part for offsets missing after the segment has no
+    bytes in the log: it ends where the part before it does. The timestamps of its records, in milliseconds, lie between
+    ``earliest`` and ``latest``.
     """
 
     size: int
@@ -57,31 +57,31 @@ class TextPart(NamedTuple):
 
 
 class LineSource(Protocol):
-    """What makes a text of a segment: from a batch boundary on, before which ``after`` is the highest offset."""
+    """Makes a segment's text from a batch boundary on; ``after`` is the highest offset before that."""
 
     def measure(self, segment: Segment, position: int, after: int, end: int | None) -> Iterator[TextPart]:
         """Measure the text, part by part, up to the batch boundary ``end``, or to the end of the segment."""
         ...
 
     def chunks(self, segment: Segment, position: int, after: int, ends: Sequence[int]) -> Iterator[Chunk]:
-        """Make the text, a chunk up to each of ``ends``, boundaries all, and at least one.
+        """Make the text, a chunk up to each of ``ends``, which are boundaries; at least one.
 
-        It ends with a chunk that goes on beyond its end: messages that follow one another are measured as they come,
-        and read as one block.
+        It ends with a chunk that extends beyond its end: consecutive messages are measured as they come, and read as
+        one block.
         """
         ...
 
     def deciding_markers(self) -> Sequence[Marker] | None:
-        """Return the markers behind the segment that decided what the measured text is; None if something else did."""
+        """Return the markers after the segment that decided the measured text; None if something else did."""
         ...
 
     def still_decide(self, markers: Sequence[Marker]) -> bool:
-        """Whether these markers are still there, so that a text that was measured by them is still right."""
+        """Return whether these markers still exist, so that a text measured with them is still right."""
         ...
 
 
 class BlockLines:
-    """Text that ``render`` makes of each block that is in a segment, visible or not."""
+    """Text that ``render`` makes of each block in a segment, visible or not."""
 
     def __init__(self, render: Callable[[Segment, Block], Chunk]) -> None:
         self._render = render

@@ -1,8 +1,7 @@
-"""Text made of a segment's blocks, one after another: exact size, random access, memory bounded.
+"""The text of a segment's blocks, one after another: exact size, random access, bounded memory.
 
-A pass over the segment leaves an index with an entry every 64 KiB of text or so: where in the text a
-block's lines begin, and where in the log that block lies. A read finds the entry, renders from
-there on, and keeps what it rendered.
+A pass over the segment makes an index with an entry about every 64 KiB of text: where a block's lines begin in the
+text, and where that block lies in the log. A read finds the entry, renders from there on, and caches the result.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
     from kfs.log.segment import Segment
     from kfs.log.span import Span
 
-#: The pass over a smaller segment, in bytes, costs less than a file.
+#: A pass over a segment smaller than this, in bytes, costs less than an index file.
 WORTH_KEEPING: Final = 64 * 1024
-#: What an active segment has at least whose index is kept: it's of no more use as soon as anything is appended.
+#: The least size of an active segment whose index is stored: the index is useless once anything is appended.
 _WORTH_KEEPING_FOR_NOW: Final = 1024 * 1024
-#: What was written longer ago than this has another modification time when it's written again, whatever the clock.
+#: A file written longer ago than this gets another modification time at the next write, whatever the clock.
 _AT_REST_NS: Final = 2_000_000_000
 
 
 class SegmentText:
-    """What ``source`` makes of a segment; texts of the same ``key`` are the same.
+    """The text that ``source`` makes of a segment; texts of the same ``key`` are the same.
 
-    One with a ``stable_end`` ends before that offset, and that offset moves on.
+    A text with a ``stable_end`` ends before that offset, which may advance.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class SegmentText:
         lasting_key: Callable[[], str],
         stable_end: int | None = None,
     ) -> None:
-        """``lasting_key`` returns what the index depends on, at the moment."""
+        """``lasting_key`` returns what the index depends on at the moment."""
         self.segment = segment
         self.key = key
         self._source = source
@@ -59,17 +58,17 @@ class SegmentText:
 
     @property
     def slot(self) -> int:
-        """The number of what is shown of the segment, which is another when that isn't the same any more."""
+        """The number of the segment's visible content, which changes with that."""
         return self.key[2]
 
     @property
     def start(self) -> int:
-        """The offset from which on the segment is shown."""
+        """The first offset shown."""
         return self.key[3]
 
     @property
     def _has_no_end(self) -> bool:
-        """Whether it ends where the log does in its segment, which may be closed by now."""
+        """Whether the text ends with the log in its segment, which may be closed by now."""
         return self.key[4] == MAX_INT64
 
     @property
@@ -78,7 +77,7 @@ class SegmentText:
 
     @property
     def is_known(self) -> bool:
-        """Whether the index is at hand, in memory or in the store, without a pass over the segment."""
+        """Whether the index is in memory or in the store, so that it needs no pass over the segment."""
         return self._found() is not None
 
     @property
@@ -88,7 +87,7 @@ class SegmentText:
 
     @property
     def size(self) -> int:
-        """The exact length in bytes; the first time this is a pass over the segment."""
+        """The exact length in bytes; the first call is a pass over the segment."""
         return self.index().size
 
     @property
@@ -97,7 +96,7 @@ class SegmentText:
         return self._cache.index(self.key) is not None
 
     def index(self) -> LineIndex:
-        """Return the index, up to date: from memory, from the store, or by a pass over the segment."""
+        """Return the current index: from memory, from the store, or by a pass over the segment."""
         with self._cache.lock_of(self.key):
             found = self._found()
             index = found or LineIndex(self.segment.base_offset)
@@ -122,7 +121,7 @@ class SegmentText:
             return index
 
     def _found(self) -> LineIndex | None:
-        """Return the index from memory or, to be kept there from now on, from the store."""
+        """Return the index from memory, or from the store and then keep it in memory."""
         index = self._cache.index(self.key)
         if index is not None or self._cache.store is None or self._stable_end is not None:
             return index
@@ -136,7 +135,7 @@ class SegmentText:
         return index
 
     def _is_worth_keeping(self, begun: int, end: int) -> bool:
-        """Whether a pass over these bytes of the log should be the last for as long as the file is what it is."""
+        """Return whether to store the index of a pass over these bytes of the log, while the file stays as it is."""
         if not self.segment.is_last:
             return end >= WORTH_KEEPING
         if end - begun < _WORTH_KEEPING_FOR_NOW:
@@ -153,7 +152,7 @@ class SegmentText:
         self._cache.store.save(lasting_key, index)
 
     def _is_missing(self, index: LineIndex, last: TextPart | None) -> bool | None:
-        """Return what an index that ends with ``last`` says of offsets that are missing behind the segment."""
+        """Return, for an index that ends with ``last``, whether offsets are missing after the segment."""
         if last is not None and last.is_missing:
             return True
         following = self.segment.next_base_offset
@@ -163,23 +162,23 @@ class SegmentText:
         return False if is_asked else None
 
     def _still_ends_so(self, index: LineIndex) -> bool:
-        """Whether what an index says of offsets behind the segment is what is known of them now."""
+        """Return whether an index still agrees with what is known of missing offsets after the segment."""
         if index.is_missing is None:
             return True
         try:
             return (self.segment.missing_from(index.last_offset + 1) is not None) == index.is_missing
-        except CorruptData:  # who reads it hears of that
+        except CorruptData:  # readers get this error themselves
             return False
 
     def _extend(self, index: LineIndex, end: int | None) -> TextPart | None:
-        """Go on from where the index ends to where the log does, in bytes, or to the end of the segment.
+        """Extend the index to ``end``, a position in the log in bytes, or to the end of the segment.
 
-        Returns what is at that end, None where nothing was added.
+        Returns the last part, None if nothing was added.
         """
         last: TextPart | None = None
         for part in self._source.measure(self.segment, index.log_end, index.last_offset, end):
             last = part
-            # Chunks are told apart by their positions in the log: what has no bytes there can't begin one.
+            # Chunks are identified by their positions in the log, so a part without bytes there can't begin one.
             if index.size - index.text_starts[-1] >= CHUNK_BYTES and not part.is_missing:
                 index.begin_chunk()
                 self.segment.mark(index.last_offset + 1, index.log_end)
@@ -190,13 +189,13 @@ class SegmentText:
         return last
 
     def parts(self, offset: int, size: int) -> list[Part]:
-        """Return ``size`` bytes from ``offset``, fewer at the end, as parts that follow one another.
+        """Return ``size`` bytes from ``offset``, fewer at the end, as consecutive parts.
 
         Raises:
-            CorruptData: the range touches what stands for damage.
+            CorruptData: the range touches a placeholder for damage.
         """
         grows = self._grows
-        with self._cache.lock_of(self.key):  # an index that grows does so under it
+        with self._cache.lock_of(self.key):  # which also guards the growth of an index
             index = self.index()
             count, log_end, text_end = len(index), index.log_end, index.size
         end = min(offset + size, text_end)
@@ -206,14 +205,14 @@ class SegmentText:
         first = bisect_right(starts, offset, 0, count) - 1
         wanted = range(first, bisect_left(starts, end, first, count))
         closed = range(first, min(wanted.stop, count - grows))
-        # The chunk where a reader stops is the one where it goes on.
+        # A sequential reader continues in the chunk where it stopped.
         stop = starts[wanted.stop] if wanted.stop < count else text_end
         following = wanted.stop if stop == end else wanted.stop - 1
         ahead = self._cache.worth_making_ahead(self.key, wanted, count - grows)
         if ahead:
             self._cache.make_ahead(self.key, ahead, lambda run: self._chunks(index, log_end, run, run))
         chunks = self._chunks(index, log_end, closed, (following,))
-        if closed.stop < wanted.stop:  # still growing: what is rendered now is not the whole of it later
+        if closed.stop < wanted.stop:  # still growing, so not to be cached
             chunks += self._rendered(index, log_end, range(closed.stop, wanted.stop))
         parts: list[Part] = []
         for number, chunk in zip(wanted, chunks, strict=True):
@@ -231,7 +230,7 @@ class SegmentText:
         return parts
 
     def _chunks(self, index: LineIndex, log_end: int, wanted: range, kept: Container[int]) -> list[Chunk]:
-        """Return chunks from the cache; render those that are missing there, unless another thread is at it."""
+        """Return chunks from the cache; render missing ones, unless another thread is rendering them."""
         claim = self._cache.claim(self.key, wanted, kept)
         found = claim.found
         if claim.missing:
@@ -248,12 +247,12 @@ class SegmentText:
         for number, making in claim.awaited.items():
             try:
                 found[number] = making.result()[number]
-            except Exception:  # of a chunk beside it, perhaps
+            except Exception:  # perhaps of a neighbouring chunk
                 [found[number]] = self._rendered(index, log_end, range(number, number + 1))
         return [found[number] for number in wanted]
 
     def _rendered(self, index: LineIndex, log_end: int, run: range) -> list[Chunk]:
-        """Render chunks that follow one another, the last of which may be the index's, up to ``log_end``."""
+        """Render consecutive chunks, of which the last may be the index's last, up to ``log_end``."""
         ends = list(index.positions[run.start + 1 : run.stop + 1])
         if len(ends) < len(run):
             ends.append(log_end)
@@ -266,7 +265,7 @@ class SegmentText:
 
 @dataclass(slots=True)
 class _Part:
-    """The text of one span, and how long it is once nothing more comes."""
+    """The text of one span, and its final length once it no longer grows."""
 
     span: Span
     text: SegmentText
@@ -280,11 +279,10 @@ class _Part:
 
 
 class LogText:
-    """The texts of the spans of a log, one after another; it goes on at its end as the log does.
+    """The texts of a log's spans, one after another; it grows with the log.
 
-    What is before its end stays what it was: a segment that is gone keeps its place in it, and a reader there
-    gets what it had or :class:`~kfs.storage.open_files.FileChanged`. So does who waits at its end, once the log doesn't
-    go on there any more.
+    Its content never changes: a deleted segment keeps its place, and a reader there gets the old content or
+    :class:`~kfs.storage.open_files.FileChanged`. So does a reader at the end once the log no longer continues there.
     """
 
     def __init__(self, spans: Callable[[], Sequence[Span]], text_of: Callable[[Span, int | None], SegmentText]) -> None:
@@ -297,15 +295,15 @@ class LogText:
 
     @property
     def incarnation(self) -> Parts:
-        """What tells it from other texts at the same place: where it begins, and of which segments it is."""
+        """What distinguishes it from other texts at the same place: its start and its segments."""
         texts = [part.text for part in self._parts]
         return Parts(texts[0].start if texts else -1, tuple(text.slot for text in texts))
 
     def _followed(self) -> tuple[list[_Part], bool]:
-        """Return the parts, with those that have come at the end, and whether more may come there."""
+        """Return the parts, including new ones at the end, and whether more may follow."""
         parts = self._parts
         spans = self._spans()
-        if not parts:  # what has come is another text: this one has no beginning
+        if not parts:  # a text that begins now is another text
             return parts, not spans
         (segment, start, _), last = parts[-1].span, parts[-1].text
         at = len(spans) - 1
@@ -331,7 +329,7 @@ class LogText:
         """The exact length in bytes.
 
         Raises:
-            FileChanged: it has an end, and the log doesn't: who waits for more would wait for ever.
+            FileChanged: the log no longer continues where the text ends, so a reader would wait for ever.
         """
         parts, goes_on = self._followed()
         if not goes_on:
@@ -359,7 +357,7 @@ class LogText:
 
 
 def _consecutive(numbers: Sequence[int]) -> Iterator[range]:
-    """Divide numbers that go up into runs of those that follow one another."""
+    """Divide ascending numbers into runs of consecutive ones."""
     start = 0
     for at in range(1, len(numbers) + 1):
         if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
