@@ -1,4 +1,4 @@
-"""Logs that grow, as a stream follows them: where they start and end by now, and what lies between two points of it."""
+"""Growing logs, as a stream follows them: their present start and end, and the ranges between two points."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LOG = logging.getLogger("kfs.spark")
 
 
 class FollowedLogs:
-    """The logs that a stream reads; new segments, partitions, topics and directories are found as they come.
+    """The logs that a stream reads; finds new segments, partitions, topics and directories as they appear.
 
-    Data loss is what :func:`~kfs.spark.ranges.lose` makes of it.
+    Data loss is handled by :func:`~kfs.spark.ranges.lose`.
     """
 
     def __init__(self, options: StreamOptions) -> None:
@@ -37,11 +37,11 @@ class FollowedLogs:
         self._paths: list[str] = []
         self._data_dir: DataDir | None = None
         self._readers: dict[str, LogReader] = {}
-        #: Sizes of last segments behind whose last batch nothing is wrong, by path.
+        #: By path, the sizes of last segments that have no damage after their last batch.
         self._sound: dict[str, int] = {}
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release resources."""
         if self._data_dir is not None:
             self._data_dir.close()
         self._data_dir = None
@@ -57,13 +57,13 @@ class FollowedLogs:
         return self._data_dir
 
     def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
-        """Return the logs of partitions; those that are gone, or have no segments (yet), are left out."""
+        """Return the logs of partitions, without those that are gone or have no segments (yet)."""
         data_dir = self._opened()
         logs = ((each, data_dir.log(each.topic, each.partition)) for each in sorted(partitions))
         return {each: log for each, log in logs if log is not None and log.segments}
 
     def _visible(self, log: Log) -> OffsetRange:
-        # It remembers which transactions are open: only what is new is read each time.
+        # It remembers open transactions: only new data is read each time.
         reader = self._readers.get(log.directory.path)
         if reader is None or reader.log is not log:
             is_committed = self._options.read.isolation is IsolationLevel.READ_COMMITTED
@@ -71,16 +71,16 @@ class FollowedLogs:
         return reader.offsets
 
     def check_topics(self) -> None:
-        """Raise :class:`NotFound` where a topic that is to be read isn't there."""
+        """Raise :class:`NotFound` if a topic to read doesn't exist."""
         self._options.strategy.partitions(self._opened())
 
     def initial(self, only: set[TopicPartition] | None = None) -> Offsets:
-        """Return where a new stream starts, or only where some partitions do.
+        """Return the start offsets of a new stream, or ``only`` those of some partitions.
 
         Raises:
-            NotFound: a topic isn't there.
-            InvalidOption: offsets or timestamps are given for other partitions than those that are read, or a
-                time that no record reaches is where reading should start.
+            NotFound: a topic doesn't exist.
+            InvalidOption: offsets or timestamps are given for other partitions than those to read, or no record reaches
+                the time at which to start.
             KfsError: as :func:`~kfs.spark.ranges.resolved`.
         """
         data_dir = self._opened()
@@ -93,10 +93,10 @@ class FollowedLogs:
         }
 
     def latest(self) -> Offsets:
-        """Return where the logs end.
+        """Return the ends of the logs.
 
         Raises:
-            CorruptData: one ends in damage, which hides where it ends, and that isn't to be skipped.
+            CorruptData: one ends in damage, which hides its end, and that isn't to be skipped.
         """
         logs = self.logs(self._options.strategy.partitions(self._opened(), missing=_say_what_is_missing))
         for log in logs.values():
@@ -104,7 +104,7 @@ class FollowedLogs:
         return {each: self._visible(log).end for each, log in logs.items()}
 
     def _look_at_end(self, log: Log) -> None:
-        """Say once what is wrong there: reading up to it shows no damage, and nothing ever reads on."""
+        """Report damage at the log's end once: reading up to the end doesn't meet it."""
         segment = log.segments[-1]
         path, size = segment.files.log.path, segment.size()
         if self._sound.get(path) == size:
@@ -117,13 +117,14 @@ class FollowedLogs:
         self._sound[path] = size
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return where logs start; those that are gone are left out."""
+        """Return the starts of logs, without those that are gone."""
         return {each: self._visible(log).start for each, log in self.logs(partitions).items()}
 
     def identities(self, offsets: Offsets, before: Positions | None = None) -> dict[TopicPartition, Identity]:
-        """Return which logs offsets are of, where that is known.
+        """Return the known identities of the offsets' logs.
 
-        What was known ``before`` of the same offset of the same log stays: the log may tell less by now.
+        An identity known ``before`` for the same offset of the same log is kept: the log may have less information by
+        now.
         """
         before = before or Positions({})
         found = {}
@@ -141,7 +142,7 @@ class FollowedLogs:
         return found
 
     def of_other_logs(self, positions: Positions) -> dict[TopicPartition, str]:
-        """Return the partitions whose logs aren't those of the positions, and in what way."""
+        """Return the partitions whose logs aren't those of the positions, with the reason."""
         logs = self.logs(positions.identities)
         found = (
             (each, other_log(log, positions.offsets[each], positions.identities[each])) for each, log in logs.items()
@@ -149,13 +150,13 @@ class FollowedLogs:
         return {each: other.reason for each, other in found if other is not None}
 
     def between(self, start: Positions, end: Positions) -> list[LogRange]:
-        """Return what is to be read from one point up to another.
+        """Return the ranges to read between two points.
 
-        (``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``) Partitions that are new begin where they begin,
-        and a log that isn't the one of the start as far back as it may not have been read.
+        (``KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets``) New partitions begin at their start. A log that
+        was replaced since ``start`` begins where it may differ from the one that was read.
 
         Raises:
-            DataLoss: not all of it is there, and that isn't to be accepted.
+            DataLoss: part of it is gone, and that isn't accepted.
         """
         new = self._begin_of_new(end.offsets.keys() - start.offsets.keys())
         begins = {**start.offsets, **new}
@@ -181,9 +182,9 @@ class FollowedLogs:
     def _of_the_end(
         self, start: Positions, end: Positions, known: Container[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, Log | None]]:
-        """Yield the partitions in which there is something to do, and their logs.
+        """Yield the partitions that have moved, with their logs, None if gone.
 
-        None: it is gone. Where a log isn't the one of the end there is nothing: that is read from where it begins next.
+        Skips a log that was replaced since ``end``: the next range reads it from its start.
         """
         moved = sorted(
             each

@@ -1,4 +1,4 @@
-"""Where reading starts and ends, as the options of Spark's Kafka source say it (``KafkaOffsetRangeLimit.scala``)."""
+"""Start and end of reading, in the options of Spark's Kafka source (``KafkaOffsetRangeLimit.scala``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT32, MAX_INT64
 from kfs.spark.stream_offsets import Identities, identities_in
 
-#: What stands for an offset in JSON: the end of the log, and its start.
+#: The placeholders for the end and the start of the log in JSON.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -31,7 +31,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffsets:
-    """An offset for every partition, :data:`LATEST` or :data:`EARLIEST`; where it is said, which logs they are of."""
+    """An offset for every partition, :data:`LATEST` or :data:`EARLIEST`, and its log's identity if given."""
 
     offsets: PartitionNumbers
     identities: Identities = field(default_factory=dict)
@@ -39,7 +39,7 @@ class SpecificOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SpecificTimestamps:
-    """For every partition a time in milliseconds; ``latest_where_none`` decides what holds where no record is later."""
+    """For every partition a time in milliseconds; ``latest_where_none`` applies if no record is later."""
 
     timestamps: PartitionNumbers
     latest_where_none: bool
@@ -55,19 +55,19 @@ class GlobalTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has committed; ``otherwise``, :data:`LATEST` or :data:`EARLIEST`, where that is nothing."""
+    """The committed offsets of a consumer group; ``otherwise``, :data:`LATEST` or :data:`EARLIEST`, if none."""
 
     group: str
     otherwise: int
 
 
-#: What a log alone tells the offset of.
+#: Limits that can be resolved from a log alone.
 LogLimit = Earliest | Latest | SpecificOffsets | SpecificTimestamps | GlobalTimestamp
 OffsetLimit = LogLimit | GroupOffsets
 
 
 class LimitOptions(NamedTuple):
-    """The names of the options that say one end, from the one that wins down."""
+    """The names of the options for one end, in order of precedence."""
 
     by_timestamp: str
     by_timestamps: str
@@ -77,15 +77,15 @@ class LimitOptions(NamedTuple):
 STARTING: Final = LimitOptions("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = LimitOptions("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
-#: Where to start, and the name of a group behind it: not of Spark's source, which asks no group.
+#: The prefix of a group's name as the start: not in Spark's source, which uses no group.
 _GROUP: Final = "group:"
 
 
 def parse_limit(options: Mapping[str, str], names: LimitOptions, default: LogLimit) -> LogLimit:
-    """Return what the options, whose names are in lower case, say of one end (``getKafkaOffsetRangeLimit``).
+    """Return the limit in the options, whose names are in lower case (``getKafkaOffsetRangeLimit``).
 
     Raises:
-        InvalidOption: the option that wins makes no sense.
+        InvalidOption: the option with precedence is invalid.
     """
     strategy = options.get(STRATEGY_OPTION.lower(), "error").lower()
     if strategy not in ("error", "latest"):
@@ -109,19 +109,19 @@ def parse_limit(options: Mapping[str, str], names: LimitOptions, default: LogLim
 
 
 def parse_start(options: Mapping[str, str], default: Earliest | Latest) -> OffsetLimit:
-    """Return where to start, as :func:`parse_limit`, or where a group stopped if the options name one."""
+    """Return the start, as :func:`parse_limit`, or that of a group if the options name one."""
     name = STARTING.by_offsets.lower()
     group = named_group(options.get(name, ""))
     if group is None:
         return parse_limit(options, STARTING, default)
     by_time = parse_limit({**options, name: "earliest"}, STARTING, default)
-    if not isinstance(by_time, Earliest):  # which wins
+    if not isinstance(by_time, Earliest):  # which takes precedence
         return by_time
     return GroupOffsets(group, EARLIEST if isinstance(default, Earliest) else LATEST)
 
 
 def named_end(text: str) -> Earliest | Latest | None:
-    """Return the end of a log that a text names, in whatever case, None where it names none."""
+    """Return the end of a log that a text names (case-insensitive), or None."""
     word = text.strip().lower()
     if word == "earliest":
         return Earliest()
@@ -129,7 +129,7 @@ def named_end(text: str) -> Earliest | Latest | None:
 
 
 def named_group(text: str) -> str | None:
-    """Return the group that a text names behind ``group:``, None where it names none."""
+    """Return the group that a text names after ``group:``, or None."""
     text = text.strip()
     return text[len(_GROUP) :] if text.lower().startswith(_GROUP) else None
 
@@ -157,7 +157,7 @@ def _partition_numbers(name: str, text: str, example: str) -> dict[TopicPartitio
 
 
 def _identities(name: str, text: str) -> Identities:
-    """Return which logs the offsets of a checkpoint are of."""
+    """Return the identities of the logs of a checkpoint's offsets."""
     try:
         return identities_in(json.loads(text))
     except ValueError as error:
@@ -171,7 +171,7 @@ def _int64(number: object) -> int:
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
-    """Return the partitions that option ``assign`` names."""
+    """Return the partitions in option ``assign``."""
     example = '{"topicA":[0,1],"topicB":[2]}'
     try:
         return tuple(
@@ -184,14 +184,14 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def moves(limit: OffsetLimit) -> bool:
-    """Whether a limit may stand for another offset when it is asked for again, as logs and groups go on."""
+    """Return whether a limit may resolve to another offset later, as logs and groups advance."""
     return isinstance(limit, (Latest, GroupOffsets)) or (
         isinstance(limit, SpecificOffsets) and LATEST in limit.offsets.values()
     )
 
 
 def check_batch_limits(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """Raise :class:`InvalidOption` where a batch can't start or end there (``validateBatchOptions``)."""
+    """Raise :class:`InvalidOption` if a batch can't start or end there (``validateBatchOptions``)."""
     if isinstance(starting, Latest):
         raise InvalidOption("the starting offset can't be latest for a batch query")
     if isinstance(starting, SpecificOffsets):
@@ -209,7 +209,7 @@ def _check_without(limit: SpecificOffsets, forbidden: int, option: str, meaning:
 
 
 def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """Raise :class:`InvalidOption` where both ends are given and contradict (``checkOffsetLimitValidity``)."""
+    """Raise :class:`InvalidOption` if both ends are given and contradict (``checkOffsetLimitValidity``)."""
     if isinstance(starting, SpecificOffsets) and isinstance(ending, SpecificOffsets):
         _check_pairs(starting.offsets, ending.offsets, "offset")
     elif isinstance(starting, SpecificTimestamps) and isinstance(ending, SpecificTimestamps):

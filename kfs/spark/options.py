@@ -39,7 +39,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
-#: What only a stream obeys.
+#: The options that only streams use.
 _STREAMING: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _KAFKA: Final = "kafka."
 _ISOLATION: Final = "isolation.level"
@@ -51,10 +51,10 @@ _REFUSED: Final = {
     "enable.auto.commit": "nothing is committed",
     "interceptor.classes": "nothing may change what is read",
 }
-#: The bounds that only a batch has.
+#: The end options, which only a batch has.
 _BATCH: Final = (*ENDING, "filterPushdown")
 _DEFAULT_TRIGGER_DELAY: Final = "15m"
-#: Seconds in what Spark's times end in (``JavaUtils.timeSuffixes``); without one they are milliseconds.
+#: Suffixes of Spark's times, in seconds (``JavaUtils.timeSuffixes``); numbers without one are milliseconds.
 _UNITS: Final = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -66,7 +66,7 @@ _UNITS: Final = {
     "": 1e-3,
 }
 _TIME: Final = re.compile(r"(-?[0-9]+)([a-z]*)")
-#: What a batch obeys.
+#: The options that a batch uses.
 _OBEYED: Final = (
     *_STRATEGIES,
     *STARTING,
@@ -87,25 +87,25 @@ _OBEYED: Final = (
     "filterPushdown",
     "maxBatchBytes",
 )
-#: What Spark's Kafka source has for its conversation with brokers, besides ``kafka.*``: it changes nothing here.
+#: Options of Spark's Kafka source about its communication with brokers, besides ``kafka.*``: ignored here.
 IGNORED: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
 )
-#: Where a table is made, Spark gives all of its properties: these are among them, and its options behind a prefix, too
+#: For a table, Spark passes all table properties: these are among them, and its options again with a prefix
 #: (``TableCatalog.OPTION_PREFIX``).
 _OF_TABLES: Final = frozenset({"owner", "provider"})
 _TABLE_OPTION: Final = "option."
 _KNOWN: Final = {name.lower(): name for name in (*_OBEYED, *_STREAMING, *IGNORED)}
-#: How alike a name that is Kafka's own business has to be to one of ours to be taken for that, misspelled.
+#: The least similarity of a Kafka option's name to one of ours to count as a misspelling of that.
 _ALIKE: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What tasks need to know; ``skipped_path`` is the directory that gets a file for each task that skipped bytes."""
+    """Read options of tasks; ``skipped_path`` is the directory that gets a file for each task that skipped bytes."""
 
     fail_on_data_loss: bool = True
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -116,7 +116,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """How a batch is cut into tasks: how many there should at least be, and how large one may be."""
+    """How a batch is cut into tasks: their least number, and their largest size."""
 
     min_partitions: int | None = None
     max_records: int | None = None
@@ -125,7 +125,7 @@ class SplitOptions:
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """Everything that the options of a batch query say; ``ignored`` are the names of those that change nothing."""
+    """All options of a batch query; ``ignored`` are the names of those without effect."""
 
     paths: tuple[str, ...]
     strategy: Strategy
@@ -138,7 +138,7 @@ class BatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class RateOptions:
-    """How many offsets a micro-batch should at least have, unless it is ``longest_delay`` seconds late, and at most."""
+    """The least offsets of a micro-batch, unless it is ``longest_delay`` seconds late, and the most."""
 
     least: int | None = None
     most: int | None = None
@@ -147,7 +147,7 @@ class RateOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Everything that the options of a streaming query say; ``ignored`` as in :class:`BatchOptions`."""
+    """All options of a streaming query; ``ignored`` as in :class:`BatchOptions`."""
 
     paths: tuple[str, ...]
     strategy: Strategy
@@ -159,10 +159,10 @@ class StreamOptions:
 
 
 def parse_batch_options(options: Options) -> BatchOptions:
-    """Return what the options of a batch query say; case doesn't matter in their names.
+    """Parse the options of a batch query; their names are case-insensitive.
 
     Raises:
-        InvalidOption: one is missing or refused, or makes no sense.
+        InvalidOption: an option is missing, refused or invalid.
     """
     given = _given(options)
     starting = parse_start(given, Earliest())
@@ -178,13 +178,13 @@ def parse_batch_options(options: Options) -> BatchOptions:
 
 
 def parse_stream_options(options: Options) -> StreamOptions:
-    """Return what the options of a streaming query say; case doesn't matter in their names.
+    """Parse the options of a streaming query; their names are case-insensitive.
 
     Raises:
-        InvalidOption: one is missing or refused, or makes no sense.
+        InvalidOption: an option is missing, refused or invalid.
     """
     given = _given(options)
-    for name in (ENDING.by_offsets, ENDING.by_timestamps):  # the third one Spark's source ignores
+    for name in (ENDING.by_offsets, ENDING.by_timestamps):  # Spark's source ignores the third one
         if name.lower() in given:
             raise InvalidOption(f"option {name!r} is not valid in streaming queries: a stream has no end")
     strategy = _strategy(given)
@@ -197,7 +197,7 @@ def parse_stream_options(options: Options) -> StreamOptions:
 
 
 def check_options(options: Options) -> None:
-    """Raise :class:`InvalidOption` where options are good for no query; which kind it is, isn't always known."""
+    """Raise :class:`InvalidOption` if the options suit neither kind of query; the kind isn't always known."""
     try:
         parse_batch_options(options)
     except InvalidOption as error:
@@ -208,26 +208,26 @@ def check_options(options: Options) -> None:
 
 
 def includes_headers(options: Options) -> bool:
-    """Return what option ``includeHeaders`` says."""
+    """Return the value of option ``includeHeaders``."""
     return _flag({name.lower(): value for name, value in options.items()}, "includeHeaders", default=False)
 
 
 def pushes_filters(options: Options, *, default: bool) -> bool:
-    """Return what option ``filterPushdown`` says."""
+    """Return the value of option ``filterPushdown``."""
     return _flag({name.lower(): value for name, value in options.items()}, "filterPushdown", default=default)
 
 
 def only_for_streams(ignored: tuple[str, ...]) -> list[str]:
-    """Return which of the ignored options a streaming query would obey."""
+    """Return the ignored options that a streaming query would use."""
     return [name for name in _STREAMING if name in ignored]
 
 
 def _given(options: Options) -> Options:
-    """Return the options by their names in lower case.
+    """Return the options by their lower-case names.
 
     Raises:
-        InvalidOption: there are none, or one that is unknown; those of Kafka's consumer are Kafka's own business, if
-            they can't be taken for one that is obeyed.
+        InvalidOption: there are none, or one is unknown; options of Kafka's consumer are accepted unless they look like
+            a misspelling of one that is used.
     """
     given = {name.lower(): value for name, value in options.items()}
     if given.keys() >= _OF_TABLES:
@@ -251,7 +251,7 @@ def _given(options: Options) -> Options:
 
 
 def _ignored(given: Options, obeyed: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of what changes nothing; those of Kafka's consumer are in lower case, as these all are."""
+    """Return the names of options without effect; those of Kafka's consumer in lower case, as all names here are."""
     return tuple(sorted(_KNOWN.get(name, name) for name in given.keys() - {name.lower() for name in obeyed}))
 
 

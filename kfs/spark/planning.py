@@ -1,7 +1,7 @@
-"""A batch cut into tasks of about the same size, each a few ranges of bytes between batch boundaries.
+"""Cutting a batch into tasks of about the same size, each a few ranges of bytes between batch boundaries.
 
-The driver reads no more than it must: directory listings, the ends of the last segments, index files where a segment
-is cut. Only where an index doesn't say where to cut, or not finely enough, are headers walked.
+The driver reads as little as possible: directory listings, the ends of the last segments, index files if a segment is
+cut. It walks headers only if an index doesn't say where to cut, or not finely enough.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from kfs.read.workers.cores import cores
 from kfs.spark.options import SplitOptions
 from kfs.spark.ranges import LogRange
 
-#: Bytes of log in a task where nothing else is said: enough to be worth a task, few enough for every core to get one.
+#: The default bytes of log in a task: enough to be worth a task, few enough for every core to get one.
 DEFAULT_TASK_BYTES: Final = 32 * 1024 * 1024
-#: With more tasks than that Spark's driver becomes the bottleneck: then they are larger.
+#: With more tasks Spark's driver becomes the bottleneck: then they are larger.
 _MOST_TASKS: Final = 10_000
-#: What opening another segment costs, in bytes that could be read meanwhile.
+#: The cost of opening another segment, in bytes that could be read meanwhile.
 _OPEN_COST_BYTES: Final = 512 * 1024
-#: What part of a task is neither here nor there.
+#: A task may exceed its target size by one part in this many.
 _LEEWAY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSplit:
-    """A range of bytes of one segment, and the offsets that are wanted of it.
+    """A range of bytes of one segment, and the wanted offsets of it.
 
-    Position and end hold as long as the segment's file is this ``version`` of it; offsets hold always.
-    ``size`` is about what is read, in bytes; ``topic_id`` that of the topic that is meant, where it has one.
+    Position and end are valid while the segment's file has this ``version``; offsets always are. ``size`` is the
+    approximate bytes to read; ``topic_id`` is that of the requested topic, if it has one.
     """
 
     source: LogSource
@@ -49,18 +49,18 @@ class SourceSplit:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task reads, in this order."""
+    """The splits that one task reads, in order."""
 
     splits: tuple[SourceSplit, ...]
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """The approximate bytes."""
         return sum(split.size for split in self.splits)
 
 
 def plan(ranges: Sequence[LogRange], options: SplitOptions) -> list[Task]:
-    """Return the tasks that together read the ranges, in their order; none where there is nothing to read."""
+    """Return the tasks that together read the ranges, in order; none if there is nothing to read."""
     tasks = _Tasks(_target_bytes(ranges, options), options.max_records)
     for each in ranges:
         for split in _splits_of_range(each, tasks):
@@ -69,7 +69,7 @@ def plan(ranges: Sequence[LogRange], options: SplitOptions) -> list[Task]:
 
 
 def _target_bytes(ranges: Sequence[LogRange], options: SplitOptions) -> int:
-    """How many bytes a task should have: with as few tasks as may be, all of them get about as many."""
+    """Return the target bytes of a task: as few tasks as possible, of about equal size."""
     sizes = [segment.size() for each in ranges for segment in each.log.segments if holds_some_of(each.offsets, segment)]
     total = sum(sizes)
     if options.min_partitions and not (options.max_bytes and options.max_bytes * options.min_partitions < total):
@@ -77,8 +77,8 @@ def _target_bytes(ranges: Sequence[LogRange], options: SplitOptions) -> int:
     most = options.max_bytes or max(DEFAULT_TASK_BYTES, total // _MOST_TASKS)
     cost = total + _OPEN_COST_BYTES * (len(sizes) - 1)
     count = max(-(-(cost - most // _LEEWAY) // most), 1)
-    # Cores that idle while others do the last tasks are of no use; a few more tasks than there have to be cost less.
-    # How many cores there are is known of this machine only: with local[*] that is all there is to know.
+    # Cores that idle while others do the last tasks are wasted; a few more tasks than necessary cost less. Only this
+    # machine's number of cores is known: with local[*] that is enough.
     for_all_cores = -(-count // cores()) * cores()
     if 2 * for_all_cores <= 3 * count:
         count = for_all_cores
@@ -86,7 +86,7 @@ def _target_bytes(ranges: Sequence[LogRange], options: SplitOptions) -> int:
 
 
 def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
-    """Cut offsets evenly so that none has more than ``most`` (``KafkaOffsetRangeCalculator.scala``)."""
+    """Cut offsets evenly into parts of at most ``most`` (``KafkaOffsetRangeCalculator.scala``)."""
     size = offsets.end - offsets.start
     parts = 1 if most is None else max(-(-size // most), 1)
     for part in range(parts):
@@ -94,7 +94,7 @@ def _chunks(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
 
 
 def _splits_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[SourceSplit]:
-    """Yield splits as the ``tasks`` want them, each of which was given the one before."""
+    """Yield splits as ``tasks`` has room for them; each has to be added before the next."""
     source = LogSource.of(wanted.log)
     for offsets in _chunks(wanted.offsets, tasks.max_records):
         to_log_end = wanted.to_log_end and offsets.end == wanted.offsets.end
@@ -102,18 +102,18 @@ def _splits_of_range(wanted: LogRange, tasks: _Tasks) -> Iterator[SourceSplit]:
         for split in splits_of(wanted.log, asked, tasks):
             version = split.batches.version
             assert version is not None
-            # Where the file is another one by now, that is for the task to say.
+            # The task itself reports a file that was replaced meanwhile.
             batches = replace(split.batches, version=None, topic_id=None, stop=None)
             yield SourceSplit(source, batches, split.offsets, version, split.size, wanted.topic_id)
 
 
 class _Tasks:
-    """Tasks that are filled one after another, with splits of logs that follow one another.
+    """Tasks that are filled one after another, with consecutive splits of logs.
 
-    Each gets ``target`` bytes, about, and at most ``max_records`` offsets.
+    Each gets about ``target`` bytes, and at most ``max_records`` offsets.
     """
 
-    #: A task has to be that small, whatever it takes to find where to cut.
+    #: Sizes are limits, however expensive it is to find where to cut.
     are_limits: Final = True
 
     def __init__(self, target: int, max_records: int | None) -> None:
@@ -124,17 +124,17 @@ class _Tasks:
 
     def _begin(self) -> None:
         self._splits: list[SourceSplit] = []
-        self._size = -_OPEN_COST_BYTES  # whatever a task reads, one file is opened for it
+        self._size = -_OPEN_COST_BYTES  # each task opens at least one file
         self._records = 0
 
     @property
     def room(self) -> int:
-        """How many bytes the next split should have at most, about."""
+        """The approximate most bytes of the next split."""
         room = self.target - self._size - _OPEN_COST_BYTES
         return room if self._splits and room > _OPEN_COST_BYTES else self.target
 
     def add(self, split: SourceSplit) -> None:
-        """Put a split into the task that isn't full yet, or into a new one."""
+        """Add a split to the unfinished task, or to a new one."""
         cost, count = split.size + _OPEN_COST_BYTES, split.offsets.end - split.offsets.start
         is_full = self._size + cost > self.target + self.target // _LEEWAY or (
             self.max_records is not None and self._records + count > self.max_records
@@ -150,7 +150,7 @@ class _Tasks:
         self._begin()
 
     def done(self) -> list[Task]:
-        """Return the tasks: that was all."""
+        """Finish the last task; return all tasks."""
         if self._splits:
             self._finish()
         return self._done

@@ -1,4 +1,4 @@
-"""Which offsets of each partition a batch reads: the options applied to the logs (``KafkaOffsetReader.scala``)."""
+"""The offsets of each partition that a batch reads: options applied to the logs (``KafkaOffsetReader.scala``)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ DATA_LOSS_ADVICE: Final = "option failOnDataLoss=false reads what there is"
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """A log that is read, and the offsets of it that are.
+    """A log, and the range of its offsets to read.
 
-    ``to_log_end`` is whether all is meant that the log has up to its end: damage there hides records, then.
-    ``topic_id`` is that of the topic that is meant, where it has one.
+    ``to_log_end``: the range extends to the end of the log, so damage there hides records. ``topic_id`` is that of the
+    requested topic, if it has one.
     """
 
     log: Log
@@ -51,16 +51,16 @@ class LogRange:
 
 
 def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
-    """Return the logs that are read, by topic and partition, each with the offsets that are to be read of it.
+    """Return the logs to read, by topic and partition, each with its range of offsets.
 
-    Records that are appended later aren't read. A log of which nothing is to be read is left out.
+    Excludes records appended later, and logs without offsets to read.
 
     Raises:
-        NotFound: a topic isn't there.
-        InvalidOption: offsets or timestamps are given for other partitions than those that are read, a time that no
-            record reaches is where reading should start, or it should end before it starts.
-        DataLoss: offsets that are to be read are not in a log, a group has read more than it has, or it isn't the one
-            that they are of, and that isn't to be accepted.
+        NotFound: a topic doesn't exist.
+        InvalidOption: offsets or timestamps are given for other partitions than those to read, no record reaches the
+            time at which to start, or the end is before the start.
+        DataLoss: requested offsets are not in a log, a group has read more than it has, or it isn't the log of the
+            offsets, and that isn't accepted.
     """
     partitions = options.strategy.partitions(data_dir)
     starting = resolved(options.starting, data_dir, partitions)
@@ -81,7 +81,7 @@ def ranges_of(data_dir: DataDir, options: BatchOptions) -> list[LogRange]:
 
 
 def _range_between(ends: Ends, starting: LogLimit, options: BatchOptions) -> OffsetRange:
-    """Return what of a log is read; the start is behind the end where that is nothing."""
+    """Return the range of a log to read; its start is after its end if that is nothing."""
     fail, partition = options.read.fail_on_data_loss, ends.partition
     offsets = OffsetRange(ends.start(starting), ends.end(options.ending))
     if isinstance(options.ending, SpecificOffsets):
@@ -111,12 +111,12 @@ def _range_between(ends: Ends, starting: LogLimit, options: BatchOptions) -> Off
 
 
 def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartition]) -> LogLimit:
-    """Return a limit; one that names a group as the offsets that it has committed for those partitions.
+    """Return a limit; for one that names a group, the offsets that it has committed for those partitions.
 
     Raises:
         NotFound: there is no such group.
         UnusableSource: the log directories have no partition of ``__consumer_offsets``.
-        CorruptStore: what the group committed can't be read.
+        CorruptStore: the group's commits can't be read.
     """
     if not isinstance(limit, GroupOffsets):
         return limit
@@ -129,7 +129,7 @@ def resolved(limit: OffsetLimit, data_dir: DataDir, partitions: set[TopicPartiti
 
 
 def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which: str) -> None:
-    """Raise :class:`InvalidOption` where a limit is of other partitions than those that are read."""
+    """Raise :class:`InvalidOption` if a limit is for other partitions than those to read."""
     numbers: Mapping[TopicPartition, int]
     if isinstance(limit, SpecificOffsets):
         numbers, what, hint = limit.offsets, "offsets", "; -1 stands for latest, -2 for earliest"
@@ -145,7 +145,7 @@ def check_partitions(limit: OffsetLimit, partitions: set[TopicPartition], which:
 
 
 class Ends:
-    """Where a log starts and ends, and the offsets that a limit stands for in it."""
+    """Start and end of a log, and the offsets that limits stand for in it."""
 
     def __init__(self, log: Log, partition: TopicPartition, isolation: IsolationLevel) -> None:
         self.log = log
@@ -154,7 +154,7 @@ class Ends:
 
     @property
     def earliest(self) -> int:
-        """Where the log begins, as a broker would say: of a tiered topic that is in remote storage, out of reach."""
+        """The start of the log as a broker reports it: for a tiered topic it may be in remote storage, out of reach."""
         remote = self.log.remote
         return remote.start if remote is not None and remote.is_likely else self.visible.start
 
@@ -167,7 +167,7 @@ class Ends:
         return self._offset(limit, is_start=False)
 
     def is_open(self, limit: LogLimit) -> bool:
-        """Whether a limit stands for the end of a log, wherever that is."""
+        """Return whether a limit stands for the end of the log, wherever that is."""
         return isinstance(limit, Latest) or (
             isinstance(limit, SpecificOffsets) and limit.offsets[self.partition] == LATEST
         )
@@ -202,7 +202,7 @@ def reachable(
     fail: bool,
     remote: RemoteOffsets | None = None,
 ) -> OffsetRange:
-    """Return what of the wanted offsets a log reaches; the rest, be it in ``remote`` storage, is data loss."""
+    """Return the part of the wanted offsets that a log has; the rest, even in ``remote`` storage, is data loss."""
     there = OffsetRange(max(wanted.start, visible.start), min(wanted.end, visible.end))
     if there == wanted:
         return there
@@ -221,7 +221,7 @@ def _range_text(offsets: OffsetRange) -> str:
 
 
 def lose(reason: str, *, fail: bool) -> None:
-    """Say that data was lost: raise :class:`DataLoss`, or only log it where option ``failOnDataLoss`` is false."""
+    """Report data loss: raise :class:`DataLoss`, or only log it if option ``failOnDataLoss`` is false."""
     if fail:
         raise DataLoss(f"{reason}; {DATA_LOSS_ADVICE}")
     _LOG.warning("%s; reading what there is", reason)

@@ -1,4 +1,4 @@
-"""What a task does: its ranges of bytes as Arrow's record batches. Nothing here needs Spark."""
+"""Reading in a task: its ranges of bytes as Arrow record batches. Nothing here needs Spark."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 def read_task(
     task: Task, request: Request, options: ReadOptions, skipped: SkippedRanges | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is requested of the records of a task, in the order of its splits.
+    """Yield the requested parts of a task's records, in the order of its splits.
 
-    ``skipped`` gets the ranges of bytes that are left out, where they are wanted.
+    ``skipped`` gets the skipped ranges of bytes, if given.
 
     Raises:
-        UnusableSource: the path isn't there on this machine.
-        DataLoss: offsets that were there when it was planned are gone, and that isn't to be accepted.
+        UnusableSource: the path doesn't exist on this machine.
+        DataLoss: offsets that existed at planning are gone, and that isn't accepted.
         CorruptData: a batch can't be read, and that isn't to be skipped.
-        UnusableSession: what was skipped can't be written down.
+        UnusableSession: the record of skipped ranges can't be written.
     """
     skipped = skipped or SkippedRanges(task, options.skipped_path)
     reader = _TaskReader(request, options, skipped)
@@ -54,7 +54,7 @@ def read_task(
 
 
 class _TaskReader:
-    """Reads splits, of as many logs as there are; a log stays open until a split of another log comes."""
+    """Reads splits of any number of logs; a log stays open until a split of another log comes."""
 
     def __init__(self, request: Request, options: ReadOptions, skipped: SkippedRanges) -> None:
         self._request = request
@@ -76,17 +76,17 @@ class _TaskReader:
                     yield record_batch(self._schema, self._request.columns, portion)
                 else:
                     self._meet(portion, split)
-        self._is_other_topic(log, split)  # it may have become another one before the last file was opened
+        self._is_other_topic(log, split)  # it may have been replaced before the last file was opened
 
     def _is_other_topic(self, log: Log, split: SourceSplit) -> bool:
-        """Whether there is another topic of that name by now: nothing of what was planned is there, then."""
+        """Return whether the topic was replaced by another of that name: then all planned data is gone."""
         other = other_log(log, split.offsets.start, Identity(split.topic_id))
         if other is not None:
             self._lose(split, other.reason)
         return other is not None
 
     def _open(self, source: LogSource) -> Log | None:
-        """Return the log, None where it is gone and that is accepted."""
+        """Return the log, None if it is gone and that is accepted."""
         if source != self._source or self._log is None:
             self.close()
             if not self._is_there(source):
@@ -110,7 +110,7 @@ class _TaskReader:
         return True
 
     def _works(self, log: Log, split: SourceSplit) -> Iterator[BatchRange]:
-        """Yield the split as planned, or, where the segment is another file by now, where its offsets lie now."""
+        """Yield the split as planned, or, if the segment's file was replaced, the present place of its offsets."""
         segment = log.segment_for(split.batches.base_offset)
         if segment is not None and segment.base_offset == split.batches.base_offset and split.version.is_of(segment):
             yield split.batches
@@ -140,7 +140,7 @@ class _TaskReader:
         )
 
     def _meet(self, problem: Problem, split: SourceSplit) -> None:
-        """Decide what becomes of bytes that can't be read."""
+        """Handle unreadable bytes: as lost data, or by the damage policy."""
         if self._is_gone(problem, split):
             self._lose(split, problem.reason)
         elif self._options.on_damage is DamagePolicy.FAIL:
@@ -150,17 +150,17 @@ class _TaskReader:
 
     @staticmethod
     def _is_gone(problem: Problem, split: SourceSplit) -> bool:
-        """Whether a problem is that a file was removed or cut."""
+        """Return whether the problem is that a file was removed or truncated."""
         try:
             status = status_if_there(problem.file)
-        except OSError:  # it can't be asked, and what can't be read is no more gone than damaged
+        except OSError:  # its status is unknown, so it counts as damaged rather than gone
             return False
         return status is None or status.size < (
             split.batches.position if split.batches.end is None else split.batches.end
         )
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release resources."""
         if self._log is not None:
             self._log.storage.close()
         self._source = self._log = None

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-#: As many offsets as there are, in Java's terms.
+#: Any number of offsets, in Java's terms.
 _ANY: int = 2**63 - 1
 
 
 class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says how far the logs have come and plans what lies between two points (``KafkaMicroBatchStream.scala``).
+    """Finds the logs' ends and plans ranges between two points (``KafkaMicroBatchStream.scala``).
 
-    One of these lives in the driver as long as a query runs, others read in tasks.
+    One lives in the driver as long as a query runs, others read in tasks.
     """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
@@ -52,7 +52,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         self._has_begun = False
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Return where a query starts that has no checkpoint yet."""
+        """Return the start of a query that has no checkpoint yet."""
         show_log()
         say_what_is_ignored(self._options.ignored)
         try:
@@ -63,15 +63,15 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         return as_json(offsets, self._initial.identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return what Spark hands to :meth:`latestOffset`, where the trigger isn't for all there is.
+        """Return the limit that Spark passes to :meth:`latestOffset`, unless the trigger is for everything available.
 
-        Spark for Python has no limit that is both a minimum and a maximum: what the options say is applied there.
+        PySpark has no limit with both a minimum and a maximum: the options are applied there.
         """
         rates = self._options.rates
         return ReadAllAvailable() if rates.least is None and rates.most is None else ReadMaxRows(rates.most or _ANY)
 
     def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> Json:  # noqa: N802 - Spark's name
-        """Return how far the next micro-batch goes; ``start``, where it isn't to be."""
+        """Return the end of the next micro-batch; ``start`` if there should be none."""
         show_log()
         try:
             self._latest = self._current_end()
@@ -93,16 +93,16 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         return self._target
 
     def _is_first(self, start: Positions) -> bool:
-        """Whether this micro-batch is only there for Spark to write down where the stream starts.
+        """Return whether this micro-batch exists only for Spark to write down the start of the stream.
 
-        Spark asks again for the start when it does the first micro-batch again; that may be elsewhere.
+        When Spark repeats the first micro-batch, it asks for the start again, which may have moved.
         """
         is_first = self._is_first_again(start)
         self._has_begun = True
         return is_first
 
     def _next(self, begin: Positions, limit: ReadLimit) -> Offsets | None:
-        """Return how far to go, None where it isn't time yet."""
+        """Return the next end, None if it is too early."""
         assert self._latest is not None
         if isinstance(limit, ReadAllAvailable):
             return self._latest
@@ -116,7 +116,7 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         return limited(most, start, self._latest, self._logs.earliest(self._latest.keys() - start.keys()))
 
     def _is_too_early(self, start: Offsets, latest: Offsets) -> bool:
-        """Whether to wait for more; with Trigger.AvailableNow nothing more would ever come."""
+        """Return whether to wait for more; with Trigger.AvailableNow nothing more would ever come."""
         rates, now = self._options.rates, time.monotonic()
         if rates.least is None or self._is_available_now:
             return False
@@ -127,15 +127,15 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
         return False
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Go no further than what is there when the first micro-batch is asked for."""
+        """Go no further than the ends at the first micro-batch."""
         self._is_available_now = True
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
-        """Return how far the logs had come, for the progress that Spark reports."""
+        """Return the last known ends of the logs, for Spark's progress report."""
         return None if self._latest is None else as_json(self._latest)
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
-        """Return what each task of a micro-batch reads."""
+        """Return the tasks of a micro-batch."""
         show_log()
         try:
             begin, stop = from_json(start), from_json(end)
@@ -146,16 +146,16 @@ class KfsStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailab
             raise as_one_sentence(error) from None
 
     def _is_first_again(self, start: Positions) -> bool:
-        """Whether the first micro-batch is done again, after a crash: nothing was in it, see :meth:`_is_first`."""
+        """Return whether the first micro-batch is repeated after a crash: it was empty, see :meth:`_is_first`."""
         return moves(self._options.starting) and start == self._initial and not self._has_begun
 
     def stop(self) -> None:
-        """Give back what is open."""
+        """Release resources."""
         self._logs.close()
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """The reader of a query that can't be: says why at the first question."""
+    """The reader of an invalid query: raises the reason at the first call."""
 
     def __init__(self, error: KfsError) -> None:
         self._error = error

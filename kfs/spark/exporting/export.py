@@ -33,12 +33,12 @@ _LOG = logging.getLogger("kfs.spark")
 
 
 def _nothing(_done: int) -> None:
-    """Ignore how far it is."""
+    """Ignore the progress."""
 
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """What was exported of a partition: from which offset up to which, and how many records, None if unknown."""
+    """The exported offsets of a partition, from and up to, and the number of records, None if unknown."""
 
     from_offset: int
     until_offset: int
@@ -47,7 +47,7 @@ class PartitionTotals:
 
 @dataclass(slots=True)
 class ExportTotals:
-    """What an export came to; ``skipped`` are the bytes of the logs that were left out, ``size`` those of the files."""
+    """The result of an export; ``skipped`` are the skipped bytes of the logs, ``size`` those of the files."""
 
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
     batches: int = 0
@@ -90,17 +90,17 @@ class Export:
         self.totals = ExportTotals()
 
     def close(self) -> None:
-        """Give back what is open; the group is the output's."""
+        """Release resources; the output releases the group."""
         self._logs.close()
 
     def look(self) -> Offsets:
-        """Return where the logs end now.
+        """Return the present ends of the logs.
 
-        Where partitions start of which nothing is stored is decided, and stored, before anything of them is read.
+        Start offsets of partitions without a stored position are chosen, and stored, before anything of them is read.
 
         Raises:
             DataLoss: a log isn't the one that was exported up to the position.
-            KfsError: a log ends in damage, or it can't be known where to start.
+            KfsError: a log ends in damage, or the start offset is unknown.
         """
         latest = self._logs.latest()
         self._check_logs(self._positions(latest))
@@ -116,9 +116,9 @@ class Export:
         return {each: end for each, end in latest.items() if each in self._output.progress.positions}
 
     def _check_logs(self, positions: Positions) -> None:
-        """Raise :class:`DataLoss` where a log isn't the one that positions are of, whatever is accepted otherwise.
+        """Raise :class:`DataLoss` if a log isn't the one of the positions, whatever losses are accepted otherwise.
 
-        What such a log has doesn't belong to what is in the dataset.
+        The records of such a log don't belong to those in the dataset.
         """
         others = self._logs.of_other_logs(positions)
         if not others:
@@ -133,9 +133,9 @@ class Export:
         )
 
     def _catch_up_with_sink(self) -> None:
-        """Move the positions over what was written before it could be stored that it is.
+        """Move the positions over batches that were written, but not stored as such.
 
-        What was written of a partition is one range from the position on: nothing that is missing lies before its end.
+        The sink has one range per partition, starting at the position, without gaps.
         """
         if self._has_begun:
             return
@@ -148,7 +148,7 @@ class Export:
         )
 
     def _starts(self, missing: set[TopicPartition]) -> Offsets:
-        """Where an option says, but partitions that came after their topic was known begin where they begin."""
+        """Return start offsets: as the option says; the earliest for partitions added to a known topic."""
         known = {each.topic for each in self._output.progress.positions}
         added = {each for each in missing if self._has_begun or each.topic in known}
         return {**self._logs.earliest(added), **self._logs.initial(missing - added)}
@@ -161,15 +161,15 @@ class Export:
             self._said_gone |= gone
 
     def left(self, end: Offsets) -> int:
-        """Return about how many bytes of log there are up to ``end``."""
+        """Return the approximate bytes of log up to ``end``."""
         positions, logs = self._output.progress.positions, self._logs.logs(end)
         return sum(bytes_of(log, OffsetRange(positions[each], end[each])) for each, log in logs.items())
 
     def next_batch(self, end: Offsets) -> PlannedBatch | None:
-        """Return what comes next on the way to ``end``, None where all is done.
+        """Return the next batch on the way to ``end``, None if there is nothing left.
 
         Raises:
-            DataLoss: offsets that come next are gone, and that isn't to be accepted.
+            DataLoss: the next offsets are gone, and that isn't accepted.
         """
         start = self._positions(end)
         self._check_logs(start)
@@ -188,7 +188,7 @@ class Export:
         return PlannedBatch(consumed, tasks, sum(task.size for task in tasks), after)
 
     def _positions(self, partitions: Container[TopicPartition]) -> Positions:
-        """Return what is stored of partitions."""
+        """Return the stored positions of partitions."""
         progress = self._output.progress
         return Positions(
             {each: offset for each, offset in progress.positions.items() if each in partitions},
@@ -200,7 +200,7 @@ class Export:
 
         Raises:
             Fenced: another export has the group; nothing of this batch is in the dataset.
-            DataLoss: a log has become another one meanwhile; as with any other error:
+            DataLoss: a log was replaced meanwhile; as with any other error:
             KfsError: nothing of this batch is in the dataset, unless the store didn't answer.
         """
         written = self._sink.write(batch, self._output.staging, advance)
@@ -208,15 +208,14 @@ class Export:
         try:
             check_for_doubles(self._output.dataset, written.files)
         except KfsError:
-            self._output.check()  # or the one who took the group over has written them
+            self._output.check()  # or the writer that took the group over has written them
             raise
         self._output.commit(batch.ranges, written.files, batch.after.identities)
         self._output.clear()
         self.totals.add(batch.ranges, written)
 
     def reach(self, end: Offsets, advance: Advance = _nothing, *, is_over: Callable[[], bool] = lambda: False) -> bool:
-        """Do batches up to ``end``, or until ``is_over`` says before one that it is time to stop; return whether all
-        were done.
+        """Do batches up to ``end``, or until ``is_over`` returns True before one; return whether all were done.
 
         Raises:
             KfsError: as :meth:`next_batch` and :meth:`do`.
@@ -235,11 +234,11 @@ def _logs_of(options: ExportOptions) -> FollowedLogs:
 
 
 def check_logs(options: ExportOptions) -> None:
-    """Look whether the logs are there, and the dataset isn't among them, before anything is started for them.
+    """Check, before anything is started, that the logs exist and don't contain the dataset.
 
     Raises:
-        UnusableSource: one of the paths won't do.
-        NotFound: a topic isn't there.
+        UnusableSource: one of the paths is unusable.
+        NotFound: a topic doesn't exist.
         KfsError: the dataset lies in a log directory.
     """
     for path in expand_paths(options.paths):
@@ -250,10 +249,10 @@ def check_logs(options: ExportOptions) -> None:
 
 @contextmanager
 def opened_export(options: ExportOptions, sink: Sink, cores: int) -> Iterator[Export]:
-    """Open an export: take its group, and complete or remove what the one before left.
+    """Open an export: acquire its group, and complete or remove leftovers of the previous one.
 
     Raises:
-        KfsError: the dataset or the store won't do.
+        KfsError: the dataset or the store is unusable.
     """
     check_logs(options)
     if options.store is None:

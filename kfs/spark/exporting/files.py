@@ -1,4 +1,4 @@
-"""The files of a dataset: Parquet, each with records of one partition and one day, named by the offsets it has.
+"""The files of a dataset: Parquet, each with records of one partition and one day, named by its offsets.
 
 ``topic=orders/date=2020-11-27/0-<from>-<until>.parquet``: partition 0, the first offset, and the one after the last. So
 files of one partition and day never overlap, unless something was exported twice.
@@ -26,18 +26,18 @@ from kfs.spark.offsets.staged_output import Staging
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: All of Spark's Kafka source but the topic, which is in the name of a directory.
+#: The columns of Spark's Kafka source except the topic, which is in the name of a directory.
 COLUMNS: Final = tuple(column for column in SPARK_COLUMNS_WITH_HEADERS if column is not Column.TOPIC)
-#: What Hive, and everybody since, takes for null.
+#: Hive's name for null, which all others follow.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Files that a task has open at once: timestamps may jump from day to day.
+#: The most open files of a task: timestamps may jump from day to day.
 _MOST_OPEN: Final = 16
-#: What these hold in memory of row groups that aren't full yet, altogether.
+#: The most memory for their unfinished row groups, altogether.
 _MOST_WAITING_BYTES: Final = 128 * 1024 * 1024
 DAY: Final = 86_400_000_000  # microseconds
 NO_TIMESTAMP: Final = -1_000  # microseconds: Kafka's -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Years 1 to 9999, which is all that a date can be, in days since 1970.
+#: Years 1 to 9999, the range of dates, in days since 1970.
 FIRST_DAY: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH).days
 LAST_DAY: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH).days
 _NAME: Final = re.compile(r"(?P<partition>[0-9]{1,10})-(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.parquet\Z")
@@ -45,7 +45,7 @@ _NAME: Final = re.compile(r"(?P<partition>[0-9]{1,10})-(?P<start>[0-9]{20})-(?P<
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that was written and staged: of which partition, and the records and bytes in it."""
+    """A written and staged file: its partition, and the records and bytes in it."""
 
     file: StagedFile
     partition: TopicPartition
@@ -55,7 +55,7 @@ class WrittenFile:
 
 def directory_of(topic: str, day: int | None) -> str:
     """Return the directory of a topic's records of a day since 1970, below the dataset."""
-    # A topic may have that name, and Hive has %xx for what can't be in a value.
+    # A topic may have Hive's name for null; Hive encodes special characters in values as %xx.
     value = topic.replace("_", "%5F", 1) if topic == NO_VALUE else topic
     date = NO_VALUE if day is None else (_EPOCH + timedelta(days=day)).date().isoformat()
     return f"topic={value}/date={date}"
@@ -67,7 +67,7 @@ def file_name(partition: int, start: int, end: int) -> str:
 
 
 def check_for_doubles(dataset: str, files: Iterable[StagedFile]) -> None:
-    """Raise :class:`KfsError` where the dataset has a file with offsets of one of those that are to be added."""
+    """Raise :class:`KfsError` if the dataset has a file with offsets of one of the new files."""
     known: dict[str, list[tuple[int, int, int, str]]] = {}
     for file in files:
         directory, _, name = file.final.rpartition("/")
@@ -104,7 +104,7 @@ class DailyFileWriter:
         self._topic = topic
         self._partition = partition
         self._compression = compression
-        self._open: OrderedDict[int | None, _OpenFile] = OrderedDict()  # the one used last is last
+        self._open: OrderedDict[int | None, _OpenFile] = OrderedDict()  # most recently used last
         self._done: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -133,7 +133,7 @@ class DailyFileWriter:
         if file is None:
             if len(self._open) >= _MOST_OPEN:
                 self._close_oldest()
-            path = self._staging.path(f"{self._partition}.staged")  # no pattern for Parquet files finds it
+            path = self._staging.path(f"{self._partition}.staged")  # no pattern for Parquet files matches it
             file = self._open[day] = _OpenFile(path, self._staging.root, schema, self._compression)
         self._open.move_to_end(day)
         return file
@@ -148,7 +148,7 @@ class DailyFileWriter:
 
 
 class _OpenFile:
-    """A file that is being written."""
+    """A file being written."""
 
     def __init__(self, path: str, root: str, schema: pa.Schema, compression: str) -> None:
         self.path = path
@@ -200,12 +200,12 @@ def _created(path: str, root: str) -> BinaryIO:
 
 
 def _remove(path: str) -> None:
-    with suppress(OSError):  # it is in a directory that is removed as a whole in the end
+    with suppress(OSError):  # the directory is removed in the end
         os.unlink(path)
 
 
 def by_day(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Yield the records of each day since 1970 (UTC), in their order; None: without a timestamp that has a date."""
+    """Yield the records of each day since 1970 (UTC), in order; None for those without a timestamp that is a date."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -215,17 +215,17 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]
         yield day, batch
         return
     days = pa.array([None if time is None else _day_of(time) for time in times.to_pylist()], pa.int64())
-    order = compute.sort_indices(days)  # which is stable
+    order = compute.sort_indices(days)  # a stable sort
     start = 0
     for run in days.take(order).value_counts():
         count = run["counts"].as_py()
-        # Copied: a few records that wait for others of their day must not keep all of a batch in memory.
+        # Copied: a few records waiting for others of their day must not keep the whole batch in memory.
         yield run["values"].as_py(), batch.take(order.slice(start, count))
         start += count
 
 
 def _only_day(times: pa.Array) -> int | None:
-    """Return the day that all of these times have, None where they differ, or one has none."""
+    """Return the day that all of these times have, None if they differ or one has none."""
     from pyarrow import compute
 
     ends = compute.min_max(times)
@@ -236,6 +236,6 @@ def _only_day(times: pa.Array) -> int | None:
 
 
 def _day_of(time: int) -> int | None:
-    """Return the day of a time in microseconds, None where it has none, or one that no date can be."""
+    """Return the day of a time in microseconds, None if it has none, or is out of the range of dates."""
     day = time // DAY
     return day if time != NO_TIMESTAMP and FIRST_DAY <= day <= LAST_DAY else None

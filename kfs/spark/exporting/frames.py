@@ -1,4 +1,4 @@
-"""Batches through DataFrames of the source ``kfs``: the other formats that a session has, files or tables."""
+"""Batches through DataFrames of the source ``kfs``, for the session's other formats: files or tables."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _DATE: Final = (
     f"CASE WHEN {_MICROS} <> {NO_TIMESTAMP} AND {_MICROS} BETWEEN {FIRST_DAY * DAY} AND {(LAST_DAY + 1) * DAY - 1} "
     f"THEN date_from_unix_date(CAST(({_MICROS} - pmod({_MICROS}, {DAY})) DIV {DAY} AS INT)) END"
 )
-#: What a session calls a table that isn't there (yet), in whatever catalog.
+#: A session's error conditions for a missing table, in any catalog.
 _NOT_THERE: Final = ("NOT_FOUND", "DOES_NOT_EXIST")
 
 
 class _FrameSink:
-    """What both kinds have in common: the DataFrame of a batch, and what is counted while it is written."""
+    """The common part of both kinds: the DataFrame of a batch, and what is counted while it is written."""
 
     def __init__(self, spark: SparkSession, options: ExportOptions) -> None:
         register_format(spark)
@@ -127,10 +127,10 @@ class FileSink(_FrameSink):
 
 
 class TableSink(_FrameSink):
-    """A table whose commits are atomic: either it has all of a batch or nothing.
+    """A table with atomic commits: it has all of a batch or nothing.
 
-    That is looked up in the table itself, so a batch that was committed before it could be stored that it is isn't
-    written again. Two exports into one table at a time can't be told from each other that way.
+    The table itself is queried for the last offsets, so a batch that was committed but not yet stored as such isn't
+    written again. Concurrent exports into one table can't be told apart that way.
     """
 
     def reached(self, positions: Offsets) -> Offsets:
@@ -159,7 +159,7 @@ class TableSink(_FrameSink):
         return {TopicPartition(topic, partition): last + 1 for topic, partition, last in found}
 
     def _table(self) -> DataFrame | None:
-        """Return the table, None where there is none yet."""
+        """Return the table, None if it doesn't exist yet."""
         from pyspark.errors import PySparkException
 
         try:
@@ -167,7 +167,7 @@ class TableSink(_FrameSink):
                 found = self._spark.table(self._options.table)
             else:
                 found = self._spark.read.format(self._options.format).load(self._location)
-            found.schema  # noqa: B018 (which is when it is looked for)
+            found.schema  # noqa: B018 (which is when it is resolved)
         except PySparkException as error:
             if any(reason in (error.getCondition() or "") for reason in _NOT_THERE):
                 return None
@@ -183,7 +183,7 @@ class TableSink(_FrameSink):
     def _write(self, frame: DataFrame, staging: Staging) -> None:
         table, name = self._table(), self._options.table
         if table is not None and name is not None:
-            frame.select(*table.columns).write.insertInto(name)  # whatever its columns, and partitions, are
+            frame.select(*table.columns).write.insertInto(name)  # whatever its columns and partitions are
             return
         writer = frame.write.format(self._options.format).mode("append")
         if table is None:
@@ -195,13 +195,13 @@ class TableSink(_FrameSink):
 
 
 def _name_of(ranges: Iterable[ConsumedRange]) -> str:
-    """Return a name for the files of a batch: the same ranges have the same."""
+    """Return a name for the files of a batch, the same for the same ranges."""
     text = json.dumps([range_fields(each) for each in ranges], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _skipped_in(directory: str) -> Iterator[Problem]:
-    """Yield what the tasks of a batch wrote down, and remove it."""
+    """Yield the skipped ranges recorded by the tasks of a batch, and remove the records."""
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         with open(os.path.join(directory, name), encoding="utf-8", errors="surrogateescape") as lines:
             for fields in map(json.loads, lines):

@@ -1,4 +1,4 @@
-"""What is stored of a group as one JSON document, which is not believed when it is read again."""
+"""A group's progress as one JSON document, which is validated when it is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kfs.format.uuid import Uuid, parse_uuid
 from kfs.log.identity import Identity
 from kfs.spark.offsets.progress import ConsumedRange, PendingBatch, Progress, StagedFile, WriterName, check_position
 
-#: More than any batch of files needs, and little enough to read whatever is there.
+#: More than any batch of files needs, and small enough to read any value.
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 _FORMAT: Final = 1
 _LONGEST_TEXT: Final = 4096
@@ -20,10 +20,10 @@ Kind = TypeVar("Kind", int, str, dict[str, Any], list[Any])
 
 
 def encode_document(progress: Progress, *, with_positions: bool = True) -> bytes:
-    """Return ``progress`` as JSON; positions are left out where a store keeps each by itself.
+    """Return ``progress`` as JSON; positions are left out if the store keeps each separately.
 
     Raises:
-        OffsetStoreError: it would be larger than what is read again.
+        OffsetStoreError: it would be larger than what can be read again.
     """
     fields: dict[str, Any] = {"format": _FORMAT, "change": progress.change, "epoch": progress.epoch}
     writer = progress.writer
@@ -54,9 +54,9 @@ def positions_by_topic(positions: Mapping[TopicPartition, int]) -> dict[str, dic
 
 
 def _identity_fields(progress: Progress) -> Iterator[dict[str, Any]]:
-    """Yield which logs the positions are of, those of one topic id together.
+    """Yield the identities of the positions' logs, grouped by topic id.
 
-    Each is said with its position: one that something else has moved since is of none.
+    Each has its position: it doesn't apply to one that something else has moved since.
     """
     topics: dict[tuple[str, str | None], dict[TopicPartition, Identity]] = {}
     for partition in sorted(progress.identities.keys() & progress.positions.keys()):
@@ -77,7 +77,7 @@ def _identity_fields(progress: Progress) -> Iterator[dict[str, Any]]:
 
 
 def range_fields(consumed: ConsumedRange) -> dict[str, Any]:
-    """Return a range under the names that Spark's ``OffsetRange`` has."""
+    """Return a range with the field names of Spark's ``OffsetRange``."""
     return {
         "topic": consumed.topic,
         "partition": consumed.partition,
@@ -87,7 +87,7 @@ def range_fields(consumed: ConsumedRange) -> dict[str, Any]:
 
 
 def decode_document(content: bytes, place: str, positions: Mapping[TopicPartition, int] | None = None) -> Progress:
-    """Return what :func:`encode_document` wrote; ``positions`` are those that are kept elsewhere, None: in it.
+    """Return the progress in a document of :func:`encode_document`; ``positions`` are those kept elsewhere, if any.
 
     Raises:
         CorruptStore: it is anything else; ``place`` is for the message.
@@ -129,7 +129,7 @@ def _progress(fields: Any, positions: Mapping[TopicPartition, int] | None) -> Pr
 
 
 def _identities(topics: list[Any], positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Identity]:
-    """Return which logs positions are of; what is said of another position than the one there is is passed over."""
+    """Return the identities of the positions' logs; skips those of outdated positions."""
     found: dict[TopicPartition, Identity] = {}
     for fields in topics:
         if not isinstance(fields, dict):
@@ -170,7 +170,7 @@ def _staged_file(fields: Any) -> StagedFile:
 
 
 def range_of(fields: Any) -> ConsumedRange:
-    """Return the range that an object with the fields of :func:`range_fields` says; ValueError where it says none."""
+    """Return the range in an object with the fields of :func:`range_fields`; raise ValueError if it is invalid."""
     if not isinstance(fields, dict):
         raise ValueError("a range that isn't an object")
     return ConsumedRange(

@@ -1,8 +1,8 @@
-"""Positions in Redis: one key a group, whose value is one JSON document, replaced by a script that compares first.
+"""Positions in Redis: one key per group with one JSON document, replaced by a compare-and-set script.
 
-Redis answers when a change is in memory. To be on the disk by then, too, the server has to run with ``appendonly yes``
-and ``appendfsync always``: with the default, once a second, a crash may take back what it acknowledged. And it must not
-evict keys. What the server says of itself is asked once a connection.
+Redis acknowledges a change once it is in memory. To have it on disk by then, the server needs ``appendonly yes`` and
+``appendfsync always``: with the default, once a second, a crash may undo an acknowledged change. Nor may it evict keys.
+The server's settings are checked once per connection.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LOG = logging.getLogger("kfs")
 DEFAULT_PREFIX: Final = "kfs:offsets:"
 _SECONDS: Final = 5.0
 _MOST_GROUPS: Final = 100_000
-#: Where the key is missing, ``GET`` gives false.
+#: ``GET`` returns false for a missing key.
 _COMPARE_AND_SET: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
-#: What is no text, or too large a one, can't be compared: that it still is so has to do.
+#: Binary or oversized values can't be compared: the script only checks that the value is still one.
 _REPLACE_UNREADABLE: Final = """
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' or (kind == 'string' and redis.call('STRLEN', KEYS[1]) <= tonumber(ARGV[1])) then return 0 end
@@ -46,10 +46,10 @@ _WANTED: Final = {"appendonly": "yes", "appendfsync": "always", "maxmemory-polic
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """A server, what is needed to be let in, and the keys there.
+    """A server, its credentials, and its keys.
 
-    A group that has no value of its own under ``prefix`` + group is looked for as an application of
-    older jobs under ``old_key`` with the group in the place of ``{group}``; an empty ``old_key``: it isn't.
+    A group without a value of its own under ``prefix`` + group is looked up as an application of older jobs under
+    ``old_key``, with the group in place of ``{group}``, unless ``old_key`` is empty.
     """
 
     host: str
@@ -63,7 +63,7 @@ class RedisAddress:
 
     @property
     def name(self) -> str:
-        """The URL without what is secret."""
+        """The URL without secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"redis{'s' if self.tls else ''}://{host}:{self.port}/{self.database}"
 
@@ -80,7 +80,7 @@ class RedisStore(WritableStore):
         self._is_checked = False
 
     def groups(self) -> list[str]:
-        """See :meth:`OffsetStore.groups`; values of older jobs aren't among them."""
+        """See :meth:`OffsetStore.groups`; excludes values of older jobs."""
         prefix = self.address.prefix
         escaped = "".join(f"\\{letter}" if letter in "\\*?[]^-" else letter for letter in prefix)
         return self._patiently(lambda: self._groups(escaped.encode() + b"*", len(prefix.encode())))
@@ -119,7 +119,7 @@ class RedisStore(WritableStore):
         return Progress(positions, note=f"an older job has left them under the key {key}")
 
     def _get(self, key: str, most: int) -> bytes | None:
-        """Return a value, and of one with more bytes than ``most`` as many as show that it has; None: there is none."""
+        """Return a value, None if there is none; of one larger than ``most`` bytes, enough to show that."""
         with self._errors():
             try:
                 is_larger = self._client.strlen(key) > most  # it can have 512 MB
@@ -143,13 +143,13 @@ class RedisStore(WritableStore):
             return bool(self._compare_and_set(keys=keys, args=[stored.version, document]))
 
     def _check_durability(self) -> None:
-        """Say once what the server's configuration means for what is saved there, if it may be asked."""
+        """Log once whether the server's configuration makes saved data durable, if it may be read."""
         if self._is_checked:
             return
         try:
             found = {setting: self._client.config_get(setting).get(setting) for setting in _WANTED}
         except _exceptions().ResponseError:
-            found = {}  # not allowed, as with most that are rented
+            found = {}  # not allowed, as on most hosted servers
         self._is_checked = True
         amiss = [
             f"{setting} {found[setting]}"
@@ -185,7 +185,7 @@ def _exceptions() -> ModuleType:
 
 
 def _is_as_wanted(setting: str, value: object, wanted: str) -> bool:
-    # Without a limit nothing is evicted; volatile keys are those with a time to live, which ours don't have.
+    # Without a memory limit nothing is evicted; volatile keys are those with a time to live, which ours don't have.
     return value == wanted or (setting == "maxmemory-policy" and str(value).startswith("volatile"))
 
 
@@ -205,6 +205,6 @@ def _client(address: RedisAddress) -> redis.Redis:
         ssl=address.tls,
         socket_timeout=_SECONDS,
         socket_connect_timeout=_SECONDS,
-        # Whether to ask again is decided in one place, which knows what became of the first time.
+        # Retries are decided in one place, which knows the outcome of the first attempt.
         retry=Retry(NoBackoff(), 0),
     )

@@ -1,9 +1,9 @@
 """Positions in an SQLite file: the embedded default, for jobs whose driver stays on one machine.
 
-The journal is a write-ahead log with ``synchronous=FULL``: a commit is on the disk before it is acknowledged, with one
-``fsync``, and who only looks never makes the job wait. (``NORMAL``, the usual companion of a write-ahead log, syncs at
-checkpoints only: a power failure could take back what was acknowledged, and files renamed since would count twice.)
-The write-ahead log needs shared memory, so the file has to lie on a local disk.
+The journal is a write-ahead log with ``synchronous=FULL``: a commit is on disk before it is acknowledged, with one
+``fsync``, and readers never block the job. (``NORMAL``, usual with a write-ahead log, syncs at checkpoints only: a
+power failure could undo an acknowledged commit, and files renamed since would count twice.) The write-ahead log needs
+shared memory, so the file has to be on a local disk.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _BUSY_SECONDS: Final = 5.0
 _UNREACHABLE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH")
 
-#: A group's state, and its topics, partitions and positions, as they stand in the file.
+#: A group's state, and its topics, partitions and positions, as stored in the file.
 _Rows = tuple[object, tuple[tuple[object, object, object], ...]]
 _NO_ROWS: Final[_Rows] = (None, ())
-#: Of a group that has a value beyond the limit, which can't be read.
+#: For a group with an oversized value, which can't be read.
 _TOO_LARGE: Final[_Rows] = (b"", ())
 
 
@@ -51,7 +51,7 @@ class SqliteStore(WritableStore):
         self._connection: sqlite3.Connection | None = None
 
     def groups(self) -> list[str]:
-        """See :meth:`OffsetStore.groups`; raise :class:`NotFound` where there is no file."""
+        """See :meth:`OffsetStore.groups`; raise :class:`NotFound` if there is no file."""
         with self._lock, self._errors():
             connection = self._connect()
             if connection is None:
@@ -119,7 +119,7 @@ class SqliteStore(WritableStore):
             assert isinstance(position, int)
             positions[TopicPartition(topic, partition)] = position
         stored = Stored.of(lambda: self._progress(place, rows[0], positions), rows)
-        # A state that can't be understood leaves the positions what they are.
+        # An unparsable state doesn't affect the positions.
         progress = replace(stored.progress, positions=positions)
         return replace(stored, progress=progress, unreadable=(*unreadable, *stored.unreadable))
 
@@ -131,7 +131,7 @@ class SqliteStore(WritableStore):
         return decode_document(state.encode("utf-8", "surrogateescape"), place, positions)
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection | None:
-        """Return the connection, None where there is no file and it isn't to be made."""
+        """Return the connection, None if there is no file and none should be made."""
         if self._connection is None:
             if not create and not os.path.exists(self.path):
                 return None
@@ -139,12 +139,12 @@ class SqliteStore(WritableStore):
             connection = sqlite3.connect(
                 uri, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
             )
-            # What is no UTF-8 is found out where it is looked at, and hides nothing else.
+            # Invalid UTF-8 is detected where it is used, and hides nothing else.
             connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_DOCUMENT_BYTES)
             connection.execute("PRAGMA synchronous=FULL")
             self._connection = connection
-        # Who only looks leaves a file as it is.
+        # Readers don't modify the file.
         if create and not _has_tables(self._connection):
             self._connection.execute("PRAGMA journal_mode=WAL")
             with _transaction(self._connection, "IMMEDIATE"):
@@ -154,7 +154,7 @@ class SqliteStore(WritableStore):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Translate what SQLite raises."""
+        """Translate SQLite's exceptions."""
         try:
             yield
         except UnicodeDecodeError as error:  # the message in which SQLite quotes a damaged schema
@@ -168,7 +168,7 @@ class SqliteStore(WritableStore):
             raise OffsetStoreError(f"{self.name}: {self._why_not_opened() or error}") from error
 
     def _why_not_opened(self) -> str | None:
-        """Return what SQLite doesn't say of a file that it can't open."""
+        """Return a reason that SQLite omits for a file that it can't open."""
         if os.path.isdir(self.path):
             return "is a directory"
         directory = os.path.dirname(self.path)
@@ -206,7 +206,7 @@ def _rows_of(connection: sqlite3.Connection, group: str) -> _Rows:
 
 
 def _fault_of(topic: object, partition: object, position: object) -> str | None:
-    """Return what is wrong with a row of positions, None where nothing is."""
+    """Return the fault of a row of positions, or None."""
     if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(position, int)):
         return " has a value of another type"
     try:
@@ -217,7 +217,7 @@ def _fault_of(topic: object, partition: object, position: object) -> str | None:
 
 
 def _partition_of(topic: object, partition: object) -> TopicPartition | None:
-    """Return the partition that a row is of, None where it is none that Kafka could have."""
+    """Return the partition of a row, None if it is invalid in Kafka."""
     if _fault_of(topic, partition, 0) is not None:
         return None
     assert isinstance(topic, str)

@@ -1,18 +1,18 @@
-"""Output in files, of which every record counts once, whenever the process that writes it is killed.
+"""Output files with exactly-once records, even if the writing process is killed at any time.
 
-A batch goes through these steps; each is done again, or undone, by the next writer:
+A batch goes through these steps; the next writer repeats or undoes an interrupted one:
 
-1. its files are written below the staging directory, and brought to the disk;
-2. their names and the ranges of offsets go into the store, in one compare-and-set: from here on they are output;
-3. they are renamed into the dataset, which is brought to the disk;
+1. its files are written below the staging directory and synced to disk;
+2. their names and the ranges of offsets are stored in one compare-and-set: from here on they are output;
+3. they are renamed into the dataset, which is synced to disk;
 4. the store notes that this is done.
 
-Who begins takes the group first, which keeps everybody else from reaching step 2. A batch in the store is then taken
-through steps 3 and 4, and whatever else is staged belongs to an unknown batch, and is removed. Each writer
-stages in a directory of its own, so that one which was taken over can't touch the files of the next.
+A writer first acquires the group, which keeps all others from reaching step 2. It takes a batch in the store through
+steps 3 and 4; all other staged files belong to unknown batches, and it removes them. Each writer stages in its own
+directory, so that a fenced one can't touch the files of the next.
 
 Each step is logged (DEBUG) when it is done, from ``begins`` to ``done``: a process that died between these two died
-inside of the commit.
+during the commit.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ def range_file_name(consumed: ConsumedRange, suffix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where one writer's files are before they are output.
+    """The place of one writer's files before they are output.
 
-    It can be pickled, and used by several processes, on other machines too: the staging directory has to
-    lie on the same path there.
+    It can be pickled and used by several processes, also on other machines if the staging directory has the same path
+    there.
     """
 
     root: str
     directory: str
 
     def path(self, final: str) -> str:
-        """Return a path at which nothing is, for the file that will be ``final`` in the dataset."""
+        """Return an unused path for the file that will be ``final`` in the dataset."""
         return os.path.join(self.root, self.directory, f"{uuid.uuid4().hex}-{os.path.basename(final)}")
 
     def keep(self, path: str, final: str) -> StagedFile:
-        """Bring a file that was written at :meth:`path` to the disk; return it, for :meth:`StagedOutput.commit`.
+        """Sync a file written at :meth:`path` to disk; return it, for :meth:`StagedOutput.commit`.
 
         Raises:
-            Fenced: it is gone, as is what a writer has staged whose group another one took over.
+            Fenced: it is gone, like all staged files of a writer whose group another one took over.
         """
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -76,7 +76,7 @@ class Staging:
         return StagedFile(os.path.relpath(path, self.root), final)
 
     def write(self, final: str, content: Iterable[bytes]) -> StagedFile:
-        """Write a file that will be ``final`` in the dataset; raise :class:`Fenced` where the directory is gone."""
+        """Write a file that will be ``final`` in the dataset; raise :class:`Fenced` if the directory is gone."""
         path = self.path(final)
         try:
             with open(path, "xb") as file:
@@ -99,10 +99,10 @@ class StagedOutput:
     """
 
     def __init__(self, store: WritableStore, group: str, dataset: str, staging: str | None = None) -> None:
-        """Take the group, complete what was begun, and remove what belongs to nothing.
+        """Acquire the group, complete a batch in the store, and remove other staged files.
 
         Raises:
-            KfsError: the directories won't do, or the store can't be had.
+            KfsError: the directories are unusable, or the store is unavailable.
             OutputLost: files that are part of the output are gone.
         """
         self.store = store
@@ -128,13 +128,13 @@ class StagedOutput:
     ) -> None:
         """Make ``files``, which hold the records of ``ranges``, part of the output; move the positions over these.
 
-        ``identities`` say which logs the new positions are of.
+        ``identities`` are those of the new positions' logs.
 
         Raises:
             Fenced: another writer has the group; this one has to stop.
-            PositionMoved: a range doesn't begin where its partition's position is.
-            StoreUnreachable: whether the files are part of the output is known when a writer begins anew.
-            KfsError: there is a file of such a name in the dataset.
+            PositionMoved: a range doesn't begin at its partition's position.
+            StoreUnreachable: the next writer to start learns whether the files are part of the output.
+            KfsError: the dataset already has a file of such a name.
         """
         self._check(files)
         if files:
@@ -144,11 +144,11 @@ class StagedOutput:
             self._complete(self.progress.batch)
 
     def check(self) -> None:
-        """Raise :class:`Fenced` where another writer has the group."""
+        """Raise :class:`Fenced` if another writer has the group."""
         self.store.check(self._fence)
 
     def clear(self) -> None:
-        """Remove what this writer has staged and not committed, such as what tasks left that were done twice."""
+        """Remove this writer's uncommitted staged files, such as those of tasks that ran twice."""
         own = os.path.join(self._root, self.staging.directory)
         with suppress(FileNotFoundError):  # the group was taken over
             for entry in os.scandir(own):
@@ -158,13 +158,13 @@ class StagedOutput:
                     os.unlink(entry.path)
 
     def close(self) -> None:
-        """Give the group back, unless another writer has it, and remove what is staged.
+        """Release the group, unless another writer has it, and remove staged files.
 
         Raises:
-            StoreUnreachable: there is no answer.
+            StoreUnreachable: the store doesn't answer.
         """
         progress = self.store.release(self._fence)
-        # What is part of the output, and has no name yet, is left for the one who completes it.
+        # Files of the output that have no final name yet are left for the next writer to complete.
         own = os.path.join(self.staging.directory, "")
         if progress.batch is None or not any(file.staged.startswith(own) for file in progress.batch.files):
             shutil.rmtree(os.path.join(self._root, own), ignore_errors=True)
@@ -173,7 +173,7 @@ class StagedOutput:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        if not isinstance(error, StoreUnreachable):  # it was asked long enough
+        if not isinstance(error, StoreUnreachable):  # it was retried long enough
             self.close()
 
     def _check(self, files: Sequence[StagedFile]) -> None:
@@ -183,7 +183,7 @@ class StagedOutput:
             if not os.path.lexists(os.path.join(self._root, file.staged)):
                 raise _gone(os.path.join(self._root, file.staged))
             if os.path.lexists(self._final(file)):
-                self.check()  # or the one who took the group over has written it
+                self.check()  # or the writer that took the group over has written it
                 raise KfsError(
                     f"{self._final(file)}: is there already, so these offsets were written before: "
                     "remove what belongs to them from the dataset, or set the positions behind them"
@@ -202,7 +202,7 @@ class StagedOutput:
             )
 
     def _complete(self, batch: PendingBatch) -> None:
-        """Give the files of a batch that is in the store their names, and tell the store."""
+        """Rename the files of a batch in the store to their final names, and note that in the store."""
         count = len(batch.files)
         _log_step(count, "stored")
         directories = {os.path.dirname(self._final(file)) for file in batch.files}
@@ -221,7 +221,7 @@ class StagedOutput:
         try:
             os.rename(os.path.join(self._root, file.staged), self._final(file))
         except FileNotFoundError:
-            # Done before, by this writer or by the one that took the group over.
+            # Renamed before, by this writer or by the one that took the group over.
             if not os.path.lexists(self._final(file)):
                 raise OutputLost(
                     f"{self._final(file)}: part of the output of group {self.group}, as {self.store.name} has it, and "
@@ -231,7 +231,7 @@ class StagedOutput:
             raise KfsError(f"{self._final(file)}: {error.strerror}") from error
 
     def _discard(self) -> None:
-        """Remove what other writers have staged, but not those that came later."""
+        """Remove the staged files of other writers, except of later ones."""
         for name in os.listdir(self._root):
             epoch, _, _ = name.partition("-")
             if not (epoch.isdecimal() and int(epoch) > self._fence.epoch):
@@ -242,7 +242,7 @@ class StagedOutput:
 
 
 def make_durable_directories(path: str) -> None:
-    """Make a directory, and those above it, so that they are on the disk."""
+    """Make a directory and its parents, durably."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)

@@ -1,13 +1,13 @@
-"""What every place has in common where positions are kept.
+"""The common part of all stores of positions.
 
-A store that can be written to keeps one :class:`~kfs.spark.offsets.progress.Progress` a group, and has two operations
-of its own: to read it, and to replace it if it is still what was read (compare-and-set). All else follows from these
-and stands here once, so that every store does the same:
+A writable store keeps one :class:`~kfs.spark.offsets.progress.Progress` per group, and has two operations of its own:
+read it, and replace it if it is unchanged (compare-and-set). Everything else is built on these here, so that all stores
+behave alike:
 
-- A writer *acquires* a group, which raises its epoch. The writer that had it before is fenced: none of its changes are
-  made any more. Nothing has to be guessed from clocks.
-- A batch of ranges is *saved* at once, if each begins where its partition's position is.
-- Where the connection is lost on the way, what became of the change is unknown. It is read again: the change is there,
+- A writer *acquires* a group, which raises its epoch. This fences the previous writer: its changes are refused from
+  then on. Clocks are not involved.
+- A batch of ranges is *saved* at once, if each begins at its partition's position.
+- If the connection is lost meanwhile, the outcome of the change is unknown. The store reads again: the change is there,
   by its unique id, or can still be made, or another writer was faster.
 """
 
@@ -36,9 +36,9 @@ from kfs.spark.offsets.progress import (
     check_position,
 )
 
-#: How long, in seconds, a job waits for a server that is restarted.
+#: How long, in seconds, a job waits for a server that restarts.
 DEFAULT_PATIENCE: Final = 60.0
-#: Where a URL has no password, so that none has to stand in a command line.
+#: The password for a URL without one, so that none has to be on a command line.
 PASSWORD_VARIABLE: Final = "KFS_STORE_PASSWORD"  # noqa: S105 (its name, not a password)
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -47,7 +47,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Something stored of a group that can't be understood; where it is the position of one partition, of which."""
+    """A stored value of a group that can't be parsed, with its partition if it is a position."""
 
     error: CorruptStore
     partition: TopicPartition | None = None
@@ -56,7 +56,7 @@ class Unreadable:
 class OffsetStore(ABC):
     """A place where the positions of groups are kept.
 
-    A position is the offset that comes next. ``name`` is its URL without what is secret.
+    A position is the next offset to read. ``name`` is the URL without secrets.
     """
 
     def __init__(self, name: str) -> None:
@@ -64,28 +64,28 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def groups(self) -> list[str]:
-        """Return the groups of which something is stored, sorted."""
+        """Return the groups that have stored data, sorted."""
 
     @abstractmethod
     def load(self, group: str) -> Progress:
-        """Return what is stored of a group; where that is nothing, it is empty.
+        """Return the stored progress of a group; empty if there is none.
 
         Raises:
-            StoreUnreachable: there is no answer.
-            CorruptStore: what is stored can't be understood.
+            StoreUnreachable: the store doesn't answer.
+            CorruptStore: the stored data can't be parsed.
         """
 
     @abstractmethod
     def inspect(self, group: str) -> tuple[Progress, tuple[Unreadable, ...]]:
-        """Return what :meth:`load` does, without what can't be understood, and what that is.
+        """Return the progress as :meth:`load` does, without unparsable data, and that data separately.
 
         Raises:
-            StoreUnreachable: there is no answer.
+            StoreUnreachable: the store doesn't answer.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is open."""
+        """Release connections and files."""
 
     def __enter__(self) -> Self:
         return self
@@ -96,9 +96,9 @@ class OffsetStore(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was read of a group, and what the store knows it by when it is to be replaced.
+    """The progress read of a group, and the store's version of it for replacing it.
 
-    What can't be understood isn't in ``progress``; only who says so may replace it.
+    ``progress`` lacks unparsable data, which is replaced only on explicit request.
     """
 
     progress: Progress
@@ -107,7 +107,7 @@ class Stored:
 
     @classmethod
     def of(cls, read: Callable[[], Progress], version: object) -> Self:
-        """Return what ``read`` does, or that it can't be understood."""
+        """Return the progress that ``read`` returns, or its error as unreadable data."""
         try:
             return cls(read(), version)
         except CorruptStore as error:
@@ -115,9 +115,9 @@ class Stored:
 
 
 class WritableStore(OffsetStore):
-    """A store that jobs save to. Safe to use from several threads.
+    """A store that jobs save to. Thread-safe.
 
-    ``patience`` is how many seconds it goes on asking a server that doesn't answer.
+    ``patience`` is for how many seconds it retries a server that doesn't answer.
     """
 
     def __init__(self, name: str, patience: float = DEFAULT_PATIENCE) -> None:
@@ -125,23 +125,23 @@ class WritableStore(OffsetStore):
         self.patience = patience
         self._lock = threading.RLock()
 
-    # -- what each store does its own way
+    # -- implemented by each store
 
     @abstractmethod
     def _read(self, group: str) -> Stored:
-        """Return what is stored of a group."""
+        """Return the stored state of a group."""
 
     @abstractmethod
     def _write(self, group: str, stored: Stored, progress: Progress) -> bool:
-        """Replace what is stored as a whole, durably, if it is still what ``stored`` says; return whether it was.
+        """Replace the stored state durably if it is still ``stored``; return whether it was.
 
-        What can't be understood is gone then.
+        This drops unparsable data.
 
         Raises:
             StoreUnreachable: it may have been replaced, or may yet be.
         """
 
-    # -- what they have in common
+    # -- common to all stores
 
     def load(self, group: str) -> Progress:
         """See :meth:`OffsetStore.load`."""
@@ -157,11 +157,11 @@ class WritableStore(OffsetStore):
         return stored.progress, stored.unreadable
 
     def acquire(self, group: str, writer: WriterName | None = None) -> tuple[Fence, Progress]:
-        """Take a group from its writer, if any; return what proves that, and what is stored.
+        """Take a group from its writer, if any; return the fence that proves this, and the stored progress.
 
         Raises:
-            StoreUnreachable: there is no answer.
-            CorruptStore: what is stored can't be understood; it is left as it is.
+            StoreUnreachable: the store doesn't answer.
+            CorruptStore: the stored data can't be parsed; it is left as it is.
         """
         writer = writer or WriterName.of_this_process()
         progress = self._change(group, lambda found: replace(found, epoch=found.epoch + 1, writer=writer))
@@ -174,16 +174,16 @@ class WritableStore(OffsetStore):
         files: Sequence[StagedFile] = (),
         identities: Mapping[TopicPartition, Identity] | None = None,
     ) -> Progress:
-        """Move the positions over ``ranges``, and note the ``files`` with their records, all at once or not at all.
+        """Move the positions over ``ranges``, and note the ``files`` with their records, atomically.
 
-        ``identities`` say which logs the new positions are of (:func:`kfs.log.identity.identity_at`). Ranges of one
-        partition have to join. A partition without a position takes that of its first range.
-        With files, :meth:`finish` is due before the next batch.
+        ``identities`` are those of the new positions' logs (:func:`kfs.log.identity.identity_at`). Ranges of one
+        partition have to be contiguous. A partition without a position takes that of its first range. With files,
+        :meth:`finish` has to precede the next batch.
 
         Raises:
             Fenced: another writer has the group.
-            PositionMoved: a range doesn't begin where its partition's position is.
-            StoreUnreachable: there is no answer; the next one to acquire the group learns whether it was saved.
+            PositionMoved: a range doesn't begin at its partition's position.
+            StoreUnreachable: no answer; the next writer to acquire the group learns whether it was saved.
         """
         in_order = sorted(ranges, key=lambda each: (each.topic, each.partition, each.from_offset))
         batch = PendingBatch(tuple(in_order), tuple(files)) if files else None
@@ -201,11 +201,11 @@ class WritableStore(OffsetStore):
         return self._change(fence.group, saved)
 
     def check(self, fence: Fence) -> None:
-        """Raise :class:`Fenced` where another writer has the group."""
+        """Raise :class:`Fenced` if another writer has the group."""
         self._check_fence(self.load(fence.group), fence)
 
     def finish(self, fence: Fence) -> Progress:
-        """Forget the files of the batch: they all have their names; return what is then stored.
+        """Forget the files of the batch, once all have their final names; return the stored progress.
 
         Raises:
             Fenced: another writer has the group.
@@ -218,7 +218,7 @@ class WritableStore(OffsetStore):
         return self._change(fence.group, finished)
 
     def release(self, fence: Fence) -> Progress:
-        """Say that this writer is done with the group; where another has it already, that stays so."""
+        """Release the group, unless another writer has it already."""
 
         def released(found: Progress) -> Progress | None:
             return replace(found, writer=None) if _has(found, fence) else None
@@ -233,17 +233,17 @@ class WritableStore(OffsetStore):
         force: bool = False,
         identities: Mapping[TopicPartition, Identity] | None = None,
     ) -> Progress:
-        """Set positions by hand; others stay. The writer that has the group is fenced: nothing is moved under it.
+        """Set positions by hand and keep the others. This fences the group's writer.
 
-        ``identities`` say which logs they are of. Where nothing is said of one, it stays one of the topic whose id is
-        known, and the leader epoch of the record before it isn't known any more.
+        ``identities`` are those of their logs. A position without one keeps the known topic id, but not the leader
+        epoch.
 
-        Where it is forced, they replace what can't be understood; a position that can't be has to be among them, or a
-        job would begin anew in its partition.
+        With ``force``, they replace unparsable data; they have to include each unparsable position, or a job would
+        start over in its partition.
 
         Raises:
-            OffsetStoreError: a writer has the group, and isn't known to have ended, and it isn't forced.
-            CorruptStore: something that is stored can't be understood, and isn't replaced.
+            OffsetStoreError: not forced, and a writer has the group that isn't known to have ended.
+            CorruptStore: some stored data can't be parsed, and isn't replaced.
         """
         for partition, offset in positions.items():
             check_position(partition, offset)
@@ -262,7 +262,7 @@ class WritableStore(OffsetStore):
         return self._change(group, set_by_hand, positions.keys() if force else None)
 
     def refuse_if_written(self, group: str, progress: Progress) -> None:
-        """Raise :class:`OffsetStoreError` where a writer has the group that isn't known to have ended."""
+        """Raise :class:`OffsetStoreError` if a writer has the group that isn't known to have ended."""
         writer = progress.writer
         if writer is not None and not writer.is_gone:
             raise OffsetStoreError(
@@ -273,9 +273,9 @@ class WritableStore(OffsetStore):
     def refuse_if_unreadable(
         self, unreadable: Sequence[Unreadable], replaced: Collection[TopicPartition] | None
     ) -> None:
-        """Raise :class:`CorruptStore` unless all that is ``unreadable`` may be replaced, by the positions ``replaced``.
+        """Raise :class:`CorruptStore` unless the positions ``replaced`` may replace all ``unreadable`` data.
 
-        With None nothing may.
+        With None nothing may be replaced.
         """
         for each in unreadable:
             if replaced is None:
@@ -318,9 +318,9 @@ class WritableStore(OffsetStore):
         change: Callable[[Progress], Progress | None],
         replaced: Collection[TopicPartition] | None = None,
     ) -> Progress:
-        """Replace what is stored by what ``change`` makes of it, None: by nothing; return what is then stored.
+        """Replace the stored progress by ``change`` of it, unless that is None; return what is then stored.
 
-        What can't be understood is replaced, too, if ``replaced`` are given: no position of any other partition.
+        Replaces unparsable data, too, if ``replaced`` is given and includes every unparsable position.
         """
         self._check_group(group)
         its_id = uuid.uuid4().hex
@@ -328,7 +328,7 @@ class WritableStore(OffsetStore):
         def attempt() -> Progress | None:
             stored = self._read(group)
             self.refuse_if_unreadable(stored.unreadable, replaced)
-            if stored.progress.change == its_id:  # it was made when the connection was lost
+            if stored.progress.change == its_id:  # already made when the connection was lost
                 return stored.progress
             changed = change(stored.progress)
             if changed is None:

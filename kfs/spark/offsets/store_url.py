@@ -29,14 +29,13 @@ _FORMS: Final = "sqlite:///path, redis://host:port/0, zookeeper://host:port, gro
 
 
 def open_store(url: str, log_dirs: Sequence[str] = (), *, patience: float = DEFAULT_PATIENCE) -> OffsetStore:
-    """Return the store that ``url`` names; nothing is asked of it yet.
+    """Return the store at ``url``; it isn't accessed yet.
 
-    ``log_dirs`` are where a ``group:`` is looked for; ``patience`` is for how many seconds a server
-    that doesn't answer is asked again.
+    ``log_dirs`` are those of a ``group:``; ``patience`` is for how many seconds to retry a server that doesn't answer.
 
     Raises:
-        OffsetStoreError: it names none, or the package that speaks to it isn't installed.
-        UnusableSource: a log directory won't do.
+        OffsetStoreError: the URL is invalid, or the client package isn't installed.
+        UnusableSource: a log directory is unusable.
     """
     scheme = _SCHEME.match(url)
     openers: dict[str, Callable[[], OffsetStore]] = {
@@ -53,7 +52,7 @@ def open_store(url: str, log_dirs: Sequence[str] = (), *, patience: float = DEFA
 
 
 def open_writable_store(url: str, *, patience: float = DEFAULT_PATIENCE) -> WritableStore:
-    """Return the store that ``url`` names, as :func:`open_store`; raise OffsetStoreError where it can only be read."""
+    """Return the store at ``url``, as :func:`open_store`; raise OffsetStoreError if it is read-only."""
     store = open_store(url, patience=patience) if not url.startswith(("group:", "kafka:")) else None
     if not isinstance(store, WritableStore):
         raise _bad(url, "the groups of a log directory are only read")
@@ -61,7 +60,7 @@ def open_writable_store(url: str, *, patience: float = DEFAULT_PATIENCE) -> Writ
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without its login and options, whatever else is wrong with it."""
+    """Return a URL without its login and options, even if it is invalid otherwise."""
     return _LOGIN.sub(r"\g<scheme>", url, count=1).partition("?")[0]
 
 
@@ -86,7 +85,7 @@ def _redis(url: str, patience: float) -> OffsetStore:
     from kfs.spark.offsets.redis_store import RedisAddress, RedisStore
 
     rest, _, query = url.partition("?")
-    if "@" in query:  # what seem to be options may be half of a password
+    if "@" in query:  # the options may be half of a password
         raise _bad(url, "'?' and '@' in a login or an option have to be written as %3F and %40")
     username, password, server, path = _split(url, rest)
     host = _HOST.match(server)

@@ -1,8 +1,8 @@
 """Positions in ZooKeeper, where Kafka's consumers kept them before 0.9.
 
-The node ``/consumers/<group>/offsets/<topic>/<partition>`` holds a position as decimal text, so tools and consumers of
-those days read and write the same. Our own node ``/consumers/<group>/kfs`` has the fence, and the batch whose files
-aren't all in place. One transaction with a version check of each node changes all of them or none.
+The node ``/consumers/<group>/offsets/<topic>/<partition>`` holds a position as decimal text, as tools and consumers of
+that time read and write it. Our own node ``/consumers/<group>/kfs`` has the fence, and the batch whose files aren't all
+in place. One transaction with a version check of each node changes all of them or none.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 _SESSION_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 10.0
 _FIRST_ANSWER_SECONDS: Final = 2.0
-#: A request may have 1,048,575 bytes (``jute.maxbuffer``).
+#: The limit of a request is 1,048,575 bytes (``jute.maxbuffer``).
 _MOST_BYTES: Final = 1_000_000
 _BYTES_AN_OPERATION: Final = 40
 _TORN_READS: Final = 20
 _OFFSET: Final = re.compile(rb"[0-9]{1,19}\Z")
-#: What consumers wrote before they had consumed anything (``PartitionTopicInfo.InvalidOffset``).
+#: The value of consumers that had consumed nothing yet (``PartitionTopicInfo.InvalidOffset``).
 _NO_OFFSET: Final = b"-1"
 _GROUP: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
-#: Its lines about lost connections: the caller gets an error.
+#: For kazoo's lines about lost connections: the caller gets an error.
 _KAZOO_LOG: Final = logging.getLogger("kfs.kazoo")
 _KAZOO_LOG.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAddress:
-    """The servers of an ensemble (``host:port,host:port``), the path in it that all others begin with, and a login.
+    """The servers of an ensemble (``host:port,host:port``), the prefix of all paths in it, and a login.
 
-    Nodes made with a login can be changed with it only, and be read by all, as Kafka makes its own
+    Nodes made with a login are writable with it only and readable by all, as Kafka makes its own
     (``zookeeper.set.acl``).
     """
 
@@ -54,22 +54,22 @@ class ZooKeeperAddress:
 
     @property
     def name(self) -> str:
-        """The URL without what is secret."""
+        """The URL without secrets."""
         return f"zookeeper://{self.hosts}{self.chroot}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """The versions of a group's nodes as they were read; None: there was no such node."""
+    """The versions of a group's nodes when read; None for a missing node."""
 
     state: int | None
     positions: Mapping[TopicPartition, int]
-    strays: tuple[str, ...] = ()  # which aren't a partition's
+    strays: tuple[str, ...] = ()  # other than partitions
 
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """The content and the version of each partition's node, and the nodes beside them that aren't a partition's."""
+    """The content and the version of each partition's node, and other nodes beside them."""
 
     positions: dict[TopicPartition, tuple[bytes, int]]
     strays: dict[str, Unreadable]
@@ -110,7 +110,7 @@ class ZooKeeperStore(WritableStore):
 
     def _read(self, group: str) -> Stored:
         with self._errors():
-            # The server that answers may lag behind the one that last accepted a change.
+            # The answering server may lag behind the one that last accepted a change.
             self._answer(self._client().sync_async(self._consumers))
             for _ in range(_TORN_READS):
                 state = self._get(self._path(group, "kfs"))
@@ -136,7 +136,7 @@ class ZooKeeperStore(WritableStore):
             return Stored(Progress(positions, note=note), versions, tuple(unreadable))
         place = f"{self.name}: node {self._path(group, 'kfs')}"
         stored = Stored.of(lambda: decode_document(state[0], place, positions), versions)
-        # A state that can't be understood leaves the positions what they are.
+        # An unparsable state doesn't affect the positions.
         progress = replace(stored.progress, positions=positions)
         return replace(stored, progress=progress, unreadable=(*stored.unreadable, *unreadable))
 
@@ -154,7 +154,7 @@ class ZooKeeperStore(WritableStore):
         from kazoo.exceptions import NoNodeError
 
         offsets = self._path(group, "offsets")
-        # Asked for all at once, and not one after the other.
+        # Sent all at once, not one after the other.
         asked = {}
         found = _Nodes({}, {})
         for topic in self._children(offsets):
@@ -168,7 +168,7 @@ class ZooKeeperStore(WritableStore):
         for partition, answer in asked.items():
             try:
                 content, status = self._answer(answer)
-            except NoNodeError:  # gone since it was listed
+            except NoNodeError:  # deleted since it was listed
                 continue
             found.positions[partition] = content, status.version
         return found
@@ -224,7 +224,7 @@ class ZooKeeperStore(WritableStore):
                 nodes[self._position_path(group, partition)] = content, versions.positions.get(partition)
             self._check_size(nodes)
             transaction = client.transaction()
-            for path in versions.strays:  # only who replaces what can't be understood gets here with any
+            for path in versions.strays:  # only a replacement of unparsable data gets here with any
                 transaction.delete(path)
             for path, (content, version) in nodes.items():
                 if version is None:
