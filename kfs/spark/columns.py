@@ -1,4 +1,4 @@
-"""The columns of a DataFrame: those of Spark's Kafka source, or those that a schema names, and how Arrow has them."""
+"""The columns of a DataFrame: the defaults of Spark's Kafka source, or those in a schema; and their Arrow form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-#: Spark's type of each kind of column (``simpleString``). A codec's name is text there.
+#: Spark's type of each kind of column (``simpleString``). Codecs are text, by name.
 _TYPES: Final = {
     ColumnLayout.BINARY: "binary",
     ColumnLayout.STRING: "string",
@@ -33,7 +33,7 @@ _BY_NAME: Final = {column.label.lower(): column for column in Column}
 
 
 def default_columns(names: str | None, *, include_headers: bool) -> tuple[Column, ...]:
-    """Return the columns that option ``columns`` names, separated by commas; None: those of Spark's Kafka source.
+    """Return the columns in option ``columns``, separated by commas; None: those of Spark's Kafka source.
 
     Raises:
         InvalidOption: there is no such column, or one occurs twice.
@@ -54,10 +54,10 @@ def ddl_of(columns: Sequence[Column]) -> str:
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
-    """Return the columns that a schema names, in its order.
+    """Return the columns of a schema, in its order.
 
     Raises:
-        InvalidOption: there is no such column, one occurs twice, or it is of another type.
+        InvalidOption: there is no such column, one occurs twice, or it has another type.
     """
     columns = default_columns(",".join(schema.fieldNames()), include_headers=False)
     for column, field in zip(columns, schema.fields, strict=True):
@@ -68,10 +68,10 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the names that a schema gives its columns, whose codecs are text.
+    """Return a batch with the column names of a schema, and codecs as text.
 
     Raises:
-        InvalidOption: a column has nulls that the schema says it can't have.
+        InvalidOption: a column that the schema declares NOT NULL has nulls.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Lines of JSON, as a mount serves them and ``kfs cat`` prints them, as the rows that the data source has."""
+"""Lines of JSON, from a mount or ``kfs cat``, converted to the rows of the data source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON_SCHEMA: Final = (
 
 
 def from_json_lines(lines: DataFrame, *, include_headers: bool = False) -> DataFrame:
-    """Return lines that were read with :data:`JSON_SCHEMA` with the columns and types of the data source."""
+    """Convert lines read with :data:`JSON_SCHEMA` to the columns and types of the data source."""
     from pyspark.sql import functions as f
 
     milliseconds = f.col("timestamp")
@@ -46,7 +46,7 @@ def _bytes(text: Column, encoding: Column) -> Column:
 
 
 def _header(header: Column) -> Column:
-    """A name that isn't UTF-8 gets replacement characters, as Java gives them."""
+    """Return a header; a name that isn't UTF-8 gets replacement characters, as in Java."""
     from pyspark.sql import functions as f
 
     name = _bytes(header["key"], header["keyEncoding"]).cast("string")

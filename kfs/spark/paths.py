@@ -1,4 +1,4 @@
-"""Options ``path`` and ``paths``: which log directories are meant."""
+"""Options ``path`` and ``paths``: the log directories."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kfs.storage.status import is_there
 
 _MAGIC: Final = frozenset("*?[")
 _FILE: Final = "file:"
-#: A scheme (RFC 3986), and a path behind it. One letter is a drive.
+#: A scheme (RFC 3986) and a path. A single letter is a drive.
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _WINDOWS: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def parse_paths(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths and patterns that the options, whose names are in lower case, give.
+    """Return the paths and patterns in the options, whose names are in lower case.
 
-    ``path`` is one, or a JSON array of them; ``paths``, where Spark puts what is loaded as a list, is always an array.
+    ``path`` is one, or a JSON array of them; ``paths``, where Spark puts a list given to ``load``, is always an array.
 
     Raises:
         InvalidOption: there is none, or one that isn't of a filesystem.
@@ -47,7 +47,7 @@ def _listed(name: str, text: str) -> list[str]:
 
 
 def _local(path: str) -> str:
-    """Return a path as it is opened; ``file:`` in front of it says nothing."""
+    """Return a path in the form for opening it, without ``file:``."""
     if path[: len(_FILE)].lower() == _FILE:
         rest = path[len(_FILE) :]
         host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
@@ -59,14 +59,14 @@ def _local(path: str) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path has the shape of a URL, of whatever scheme."""
+    """Return whether a path looks like a URL of any scheme."""
     return _URL.match(path) is not None
 
 
 def check_is_file(path: str) -> None:
-    """Raise :class:`InvalidOption` where a path has the shape of a URL, or of a path on Windows.
+    """Raise :class:`InvalidOption` if a path looks like a URL or a Windows path.
 
-    What is really called like that can be named with ``./`` in front.
+    A file of such a name can be given with ``./`` in front.
     """
     if is_url(path):
         raise InvalidOption(
@@ -77,10 +77,10 @@ def check_is_file(path: str) -> None:
 
 
 def expand_paths(paths: Iterable[str]) -> list[str]:
-    """Return the absolute paths that are there, patterns replaced by what matches them, each once.
+    """Return the absolute paths, with patterns replaced by their matches, each once.
 
     Raises:
-        UnusableSource: a pattern matches nothing, or what it may match can't be listed.
+        UnusableSource: a pattern matches nothing, or a directory can't be listed.
         Shortage: there is no descriptor to list it.
     """
     found: dict[str, None] = {}

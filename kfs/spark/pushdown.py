@@ -1,6 +1,6 @@
-"""What Spark's filters say of the records that are wanted. All are left to Spark as well: here they only save reading.
+"""Filters that Spark pushes down. Spark evaluates all of them, too: here they only save reading.
 
-So nothing is looked at record by record, which Spark does faster: topics, partitions and ends of logs are left out.
+So no single records are filtered, which Spark does faster: only topics, partitions and ends of logs are left out.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Bounds that every wanted record keeps: offsets from ``start`` up to, not including, ``end``.
+    """Bounds that every wanted record satisfies: offsets from ``start`` up to, not including, ``end``.
 
-    ``since`` is in milliseconds. What is None bounds nothing.
+    ``since`` is in milliseconds. None is no bound.
     """
 
     start: int = 0
@@ -36,7 +36,7 @@ class Pushed:
     partitions: frozenset[object] | None = None
 
     def and_also(self, condition: Filter) -> Pushed:
-        """Return the bounds that keep to one more filter; one that isn't understood bounds nothing."""
+        """Return the bounds with one more filter; unknown filters add no bound."""
         attribute = getattr(condition, "attribute", ())
         match tuple(name.lower() for name in attribute):
             case ("offset",):
@@ -67,18 +67,18 @@ class Pushed:
         return self
 
     def _with_times(self, condition: Filter) -> Pushed:
-        """Only a lower bound says where to begin: timestamps don't ascend. What has none is shown as -1, below all."""
+        """Use lower bounds only, since timestamps don't ascend. A record without one counts as -1, below all."""
         value = getattr(condition, "value", None)
         is_lower = _kind(condition) in ("EqualTo", "GreaterThan", "GreaterThanOrEqual")
         if not is_lower or not isinstance(value, datetime) or value.tzinfo is None:
             return self
-        milliseconds = (value - _EPOCH) // _MILLISECOND  # the one at or before
+        milliseconds = (value - _EPOCH) // _MILLISECOND  # rounded down
         if milliseconds < 0:
             return self
         return replace(self, since=milliseconds if self.since is None else max(self.since, milliseconds))
 
     def applied_to(self, ranges: Sequence[LogRange]) -> Iterator[LogRange]:
-        """Yield what is to be read of the ranges, which may be nothing."""
+        """Yield the ranges within the bounds, some perhaps empty."""
         for each in ranges:
             log = each.log
             if self.topics is not None and log.topic not in self.topics:
@@ -94,7 +94,7 @@ class Pushed:
 
 
 def _values(condition: Filter) -> frozenset[object] | None:
-    """Return the values that a filter allows, None where it doesn't name them."""
+    """Return the values that a filter allows, None if it doesn't list them."""
     value = getattr(condition, "value", None)
     match _kind(condition):
         case "EqualTo":
@@ -105,7 +105,7 @@ def _values(condition: Filter) -> frozenset[object] | None:
 
 
 def _kind(condition: Filter) -> str:
-    """Return the name of a filter's class: PySpark 4.0 has none of them, and runs this nevertheless."""
+    """Return the name of a filter's class: PySpark 4.0 has no such classes, and this has to run there, too."""
     return type(condition).__name__
 
 

@@ -1,4 +1,4 @@
-"""What a session needs before kfs runs in it, said before Spark fails at it, and how it is told what is wrong."""
+"""Checks of a session before kfs runs in it, and helpers for reporting errors and log messages to it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FILTER_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Raise :class:`UnusableSession` where the Python that Spark starts here for its workers has not what it needs.
+    """Raise :class:`UnusableSession` if the Python that Spark starts for its workers here lacks something.
 
-    What other machines have they say themselves, when a task runs there.
+    Workers on other machines report that themselves, when a task runs there.
     """
     check_pyspark()
     if importlib.util.find_spec("pyarrow") is None:
@@ -34,7 +34,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def check_pyspark() -> None:
-    """Raise :class:`UnusableSession` where PySpark has no data sources in Python, which came with 4.0."""
+    """Raise :class:`UnusableSession` if PySpark has no Python data sources, which came with 4.0."""
     import pyspark
 
     if importlib.util.find_spec("pyspark.sql.datasource") is None:
@@ -45,7 +45,7 @@ def check_pyspark() -> None:
 
 
 def check_python(python: str) -> None:
-    """Raise :class:`UnusableSession` where a Python isn't there, lacks kfs or pyarrow, or is of another version."""
+    """Raise :class:`UnusableSession` if a Python doesn't exist, lacks kfs or pyarrow, or has another version."""
     path = shutil.which(python)
     advice = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
     if path is None:
@@ -63,14 +63,14 @@ def check_python(python: str) -> None:
 
 
 def own_version() -> str:
-    """Return the version of kfs that this process has."""
+    """Return the version of kfs in this process."""
     from kfs import __version__
 
     return str(__version__)
 
 
 def check_version(driver: str) -> None:
-    """Raise :class:`UnusableSession` where this process has another kfs than the driver."""
+    """Raise :class:`UnusableSession` if this process has another version of kfs than the driver."""
     if driver != own_version():
         raise UnusableSession(
             f"the driver has kfs {driver}, this executor kfs {own_version()}: install the same one on both"
@@ -78,21 +78,21 @@ def check_version(driver: str) -> None:
 
 
 def is_asked_for_filters() -> bool:
-    """Whether this process is the one that Spark starts to ask for filters, which it does where the session allows it.
+    """Return whether Spark started this process for filter pushdown, which it does if the session allows it.
 
-    Nothing else tells here what the session allows.
+    Nothing else here shows what the session allows.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _FILTER_WORKER in sys.modules or getattr(main, "name", None) == _FILTER_WORKER
 
 
 def as_one_sentence(error: KfsError) -> KfsError:
-    """Return the error without where it comes from, which Spark would show above it."""
+    """Return the error without its traceback, which Spark would show above it."""
     return error.with_traceback(None)
 
 
 def show_log() -> None:
-    """Let what is logged here reach the worker's standard error, which Spark keeps or shows."""
+    """Send log messages to the worker's standard error, which Spark keeps or shows."""
     if not _LOG.handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("kfs: %(message)s"))
@@ -100,7 +100,7 @@ def show_log() -> None:
 
 
 def say_what_is_ignored(options: Sequence[str], only_for_streams: Sequence[str] = ()) -> None:
-    """Log the names of options that change nothing, and of those that only a stream obeys."""
+    """Log the names of options without effect, and of those that only streams use."""
     if options:
         _LOG.warning("options that change nothing: %s", ", ".join(options))
     for name in only_for_streams:

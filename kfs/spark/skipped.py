@@ -1,4 +1,4 @@
-"""What tasks skipped of damaged logs (``onDamage=skip``): lines in the log, and a file that can be counted on."""
+"""The ranges of damaged logs that tasks skipped (``onDamage=skip``): lines in the log, and a reliable file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LOG = logging.getLogger("kfs.spark")
 
 
 class SkippedRanges:
-    """The ranges of bytes that one task left out.
+    """The ranges of bytes that one task skipped.
 
-    The file has one line of JSON for each, and a name that depends on nothing but what the task reads: a task that
-    is done again, or twice at the same time, leaves the same file. There is none where nothing was left out.
+    The file has one line of JSON for each, and its name depends only on what the task reads: a task that is repeated,
+    or runs twice at the same time, leaves the same file. There is no file if nothing was skipped.
     """
 
     def __init__(self, task: Task, directory: str | None) -> None:

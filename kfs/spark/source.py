@@ -49,7 +49,7 @@ class KfsDataSource(DataSource):
         return "kfs"
 
     def schema(self) -> str:
-        """The columns, where the query names none; what is wrong with the options, ``load()`` then says at once."""
+        """Return the default columns; errors in the options are raised at ``load()``."""
         try:
             check_options(self.options)
             return ddl_of(default_columns(self.options.get("columns"), include_headers=includes_headers(self.options)))
@@ -57,7 +57,7 @@ class KfsDataSource(DataSource):
             raise as_one_sentence(error) from None
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what plans and reads a batch."""
+        """Return the reader that plans and reads a batch."""
         try:
             options = parse_batch_options(self.options)
             takes_filters = pushes_filters(self.options, default=is_asked_for_filters())
@@ -66,9 +66,9 @@ class KfsDataSource(DataSource):
             raise as_one_sentence(error) from None
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what follows the logs in a streaming query, or says what is wrong when that is asked.
+        """Return the reader of a streaming query, or one that raises the error in its options when used.
 
-        What is raised here Spark would hide behind an error of its own.
+        Spark would hide an exception raised here behind its own.
         """
         from kfs.spark.streaming import KfsStreamReader, RefusedStreamReader
 
@@ -110,10 +110,10 @@ class KfsReader(TaskReader, DataSourceReader):
 
 
 class FilteringReader(KfsReader):
-    """The reader that takes filters: Spark refuses a reader that can do this unless the session allows it."""
+    """The reader that takes filters: Spark refuses such a reader unless the session allows it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take from the filters what saves reading; all of them are Spark's to evaluate, too."""
+        """Use the filters that save reading; Spark evaluates all of them, too."""
         for each in filters:
             self._pushed = self._pushed.and_also(each)
             yield each

@@ -1,4 +1,4 @@
-"""Which partitions are read: assigned, subscribed to, or by a pattern (``ConsumerStrategy.scala``)."""
+"""The partitions to read: assigned, subscribed to, or by a pattern (``ConsumerStrategy.scala``)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import is_legal_topic, topic_filter
 
 _LOG = logging.getLogger("kfs.spark")
-#: Topics that no pattern matches: the broker's own (``Topic.INTERNAL_TOPICS``), and the one that it lists nowhere.
+#: Topics that no pattern matches: the broker's own (``Topic.INTERNAL_TOPICS``), and the one it never lists.
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
 
-#: Who is told the names of topics that are to be read and aren't there.
+#: Called with the names of requested topics that don't exist.
 Missing = Callable[[str], None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Just these partitions; those that their topic doesn't have are left out, as Spark leaves them out."""
+    """Exactly these partitions, without those that their topic lacks, as in Spark."""
 
     wanted: tuple[TopicPartition, ...]
 
@@ -62,9 +62,9 @@ class SubscribePattern:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """All partitions of the topics that shell patterns name; without patterns, of all topics but Kafka's own.
+    """All partitions of the topics that match shell patterns; without patterns, of all topics but Kafka's own.
 
-    Kafka's own topics are read where a pattern is the name of one. What no broker would call a topic is left out.
+    Kafka's own topics are read only if a pattern is their exact name. Names that are invalid in Kafka are left out.
     """
 
     patterns: tuple[str, ...] = ()

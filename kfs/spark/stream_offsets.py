@@ -1,7 +1,7 @@
-"""How far a stream has come: an offset for each partition, in the JSON of Spark's Kafka source (``JsonUtils.scala``).
+"""Positions of a stream: an offset for each partition, in the JSON of Spark's Kafka source (``JsonUtils.scala``).
 
-That form has no room for which log an offset is of, but for one thing: of a topic without partitions it takes nothing,
-whatever the name. So names that no topic can have say it, of partitions with the same topic id together::
+That format has no field for the identities of logs. But it ignores a topic without partitions, whatever its name. So
+names that no topic can have carry the identities, together for partitions with the same topic id::
 
     {"orders":{"0":23,"1":42},"kfs:orders?topicId=2aUYYZ3oTPKPQwGfG2CkPA&leaderEpochs=0:5,1:-1":{}}
 
@@ -22,9 +22,9 @@ from kfs.format.layout import MAX_INT32, MAX_INT64, NO_PARTITION_LEADER_EPOCH
 from kfs.format.uuid import Uuid, parse_uuid
 from kfs.log.identity import Identity
 
-#: Of each partition the offset after the last one that was read.
+#: For each partition the offset after the last one read.
 Offsets = dict[TopicPartition, int]
-#: Of the partitions of which that is known, which log such an offset is of.
+#: The known identities of the offsets' logs.
 Identities = Mapping[TopicPartition, Identity]
 Json = dict[str, dict[str, int]]
 
@@ -35,16 +35,16 @@ _IDENTITY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Offsets, and which logs they are of."""
+    """Offsets, and the identities of their logs."""
 
     offsets: Offsets
     identities: Identities = field(default_factory=dict)
 
 
 def as_json(offsets: Mapping[TopicPartition, int], identities: Identities | None = None) -> Json:
-    """Return ``{"topic":{"0":23,"1":42}}``, and names that say which logs these are of where that is known.
+    """Return ``{"topic":{"0":23,"1":42}}``, and names with the known identities of the logs.
 
-    The same always gives the same text, which Spark compares.
+    Deterministic, since Spark compares the text.
     """
     topics: Json = {}
     for each in sorted(offsets):
@@ -66,7 +66,7 @@ def _names_of(identities: Identities) -> Iterator[str]:
 
 
 def identities_in(topics: Mapping[str, object]) -> dict[TopicPartition, Identity]:
-    """Return what the names in such JSON say of the logs; raise ValueError where one says it in another form."""
+    """Return the identities in the names of such JSON; raise ValueError if one is malformed."""
     found: dict[TopicPartition, Identity] = {}
     for name, partitions in topics.items():
         if not name.startswith("kfs:"):
@@ -92,10 +92,10 @@ def _uuid(text: str) -> Uuid:
 
 
 def from_json(topics: object) -> Positions:
-    """Return the positions that a checkpoint has, this source's or that of Spark's Kafka source.
+    """Return the positions in a checkpoint of this source or of Spark's Kafka source.
 
     Raises:
-        InvalidOption: they are of another form.
+        InvalidOption: they have another format.
     """
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise _unknown(topics)
@@ -120,10 +120,10 @@ def _unknown(topics: object) -> InvalidOption:
 
 
 def limited(most: int, start: Offsets, latest: Offsets, earliest: Mapping[TopicPartition, int]) -> Offsets:
-    """Return how far to go for about ``most`` offsets, shared out by how much each partition has to offer.
+    """Return ends for about ``most`` offsets, shared in proportion to each partition's available offsets.
 
-    Each goes on by at least one (``KafkaMicroBatchStream.rateLimit``). ``earliest`` is where partitions begin that
-    aren't in ``start``.
+    Each partition advances by at least one (``KafkaMicroBatchStream.rateLimit``). ``earliest`` are the starts of
+    partitions that aren't in ``start``.
     """
     begins = {each: start.get(each, earliest.get(each, end)) for each, end in latest.items()}
     total = sum(max(end - begins[each], 0) for each, end in latest.items())
@@ -140,5 +140,5 @@ def _limited(begin: int, end: int, most: int, total: int) -> int:
 
 
 def new_offsets(start: Offsets, latest: Offsets) -> int:
-    """Return how many offsets are there to be read (``KafkaMicroBatchStream.delayBatch``)."""
+    """Return the number of offsets to read (``KafkaMicroBatchStream.delayBatch``)."""
     return sum(end - start.get(each, 0) for each, end in latest.items())

@@ -1,4 +1,4 @@
-"""What the readers of batches and of streams have in common: a task read in a worker of Spark."""
+"""The common part of the readers of batches and of streams: reading a task in a worker of Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TaskReader:
-    """Reads tasks: what is known here when it is pickled is all that a task knows."""
+    """Reads tasks; a task has only the state that was pickled."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._read_options = options
@@ -32,7 +32,7 @@ class TaskReader:
         """Yield the records of one task."""
         show_log()
         task = partition.value
-        if isinstance(task, Task):  # and not Spark's stand-in where there is nothing to read
+        if isinstance(task, Task):  # else Spark's placeholder when there is nothing to read
             try:
                 yield from self._read(task)
             except KfsError as error:
@@ -52,9 +52,9 @@ class TaskReader:
 
 @cache
 def _spare_the_collector() -> None:
-    """Have the collector pass over all that is there by now, modules above all.
+    """Exclude all present objects, mostly modules, from garbage collection.
 
-    Spark has it run after each task, and the next one waits for the worker meanwhile: 30 ms, in which it reads 2 MB.
+    Spark runs the collector after each task, while the next one waits: for 30 ms, enough to read 2 MB.
     """
     gc.freeze()
 
@@ -65,5 +65,5 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
     try:
         return types.to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # PySpark 4.0 knows no other time zone
+    except TypeError:  # PySpark 4.0 supports no other time zone
         return types.to_arrow_schema(schema)

@@ -1,4 +1,4 @@
-"""How much of growing logs the next batch takes: bounded, so that a backup of any size makes progress that is kept."""
+"""The size of the next batch of growing logs: bounded, so that a backup of any size makes durable progress."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from kfs.spark.options import SplitOptions
 from kfs.spark.planning import Task
 from kfs.spark.stream_offsets import Offsets, Positions
 
-#: Bytes of log for each core in a batch where nothing else is said: some seconds of work.
+#: The default bytes of log per core in a batch: some seconds of work.
 _BATCH_BYTES_OF_CORE: Final = 512 * 1024 * 1024
-#: A task has at most as many bytes of log, since it makes a file of them, and at least as many, if there are.
+#: The most bytes of log in a task, since it makes a file of them, and the least, if there are enough.
 _LARGEST_TASK: Final = 256 * 1024 * 1024
 _SMALLEST_TASK: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Ranges of offsets, one a partition, and the tasks that read them; ``size`` is their bytes of log, about.
+    """Ranges of offsets, one per partition, and the tasks that read them; ``size`` is their approximate bytes of log.
 
-    ``after`` are the positions behind it, and which logs these are of.
+    ``after`` are the positions after it, with the identities of their logs.
     """
 
     ranges: tuple[ConsumedRange, ...]
@@ -38,16 +38,16 @@ class PlannedBatch:
 def batch_end(
     logs: Mapping[TopicPartition, Log], start: Offsets, end: Offsets, limits: BatchLimits, cores: int
 ) -> Offsets:
-    """Return how far a batch goes that begins at ``start``, if there is more up to ``end`` than one may have.
+    """Return the end of a batch that begins at ``start``, within ``end`` and the limits of a batch.
 
-    One partition after the other, rather than a little of each: so there are fewer files, and larger ones.
+    One partition after the other, rather than a little of each: this makes fewer, larger files.
     """
     bytes_left = limits.bytes or _BATCH_BYTES_OF_CORE * cores
     records_left = limits.records
     reached = dict(start)
     for each in sorted(end.keys() & start.keys()):
         if end[each] <= start[each]:
-            reached[each] = end[each]  # the reader says what that means
+            reached[each] = end[each]  # the reader handles a position past the end
             continue
         if bytes_left <= 0 or records_left == 0:
             continue
@@ -62,7 +62,7 @@ def batch_end(
 
 
 def _within(log: Log, offsets: OffsetRange, most: int) -> tuple[int, int]:
-    """Return where about ``most`` bytes of the offsets end, at least one offset behind their start, and how many."""
+    """Return the end of about ``most`` bytes of the offsets, at least one offset after their start, and the bytes."""
     total = 0
     for part, size in _parts(log, offsets):
         if total + size > most:
@@ -73,12 +73,12 @@ def _within(log: Log, offsets: OffsetRange, most: int) -> tuple[int, int]:
 
 
 def bytes_of(log: Log, offsets: OffsetRange) -> int:
-    """Return about how many bytes of log offsets take."""
+    """Return the approximate bytes of log of offsets."""
     return sum(size for _, size in _parts(log, offsets))
 
 
 def _parts(log: Log, offsets: OffsetRange) -> list[tuple[OffsetRange, int]]:
-    """Return the offsets by segment, and about how many bytes of it they take."""
+    """Return the offsets by segment, with their approximate bytes."""
     parts = []
     for segment in log.segments:
         end = log.log_end_offset if segment.next_base_offset is None else segment.next_base_offset
@@ -90,5 +90,5 @@ def _parts(log: Log, offsets: OffsetRange) -> list[tuple[OffsetRange, int]]:
 
 
 def split_for(size: int, cores: int) -> SplitOptions:
-    """Return how a batch is cut into tasks: all cores have some, and the files aren't small without need."""
+    """Return how to cut a batch into tasks: work for all cores, and no needlessly small files."""
     return SplitOptions(max_bytes=min(max(-(-size // max(cores, 1)), _SMALLEST_TASK), _LARGEST_TASK))

@@ -1,4 +1,4 @@
-"""Tasks done by Spark, without any of their records going through its JVM."""
+"""Tasks done by Spark, without their records going through its JVM."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-#: How often, in seconds, it is looked how far a job is.
+#: How often, in seconds, the progress of a job is checked.
 _LOOK: Final = 0.2
-#: What a Python worker raised, as the last line of its traceback; of ours the sentence is all there is to say.
+#: The last line of a Python worker's traceback; of our own exceptions only the sentence matters.
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<sentence>.+)$", re.MULTILINE)
-#: What the JVM threw, where Py4J says only that it did.
+#: The exception of the JVM, in Py4J's message about it.
 _THROWN: Final = re.compile(r"^: ((?:\w+\.)+\w+: .+)$", re.MULTILINE)
 _OURS: Final = "kfs.errors."
 Doing = Callable[[Task], TaskDone]
@@ -30,24 +30,24 @@ Advance = Callable[[int], None]
 
 
 class Jobs(Protocol):
-    """Who does tasks."""
+    """Runs tasks."""
 
-    #: How many it does at once.
+    #: How many tasks run at once.
     cores: int
 
     def run(self, tasks: Sequence[Task], doing: Doing, advance: Advance) -> list[TaskDone]:
-        """Do tasks, and tell ``advance`` of the bytes of log that are done; return what each came to."""
+        """Run tasks, and report the finished bytes of log to ``advance``; return their results."""
         ...
 
 
 class SparkJobs:
-    """Each batch is a job of a Spark session, and each task one of Spark's."""
+    """Runs each batch as a job of a Spark session, and each task as one of Spark's."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Look whether the session can do it.
+        """Check the session.
 
         Raises:
-            UnusableSession: it can't, or its workers have not what they need.
+            UnusableSession: it is unsuitable, or its workers lack something.
         """
         if getattr(spark, "_sc", None) is None:
             raise UnusableSession("an export needs a session of its own driver: Spark Connect has none")
@@ -59,7 +59,7 @@ class SparkJobs:
         """See :meth:`Jobs.run`.
 
         Raises:
-            KfsError: a task failed, for good; the message is that of the task.
+            KfsError: a task failed for good; the message is that of the task.
         """
         done_bytes = self._context.accumulator(0)
         group = f"kfs-export-{id(done_bytes):x}"
@@ -75,7 +75,7 @@ class SparkJobs:
             try:
                 return self._wait(running, done_bytes, advance)
             except BaseException:
-                with suppress(Exception):  # as where the JVM has gone
+                with suppress(Exception):  # such as when the JVM is gone
                     self._context.cancelJobGroup(group)
                 raise
 
@@ -97,7 +97,7 @@ class SparkJobs:
 
 
 class _Counted:
-    """Does a task, and counts its bytes where the driver can see them."""
+    """Runs a task, and counts its bytes in the driver's accumulator."""
 
     def __init__(self, doing: Doing, done_bytes: Accumulator[int]) -> None:
         self._doing = doing
@@ -110,14 +110,14 @@ class _Counted:
 
 
 def is_jvm_gone(error: Exception) -> bool:
-    """Whether an error says that nothing answers on the other side of the session."""
+    """Return whether an error means that the session's JVM doesn't answer."""
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, Py4JNetworkError | ConnectionError)
 
 
 def reason_of(error: Exception) -> KfsError:
-    """Return why a job failed as one sentence, whatever Spark puts around it."""
+    """Return the cause of a job's failure as one sentence, without Spark's text around it."""
     if is_jvm_gone(error):
         return UnusableSession("Spark's JVM has gone in the middle: it was killed, or had not enough memory")
     text = str(error)

@@ -1,4 +1,4 @@
-"""What is exported, and how."""
+"""The options of an export."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from kfs.spark.strategies import Matching, Strategy
 
 #: The group in a dataset's own store.
 DEFAULT_GROUP: Final = "export"
-#: Where a dataset keeps what readers are not to see: all of them pass over such a name.
+#: The directory for a dataset's own files: all readers ignore such a name.
 _OWN_DIRECTORY: Final = "_kfs"
-#: The format that needs nothing of the session but its tasks.
+#: The format that needs only tasks of the session.
 PARQUET: Final = "parquet"
-#: Formats of Spark's that are directories of files, each of which is whole by itself.
+#: Spark's formats that are directories of self-contained files.
 FILE_FORMATS: Final = frozenset({"orc", "json", "csv", "avro", "xml"})
 DEFAULT_COMPRESSION: Final = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much one batch has at most: offsets, and bytes of log; None: what the cores do in some seconds."""
+    """The most offsets and bytes of log in a batch; None: what the cores do in some seconds."""
 
     records: int | None = None
     bytes: int | None = None
@@ -42,9 +42,9 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """An export: from ``paths`` into ``dataset``; ``store`` and ``group`` say where its positions are kept.
+    """An export from ``paths`` into ``dataset``; ``store`` and ``group`` say where its positions are kept.
 
-    ``starting`` is for partitions of which nothing is stored. ``compression`` is as the format calls it. With a
+    ``starting`` is for partitions without a stored position. ``compression`` has the format's name for it. With a
     ``table`` of the session the dataset has only the positions.
     """
 
@@ -98,9 +98,9 @@ class ExportOptions:
 
 
 def parse_starting(text: str) -> OffsetLimit:
-    """Return what ``earliest``, ``latest``, a time or ``group:NAME`` means as the start.
+    """Return the start that ``earliest``, ``latest``, a time or ``group:NAME`` means.
 
-    Where no record is of that time or later, that is a log's end.
+    If no record is of that time or later, it is the log's end.
 
     Raises:
         ValueError: it is none of them.

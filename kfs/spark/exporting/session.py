@@ -1,4 +1,4 @@
-"""A Spark session for a command: started with what an export needs, its noise kept in a file, its failures readable."""
+"""A Spark session for a command: configured for exports, with its output in a file and readable errors."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER: Final = "local[*]"
-#: What spark-submit sets for the Python that it starts: the JVM is there already.
+#: Set by spark-submit for the Python that it starts: the JVM exists already.
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _WORKERS_PYTHON: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
-#: Nothing of these changes what is exported.
+#: None of these changes the exported data.
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-#: What is worth telling of Spark's log, where it doesn't start: errors, and what ended the JVM.
+#: The lines of Spark's log to report if it doesn't start: errors, and the reason of the JVM's exit.
 _WHY: Final = re.compile(r" ERROR |^Error|^Exception|^java\.|UnsupportedClassVersionError")
-#: For who runs all on this machine: nothing of it listens to others.
+#: For a local master: nothing listens on other interfaces.
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 @contextmanager
 def started_session(master: str | None, conf: Mapping[str, str], log: str) -> Iterator[SparkSession]:
-    """Start a session and stop it in the end; what Spark prints meanwhile goes into the file ``log``.
+    """Start a session and stop it in the end; Spark's output goes to the file ``log``.
 
-    Under ``spark-submit`` it is that one's session, and it prints where it was told to.
+    Under ``spark-submit`` it is the existing session, which prints as configured.
 
     Raises:
-        UnusableSession: PySpark or Java isn't there, or it doesn't start.
+        UnusableSession: PySpark or Java is missing, or Spark doesn't start.
     """
     try:
         from py4j.protocol import Py4JError
@@ -69,12 +69,12 @@ def started_session(master: str | None, conf: Mapping[str, str], log: str) -> It
     try:
         yield session
     finally:
-        with suppress(Py4JError, ConnectionError):  # its JVM has gone, which was said where it was missed
+        with suppress(Py4JError, ConnectionError):  # its JVM is gone, which was reported already
             session.stop()
 
 
 def _check_java() -> None:
-    """Raise :class:`UnusableSession` where there is no Java, in words; PySpark's own are about a gateway."""
+    """Raise :class:`UnusableSession` if there is no Java; PySpark's own message is about a gateway."""
     home = os.environ.get("JAVA_HOME")
     if home and shutil.which(os.path.join(home, "bin", "java")) is None:
         raise UnusableSession(f"Spark needs Java 17 or later, and JAVA_HOME={home} has no bin/java")
@@ -84,7 +84,7 @@ def _check_java() -> None:
 
 @contextmanager
 def _output_into(path: str) -> Iterator[None]:
-    """Let standard output and error of processes that are started meanwhile, and of theirs, go into a file."""
+    """Redirect standard output and error of child processes started in the block to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -103,7 +103,7 @@ def _output_into(path: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, log: str) -> str:
-    """Return why it doesn't start: what Spark itself said of it, else what PySpark makes of that."""
+    """Return the reason of a failed start: from Spark's log, else from PySpark's exception."""
     with open(log, encoding="utf-8", errors="replace") as file:
         said = [line.strip() for line in file if _WHY.search(line)]
     if said:

@@ -1,4 +1,4 @@
-"""What a batch is written as: the one thing in which formats differ."""
+"""The sinks that batches are written to: the only difference between formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kfs.spark.stream_offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A batch that was written: its records, by partition where that is known, and what of the logs was skipped.
+    """A written batch: its records, by partition if known, and the skipped ranges of the logs.
 
     ``files`` become part of the dataset with the positions; ``size`` is their bytes.
     """
@@ -36,7 +36,7 @@ class Sink(Protocol):
     """Writes batches."""
 
     def reached(self, positions: Offsets) -> Offsets:
-        """Return how far it has come beyond these positions, of the partitions in which it has."""
+        """Return the ends of partitions that the sink has beyond these positions."""
         ...
 
     def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> WrittenBatch:
@@ -49,14 +49,14 @@ class Sink(Protocol):
 
 
 class ParquetSink:
-    """Parquet files that the tasks write by themselves: no record goes through the JVM."""
+    """Parquet files that the tasks write themselves: no record goes through the JVM."""
 
     def __init__(self, jobs: Jobs, options: ExportOptions) -> None:
         self._jobs = jobs
         self._options = options
 
     def reached(self, _positions: Offsets) -> Offsets:
-        """See :meth:`Sink.reached`: files and positions are one step."""
+        """See :meth:`Sink.reached`: files and positions are stored in one step."""
         return {}
 
     def write(self, batch: PlannedBatch, staging: Staging, advance: Advance) -> WrittenBatch:

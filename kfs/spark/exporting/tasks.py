@@ -1,4 +1,4 @@
-"""What a task of an export does, on whatever machine: reads its ranges of bytes and writes Parquet files."""
+"""A task of an export, on any machine: reads its ranges of bytes and writes Parquet files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kfs.spark.session import as_one_sentence, check_version, own_version, show_
 
 @dataclass(frozen=True, slots=True)
 class TaskDone:
-    """What a task has written, and what it left out."""
+    """The files that a task has written, and the ranges it skipped."""
 
     files: tuple[WrittenFile, ...]
     skipped: tuple[Problem, ...]
 
 
 class ParquetWriting:
-    """Writes a task's records; it is pickled and sent to the executors, and may do a task twice."""
+    """Writes a task's records; it is pickled and sent to the executors, and may run a task twice."""
 
     def __init__(self, staging: Staging, read: ReadOptions, compression: str) -> None:
         self._staging = staging
@@ -33,7 +33,7 @@ class ParquetWriting:
         self._version = own_version()
 
     def __call__(self, task: Task) -> TaskDone:
-        """Do a task.
+        """Run a task.
 
         Raises:
             KfsError: the message says what is wrong, and where.

@@ -1,4 +1,4 @@
-"""An export in a Spark session, whichever format it writes."""
+"""An export in a Spark session, in any format."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_export(spark: SparkSession, options: ExportOptions) -> Iterator[Export]:
-    """Open an export whose work a session does.
+    """Open an export that runs in a session.
 
     Raises:
-        UnusableSession: the session can't do it.
-        KfsError: the dataset or the store won't do.
+        UnusableSession: the session is unsuitable.
+        KfsError: the dataset or the store is unusable.
     """
     jobs = SparkJobs(spark)
     with opened_export(options, _sink(spark, options, jobs), jobs.cores) as export:

@@ -1,4 +1,4 @@
-"""Where a job's progress lives: one interface; SQLite, Redis, ZooKeeper, and the groups of a log directory, to be read.
+"""Storage of a job's progress: one interface; SQLite, Redis, ZooKeeper, and, read-only, the groups of a log directory.
 
 Nothing here needs Spark. :func:`open_store` opens a store by its URL, :class:`StagedOutput` ties it to output in files.
 """

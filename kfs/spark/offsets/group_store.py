@@ -1,6 +1,6 @@
-"""The consumer groups of log directories, as ``__consumer_offsets`` tells of them: to begin where a group stopped.
+"""The consumer groups of log directories, from ``__consumer_offsets``: to start where a group stopped.
 
-They are only read. Commits in transactions that never ended don't count, as for a broker.
+Read-only. Commits in transactions that never ended don't count, as for a broker.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAMED: Final = 5
 
 
 class GroupStore(OffsetStore):
-    """The groups of ``log_dirs``; with ``only`` that one, whatever group is asked for."""
+    """The groups of ``log_dirs``; with ``only``, that group, whichever is requested."""
 
     def __init__(self, log_dirs: Sequence[str], only: str | None = None) -> None:
         """Open the log directories.
 
         Raises:
-            UnusableSource: one won't do, or none of them has a partition of ``__consumer_offsets``.
+            UnusableSource: one is unusable, or none of them has a partition of ``__consumer_offsets``.
         """
         super().__init__(f"group:{only}" if only is not None else f"kafka:{','.join(log_dirs)}")
         self.only = only
@@ -107,9 +107,9 @@ class GroupStore(OffsetStore):
 
 
 def _identity(partition: GroupPartition) -> Identity:
-    """Return which topic was committed for.
+    """Return the identity of the topic of a commit.
 
-    Not the leader epoch: a consumer that was set to a log's end, or to a time, commits one that the record before its
-    position need not be of.
+    Without the leader epoch: a consumer that was set to a log's end, or to a time, may commit another one than that of
+    the record before its position.
     """
     return Identity(None if partition.topic_id is None else parse_uuid(partition.topic_id.encode()))

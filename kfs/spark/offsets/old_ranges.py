@@ -1,7 +1,7 @@
-"""Offsets as older jobs kept them: one value an application, a list of ``{topic, partition, fromOffset, untilOffset}``.
+"""Offsets of older jobs: one value per application, a list of ``{topic, partition, fromOffset, untilOffset}``.
 
-Some wrote JSON, some what Python's ``str`` makes of the list (Python 2's ``u'...'`` and ``10L`` too). It is text that
-another program may have written it: only what such a list is made of is let through to :func:`ast.literal_eval`.
+Some wrote JSON, some Python's ``str`` of the list (also Python 2's ``u'...'`` and ``10L``). The text is untrusted: only
+the tokens of such a list reach :func:`ast.literal_eval`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from kfs.format.checkpoint import TopicPartition
 from kfs.spark.offsets.document import range_of
 from kfs.spark.offsets.progress import ConsumedRange
 
-#: Ten thousand partitions take about that.
+#: Enough for about ten thousand partitions.
 MAX_OLD_VALUE_BYTES: Final = 1024 * 1024
 _TOKEN: Final = re.compile(
     r"""\s+ | [\[\](){},:] | u?'[^'\\\n]*' | u?"[^"\\\n]*" | (-?[0-9]{1,20})L? | None""", re.VERBOSE
 )
-#: A list of objects of plain values: what is nested more deeply is something else.
+#: The depth of a list of flat objects; deeper nesting is something else.
 _DEEPEST: Final = 3
 _SHOWN: Final = 40
 
 
 def parse_old_ranges(content: bytes, place: str) -> tuple[ConsumedRange, ...]:
-    """Return the ranges of such a value; ``place`` is for messages.
+    """Return the ranges in such a value; ``place`` is for messages.
 
-    Numbers may be written as text, and fields that are unknown are passed over.
+    Numbers may be strings; unknown fields are ignored.
 
     Raises:
-        CorruptStore: it is something else, or says two things of one partition.
+        CorruptStore: it is something else, or has two ranges of one partition.
     """
     if len(content) > MAX_OLD_VALUE_BYTES:
         raise CorruptStore(place, f"more than {MAX_OLD_VALUE_BYTES:,} bytes: no list of ranges")

@@ -1,4 +1,4 @@
-"""How far a group (an application, a job) has got, and what belongs to it, as the stores keep it."""
+"""The progress of a group (an application, a job), as the stores keep it."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def check_position(partition: TopicPartition, offset: int) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raise ValueError where a store could not keep a group of that name."""
+    """Raise ValueError if a store can't keep a group of that name."""
     if not 0 < len(group) <= _LONGEST_GROUP or not group.isprintable():
         raise ValueError(f"{group[:50]!r} is no name of a group: 1 to {_LONGEST_GROUP} printable characters")
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of the output: where it was written, below the staging directory, and where it belongs in the dataset.
+    """A file of the output: its path below the staging directory, and its final path in the dataset.
 
     Both are relative paths with ``/``.
 
@@ -84,7 +84,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """What was saved last, while its files may not all have been given their names yet."""
+    """The batch saved last, while some of its files may not have their final names yet."""
 
     ranges: tuple[ConsumedRange, ...]
     files: tuple[StagedFile, ...]
@@ -92,7 +92,7 @@ class PendingBatch:
 
 @dataclass(frozen=True, slots=True)
 class WriterName:
-    """Who has a group: ``token`` tells it from every other, ``since`` is in milliseconds, the rest is for people."""
+    """The writer of a group: ``token`` is unique, ``since`` is in milliseconds, the rest is for people."""
 
     host: str
     pid: int
@@ -106,7 +106,7 @@ class WriterName:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is known to have ended: it was a process of this host, which has no such process."""
+        """Whether it is known to have ended: it was a process of this host that no longer exists."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -120,12 +120,11 @@ class WriterName:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All that is stored of a group.
+    """The stored state of a group.
 
-    ``identities`` are of the logs that positions belong to, where that is known; a position without one is taken as
-    it is. ``epoch`` grows each time a writer takes the group, or its positions are set by hand.
-    ``change`` is unique to each change that was made, so that who made it knows it again. ``note``
-    says where positions come from that this package didn't write.
+    ``identities`` are those of the positions' logs, if known; a position without one is used as it is. ``epoch`` grows
+    each time a writer acquires the group, or positions are set by hand. ``change`` is unique to each change, so that
+    its writer recognises it. ``note`` describes the origin of positions that this package didn't write.
     """
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -144,7 +143,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a writer was given when it took a group: its changes are made as long as no other took the group later."""
+    """A writer's proof that it acquired a group: its changes are accepted until another writer acquires the group."""
 
     group: str
     epoch: int

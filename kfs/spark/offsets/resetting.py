@@ -1,4 +1,4 @@
-"""Where ``kfs offsets reset`` sets positions to: an offset, a time, the earliest or the latest there is."""
+"""The targets of ``kfs offsets reset``: an offset, a time, the earliest or the latest."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class AtTime:
     timestamp: int
 
 
-#: What ``--to`` says.
+#: The values of ``--to``.
 Target = AtOffset | AtTime | OffsetReset
 
 
 @dataclass(frozen=True, slots=True)
 class NewPosition:
-    """What a partition's position is to be, and what to know about it.
+    """The new position of a partition, and a note about it.
 
-    ``identity`` is of the log that it is of; None: as far as it is known, the same as before.
+    ``identity`` is that of its log; None keeps what is known of the present one.
     """
 
     partition: TopicPartition
@@ -48,7 +48,7 @@ class NewPosition:
 
 
 def parse_target(text: str) -> Target:
-    """Return what ``--to`` means: digits are an offset, all else that isn't a word is a time.
+    """Parse ``--to``: digits are an offset, anything else that isn't a keyword is a time.
 
     Raises:
         ValueError: it is none of them.
@@ -69,13 +69,13 @@ def new_positions(
     matches: Callable[[str], bool] | None,
     target: Target,
 ) -> list[NewPosition]:
-    """Return the positions to be set: of the partitions ``stored`` of a group, and with log directories of all there.
+    """Return the positions to set: for the group's ``stored`` partitions, and for all in log directories, if given.
 
-    ``matches`` says which topics; in log directories it also finds those that the group has nothing of yet.
+    ``matches`` selects topics; in log directories it also finds those without a position in the group.
 
     Raises:
         OffsetStoreError: the target needs log directories, and there are none.
-        NotFound: a partition isn't in there, or there is nothing to be set.
+        NotFound: a partition isn't in there, or there is nothing to set.
     """
     if data_dir is None and not isinstance(target, AtOffset):
         raise OffsetStoreError("a time, earliest and latest are looked up in log directories: name them")

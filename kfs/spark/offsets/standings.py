@@ -1,4 +1,4 @@
-"""What is stored of a group beside what the log directories have: lag, and what is odd."""
+"""The stored positions of a group, compared with the log directories: lag, and anomalies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _UNKNOWN = OffsetInLog()
 
 @dataclass(frozen=True, slots=True)
 class PartitionStanding:
-    """A partition of a group: its position (None: it has none yet), where that stands in its log, and what to know.
+    """A partition of a group: its position (None if there is none yet), its place in the log, and a note.
 
-    ``identity`` is of the log that the position belongs to.
+    ``identity`` is that of the position's log.
     """
 
     partition: TopicPartition
@@ -34,9 +34,9 @@ class PartitionStanding:
 def standings(
     progress: Progress, data_dir: DataDir | None, unreadable: Collection[TopicPartition] = ()
 ) -> Iterator[PartitionStanding]:
-    """Yield the partitions of a group, and those of the same topics that it has no position in, sorted.
+    """Yield the partitions of a group, and those of the same topics without a position, sorted.
 
-    Positions that are ``unreadable`` are said to be.
+    ``unreadable`` positions get a note.
     """
     unnamed = {}
     for each in progress.batch.ranges if progress.batch is not None else ():
@@ -70,7 +70,7 @@ def _partitions(progress: Progress, data_dir: DataDir | None) -> set[TopicPartit
 
 
 def writer_text(progress: Progress) -> str | None:
-    """Return who has a group, None where it has none."""
+    """Return the writer of a group, or None."""
     writer = progress.writer
     if writer is None:
         return None
@@ -79,7 +79,7 @@ def writer_text(progress: Progress) -> str | None:
 
 
 def group_fields(store: str, group: str, progress: Progress, found: list[PartitionStanding]) -> dict[str, Any]:
-    """Return all of a group as JSON has it."""
+    """Return all data of a group as JSON fields."""
     writer, batch = progress.writer, progress.batch
     return {
         "store": store,

@@ -1,4 +1,4 @@
-"""Where a job begins: where it stopped, and where nothing is stored as ``auto.offset.reset`` says."""
+"""The start of a job: its stored position, or without one as ``auto.offset.reset`` says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OffsetReset(StrEnum):
     LATEST = "latest"
 
 
-#: What consumers of all times call them (``OffsetRequest.SmallestTimeString`` until 0.8).
+#: The names in all versions of consumers (``OffsetRequest.SmallestTimeString`` until 0.8).
 _NAMES: Final = {
     "earliest": OffsetReset.EARLIEST,
     "smallest": OffsetReset.EARLIEST,
@@ -28,10 +28,10 @@ _NAMES: Final = {
 
 
 def parse_offset_reset(value: str) -> OffsetReset:
-    """Return what a value of ``auto.offset.reset`` means.
+    """Parse a value of ``auto.offset.reset``.
 
     Raises:
-        OffsetStoreError: it is none that is known.
+        OffsetStoreError: it is unknown.
     """
     found = _NAMES.get(value.strip().lower())
     if found is None:
@@ -44,8 +44,8 @@ def starting_positions(
 ) -> dict[TopicPartition, int]:
     """Return where to begin in each partition that is ``there``.
 
-    A stored position is returned as it is, even where its records are gone or it is past the end:
-    the reader has to say so, and not begin elsewhere in silence.
+    A stored position is returned as it is, even if its records are gone or it is past the end: the reader has to report
+    that rather than begin elsewhere silently.
     """
     return {
         partition: stored.get(partition, offsets.start if reset is OffsetReset.EARLIEST else offsets.end)
