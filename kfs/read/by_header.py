@@ -2,8 +2,9 @@
 
 Kafka counts in the same way (``DefaultRecordBatch.countOrNull``). The CRC, which was checked, covers the count.
 Compaction writes a batch anew with the count of the records that it keeps, 0 where it keeps the header alone
-(``MemoryRecords.filterTo``, ``DefaultRecordBatch.writeEmptyHeader``). What isn't noticed is a batch whose CRC is that
-of records which can't be decoded, or are more or fewer than its count: no broker appends one (``LogValidator``).
+(``MemoryRecords.filterTo``, ``DefaultRecordBatch.writeEmptyHeader``). A count that isn't possible with the offsets of a
+batch is not believed. What isn't noticed is a batch whose CRC is that of records which can't be decoded, or are fewer
+than its count: no broker appends one (``LogValidator``).
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection)
         and last_offset < end
         and attributes & needed == needed
         and attributes & CODEC_MASK <= Codec.ZSTD
-        for base_offset, last_offset, attributes in zip(
-            table.base_offsets[rows], table.last_offsets[rows], table.attributes[rows], strict=True
+        and 0 <= count <= last_offset - base_offset + 1
+        for base_offset, last_offset, attributes, count in zip(
+            *(table.base_offsets[rows], table.last_offsets[rows], table.attributes[rows], table.counts[rows]),
+            strict=True,
         )
     ]
     if selection.looks_into_records:

@@ -201,6 +201,13 @@ def test_every_format(tmp_path: Path, magic: int, codec: Codec) -> None:
     assert told(tmp_path, offsets=(3, 12)) == read(tmp_path, offsets=(3, 12))
 
 
+@pytest.mark.parametrize("count", [-1, 11, 2**31 - 1])
+def test_a_count_that_the_offsets_can_t_have_is_not_believed(tmp_path: Path, count: int) -> None:
+    write_log(tmp_path / "t-0", 0, resealed(batch(records(0, 9), codec=Codec.LZ4).data, count=count))
+    with pytest.raises(CorruptData):
+        counted(tmp_path)
+
+
 def test_what_the_broker_deleted_is_not_counted(tmp_path: Path) -> None:
     write_log(tmp_path / "t-0", 0, joined(dense(0, 19)))
     set_log_start(tmp_path, "t", 0, 7)
