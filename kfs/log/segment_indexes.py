@@ -111,8 +111,6 @@ class SegmentIndexes:
 
         Whether a batch lies there is looked at through ``window``, if there is one.
         """
-        if offset <= self._segment.base_offset:
-            return 0
         limit = offset - 1
         is_wrong = True
         for _ in range(_MOST_TRIED):
