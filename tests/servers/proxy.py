@@ -52,10 +52,11 @@ class Proxy:
             except OSError:
                 client.close()
                 continue
-            threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._answers, args=(client, server), daemon=True).start()
+            lost = threading.Event()
+            threading.Thread(target=self._requests, args=(client, server, lost), daemon=True).start()
+            threading.Thread(target=self._answers, args=(client, server, lost), daemon=True).start()
 
-    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _requests(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         try:
             while data := client.recv(_CHUNK):
                 if self._marker is not None and self._marker in data:
@@ -63,19 +64,18 @@ class Proxy:
                     self.cuts += 1
                     if self._cut is Cut.REQUEST:
                         break
-                    client.shutdown(socket.SHUT_RDWR)  # before the answer can be sent
+                    lost.set()
                     server.sendall(data)
-                    server.recv(_CHUNK)
-                    break
+                    return  # it is cut when the server has answered, not before: it may be slow to get it
                 server.sendall(data)
         except OSError:
             pass
         _close(client, server)
 
     @staticmethod
-    def _answers(client: socket.socket, server: socket.socket) -> None:
+    def _answers(client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         try:
-            while data := server.recv(_CHUNK):
+            while (data := server.recv(_CHUNK)) and not lost.is_set():
                 client.sendall(data)
         except OSError:
             pass
