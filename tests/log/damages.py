@@ -97,6 +97,28 @@ def is_ambiguous(parts: Sequence[Part]) -> bool:
     return any(_is_batch_at(at, part.data) for part in damaged for at in range(len(part.data) - LOG_OVERHEAD))
 
 
+def may_be_in_the_making(parts: Sequence[Part]) -> bool:
+    """Whether a message (v0, v1) that was cut claims more than all that follows it, with offsets below its own.
+
+    At the end of a log it may be one that is just being written, which holds what follows.
+    """
+    for number, part in enumerate(parts):
+        if (
+            part.was is None
+            or part.is_intact
+            or part.was.data[MAGIC_OFFSET] == MAGIC_V2
+            or len(part.data) < LOG_OVERHEAD
+        ):
+            continue
+        claimed = int.from_bytes(part.data[8:LOG_OVERHEAD], "big") + LOG_OVERHEAD
+        if claimed <= sum(len(each.data) for each in parts[number:]):
+            continue
+        offset = int.from_bytes(part.data[:8], "big")
+        if any(each.was is not None and each.was.last_offset <= offset for each in parts[number + 1 :]):
+            return True
+    return False
+
+
 def _is_filled_up(parts: Sequence[Part], number: int) -> bool:
     """Whether what is left of a batch is as long as it was with the next parts, not all of them intact."""
     part = parts[number]

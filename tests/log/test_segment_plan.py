@@ -30,6 +30,7 @@ from tests.log.damages import (
     is_ambiguous,
     joined_parts,
     local_damage,
+    may_be_in_the_making,
     written,
 )
 from tests.log.some_logs import some_batches
@@ -257,7 +258,7 @@ def test_whatever_is_damaged_the_plan_covers_it_and_what_is_kept_is_a_log(
         assert log.segments[0].tail()[0] == len(kept)
         found = {one.offset: one for one in records_in(log)}
         assert list(found) == sorted(found)
-        assume(not is_ambiguous(parts))
+        assume(not is_ambiguous(parts) and (closed or not may_be_in_the_making(parts)))
         aside = b"".join(data[each.position : each.end] for each in stretches if each.fate is Fate.EXTRA)
         for part in parts:
             if part.was is not None and part.is_intact:
