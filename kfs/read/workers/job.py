@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 MEBIBYTE: Final = 1024 * 1024
 #: What a task costs besides what is read for it, in bytes that could be read meanwhile.
@@ -125,24 +125,31 @@ class Job(ABC, Generic[Task, Item]):
         return 0
 
 
-def size_of(job: Job[Task, Any], tasks: Iterable[Task]) -> int:
-    """Return what tasks count as, in bytes: what is read for them, and what they cost besides."""
-    return sum(_TASK_BYTES + job.bytes_of(task) for task in tasks)
+class Group(NamedTuple):
+    """Tasks that are given out together, and about how many bytes are read for them."""
+
+    tasks: list[Any]
+    bytes: int
+
+    @property
+    def size(self) -> int:
+        """What the tasks count as, in bytes: what is read for them, and what they cost besides."""
+        return len(self.tasks) * _TASK_BYTES + self.bytes
 
 
-def groups_of(job: Job[Task, Any], tasks: Iterable[Task]) -> Iterator[list[Task]]:
+def groups_of(job: Job[Any, Any], tasks: Iterable[Any]) -> Iterator[Group]:
     """Yield tasks in groups: small ones together, below :attr:`Job.together_bytes`."""
-    group: list[Task] = []
+    together: list[Any] = []
     size = 0
     for task in tasks:
         task_size = job.bytes_of(task)
-        if group and (size + task_size >= job.together_bytes or len(group) == _MOST_TOGETHER):
-            yield group
-            group, size = [], 0
-        group.append(task)
+        if together and (size + task_size >= job.together_bytes or len(together) == _MOST_TOGETHER):
+            yield Group(together, size)
+            together, size = [], 0
+        together.append(task)
         size += task_size
-    if group:
-        yield group
+    if together:
+        yield Group(together, size)
 
 
 def weight_of(item: object) -> int:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from kfs.read.workers.in_process import InThisProcess
-from kfs.read.workers.job import Job, OpenJob, groups_of, size_of
+from kfs.read.workers.job import Group, Job, OpenJob, groups_of
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -48,7 +48,7 @@ def run(
                 with Team(job, jobs, own) as team:
                     yield from team.do_all(groups, with_processes=with_processes)
                 return
-            tasks = chain.from_iterable(groups)
+            tasks = chain.from_iterable(group.tasks for group in groups)
         yield from own.do(tasks)
     finally:
         own.close()
@@ -61,16 +61,16 @@ def _can_start(job: Job[Any, Any]) -> bool:
     return not job.shares_memory or hasattr(os, "memfd_create")
 
 
-def _first_of(job: Job[Task, Item], groups: Iterator[list[Task]]) -> tuple[list[list[Task]], int]:
+def _first_of(job: Job[Any, Any], groups: Iterator[Group]) -> tuple[list[Group], int]:
     """Return the first groups, and how much there is to do, in bytes: all, or enough to be worth processes."""
-    first: list[list[Task]] = []
+    first: list[Group] = []
     size = 0
     while size < job.worth_processes or len(first) < 2:
         group = next(groups, None)
         if group is None:
             break
         first.append(group)
-        size += size_of(job, group)
+        size += group.size
     return first, size
 
 

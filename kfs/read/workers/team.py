@@ -15,7 +15,7 @@ from kfs.errors import WorkerDied
 from kfs.read.workers import pool
 from kfs.read.workers.channel import OtherEndGone
 from kfs.read.workers.in_process import InThisProcess
-from kfs.read.workers.job import Job
+from kfs.read.workers.job import Group, Job
 from kfs.read.workers.kept_log import Logged, log_here, log_level
 from kfs.read.workers.messages import Begin, End, Failed, Give, PortionTaken, Ready, Turn
 from kfs.read.workers.pool import Helper
@@ -130,7 +130,7 @@ class Team:
         for member in self._members.values():
             self._pool.give_back(member.helper, is_idle=member.is_idle)
 
-    def do_all(self, groups: Iterator[list[Any]], *, with_processes: bool) -> Generator[Any, None, None]:
+    def do_all(self, groups: Iterator[Group], *, with_processes: bool) -> Generator[Any, None, None]:
         """Give tasks out, and yield what is made of each in turn; what no worker is ready for is done here."""
         if self._job.takes_part:
             self._start_threads()
@@ -183,10 +183,10 @@ class Team:
 
     # -- what they do
 
-    def _give_out(self, groups: Iterator[list[Any]]) -> None:
+    def _give_out(self, groups: Iterator[Group]) -> None:
         """Give each worker that can have more the next group; a second one only where that leaves others no less."""
         missing = self._most_open - len(self._given)
-        self._given.extend(map(_Given, islice(groups, max(missing, 0))))
+        self._given.extend(_Given(group.tasks) for group in islice(groups, max(missing, 0)))
         waiting = [given for given in self._given if given.member is None]
         for at, given in enumerate(waiting):
             without = self._to_start + sum(not member.given for member in self._members.values())
@@ -200,7 +200,7 @@ class Team:
                 return
             member.give(given)
 
-    def _listen(self, groups: Iterator[list[Any]], milliseconds: int | None = None) -> None:
+    def _listen(self, groups: Iterator[Group], milliseconds: int | None = None) -> None:
         """Take in what workers have sent, and give out what that allows; wait for something, or not for long."""
         ready = self._poll.poll(milliseconds)
         for number, _ in ready:
@@ -217,7 +217,7 @@ class Team:
         if ready:
             self._give_out(groups)
 
-    def _made(self, given: _Given, groups: Iterator[list[Any]]) -> Generator[Any, None, None]:
+    def _made(self, given: _Given, groups: Iterator[Group]) -> Generator[Any, None, None]:
         """Yield what a worker makes of tasks; where there is an output, it is its turn to write there."""
         assert given.member is not None
         if self._own.output is not None:
