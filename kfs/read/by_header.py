@@ -1,4 +1,4 @@
-"""Batches whose headers say how many of their records are wanted, so that nobody has to decode them.
+"""Batches whose headers say how many of their records are wanted, so that they need not be decoded.
 
 Kafka counts in the same way (``DefaultRecordBatch.countOrNull``). The CRC, which was checked, covers the count.
 Compaction writes a batch anew with the count of the records that it keeps, 0 where it keeps the header alone
@@ -34,6 +34,9 @@ class WholeBatches(ScannedBatches):
 
 def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection) -> Iterator[ScannedBatches]:
     """Divide batches that can hold what is wanted, by their headers: those that are wanted whole, and all others."""
+    if selection.looks_into_records:
+        yield batches
+        return
     table = batches.table
     rows = slice(batches.first, batches.stop)
     start, end = offsets.start, offsets.end
@@ -50,8 +53,6 @@ def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection)
             strict=True,
         )
     ]
-    if selection.looks_into_records:
-        are_whole = [False] * len(are_whole)
     first = batches.first
     for is_whole, group in groupby(are_whole):
         stop = first + sum(1 for _ in group)
@@ -59,7 +60,7 @@ def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection)
         first = stop
 
 
-def seen(segment: Segment, batches: WholeBatches, is_aborted: IsAborted | None) -> list[WholeBatches]:
+def visible(segment: Segment, batches: WholeBatches, is_aborted: IsAborted | None) -> list[WholeBatches]:
     """Return those that hold messages and, with ``is_aborted``, aren't of an aborted transaction.
 
     Raises as :data:`~kfs.read.sight.IsAborted`.

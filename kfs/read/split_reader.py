@@ -18,7 +18,7 @@ from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
-from kfs.read.by_header import WholeBatches, divided, seen
+from kfs.read.by_header import WholeBatches, divided, visible
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.plan import BatchRange, splits_of
 from kfs.read.selection import Selection
@@ -98,7 +98,7 @@ class SplitReader:
         for item in self._read(segment, batches, offsets):
             if isinstance(item, ScannedBatches):
                 if isinstance(item, WholeBatches):  # else nothing of it is wanted
-                    for part in seen(segment, item, is_aborted):
+                    for part in visible(segment, item, is_aborted):
                         yield SelectedRecords(whole=part)
                 first, last = item.base_offset, item.last_offset
                 is_behind = first >= offsets.end or last + 1 >= offsets.asked_end

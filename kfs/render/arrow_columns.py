@@ -71,7 +71,7 @@ SPARK_COLUMNS_WITH_HEADERS: Final = _ALL[:8]
 _BY_LABEL: Final = {column.label: column for column in Column}
 #: Columns that need the header of a record's batch.
 _OF_BATCH: Final = frozenset(_ALL[_ALL.index(Column.POSITION) :])
-#: Columns of which a record itself need not be asked: its batch's header tells, or where it is.
+#: Columns that come from the header or the position of a record's batch.
 _BY_HEADER: Final = _OF_BATCH - {Column.SEQUENCE} | {
     *(Column.TOPIC, Column.PARTITION, Column.SEGMENT, Column.TIMESTAMP_TYPE),
 }
@@ -118,6 +118,6 @@ def needs_batches(columns: Iterable[Column]) -> bool:
     return not _OF_BATCH.isdisjoint(columns)
 
 
-def are_told_by_headers(columns: Iterable[Column]) -> bool:
+def come_from_headers(columns: Iterable[Column]) -> bool:
     """Whether the columns of records can be made without decoding them."""
     return _BY_HEADER.issuperset(columns)

@@ -23,7 +23,7 @@ from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.job import Arena
 from kfs.render.arrow_builder import NO_BATCH, ArrowBuffers, ArrowBuilder, arrow_builder
-from kfs.render.arrow_columns import BatchFields, are_told_by_headers, needs_batches
+from kfs.render.arrow_columns import BatchFields, come_from_headers, needs_batches
 from kfs.scan.batches import by_batch, in_whole
 from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 
@@ -40,7 +40,7 @@ class ArrowReader:
     def __init__(self, request: Request, arena: Arena | None = None) -> None:
         self._request = request
         self._arena = arena
-        self._reader = SplitReader(request.selection, request.isolation, are_told_by_headers(request.columns))
+        self._reader = SplitReader(request.selection, request.isolation, come_from_headers(request.columns))
         self._needs_batches = needs_batches(request.columns)
         self._idle: tuple[BatchRange, ArrowBuilder] | None = None
 
