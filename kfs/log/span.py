@@ -98,7 +98,7 @@ def _end_of(segment: Segment) -> tuple[int, bool]:
     try:
         _, end = segment.tail()
         last = deque(segment.walk_from(end), maxlen=1)
-    except FileChanged:  # it is gone, which a reader is told
+    except FileChanged:  # it is gone: a reader gets that error itself
         return segment.base_offset, False
     except CorruptData as error:
         segment.problems.add_error(error)

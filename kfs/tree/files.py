@@ -171,7 +171,7 @@ def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> E
 def entry_of(name: str, cookie: int, node: Node, *, with_attributes: bool) -> Entry:
     """Return a node's entry, without attributes if its size is costly or may grow.
 
-    A growing size is told one step at a time: see :mod:`kfs.mount.kernel.growing_files`.
+    The kernel gets a growing size one step at a time: see :mod:`kfs.mount.kernel.growing_files`.
     """
     if isinstance(node, CostlyFile):
         return Entry(name, cookie, *node.identity(), None)
