@@ -13,6 +13,7 @@ from kfs.render.timestamps import Moment
 
 if TYPE_CHECKING:
     from kfs.scan import Scan
+    from kfs.scan.dataset import ScanDataset
 
 Isolation = IsolationLevel | Literal["read_uncommitted", "read_committed"]
 Damage = DamagePolicy | Literal["fail", "skip"]
@@ -86,3 +87,33 @@ class Scannable:
             batch_size=DEFAULT_BATCH_ROWS if batch_size is None else batch_size,
             jobs=jobs,
         )
+
+    def dataset(
+        self,
+        *,
+        isolation: Isolation | None = None,
+        on_damage: Damage | None = None,
+        on_problem: Callable[[Problem], None] | None = None,
+        jobs: int | None = None,
+    ) -> ScanDataset:
+        """Return the records as a dataset of pyarrow: DuckDB and Polars hand it the columns and filters of a query.
+
+        It has all columns that :meth:`scan` knows. The arguments are those of :meth:`scan`. Nothing is read before a
+        query.
+
+        Raises:
+            ValueError: an argument that can't be.
+
+        >>> import duckdb
+        >>> orders = data["orders"].dataset()
+        >>> duckdb.sql('select count(*) from orders where partition = 1 and "offset" < 100').fetchall()
+        [(100,)]
+        """
+        from kfs.render.arrow_columns import Column
+        from kfs.scan.dataset import ScanDataset
+
+        # DuckDB counts rows by the first column, which is one that headers tell.
+        first = Column.PARTITION
+        columns = [first.label, *(column.label for column in Column if column is not first)]
+        scan = self.scan(columns=columns, isolation=isolation, on_damage=on_damage, on_problem=on_problem, jobs=jobs)
+        return ScanDataset(scan)

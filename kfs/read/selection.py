@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Protocol
 
@@ -47,6 +47,14 @@ class Selection:
     def looks_into_records(self) -> bool:
         """Whether keys, values or headers tell which records are wanted."""
         return self.keys is not None or self.value_pattern is not None or bool(self.headers)
+
+    def within(self, other: Selection) -> Selection:
+        """Return the selection of those records that are also in the offsets and times of another."""
+        since = max((time for time in (self.since, other.since) if time is not None), default=None)
+        before = min((time for time in (self.before, other.before) if time is not None), default=None)
+        return replace(
+            self, start=max(self.start, other.start), end=min(self.end, other.end), since=since, before=before
+        )
 
     def indexes(self, columns: RecordColumns, among: Sequence[int]) -> Sequence[int]:
         """Return which records of a block are wanted, by index, of those in ``among``; offsets are not looked at."""

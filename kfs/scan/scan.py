@@ -85,7 +85,8 @@ class Scan:
             raise ValueError(f"columns {columns!r}, expected several names")
         if jobs is not None and jobs < 1:
             raise ValueError(f"jobs {jobs}, expected at least 1")
-        self._logs = logs if callable(logs) else tuple(logs)
+        listed = logs if callable(logs) else tuple(logs)
+        self._logs: Callable[[], Iterable[Log]] = listed if callable(listed) else lambda: listed
         if columns is not None:
             wanted = columns_named([*columns, *(["headers"] if include_headers else [])])
         else:
@@ -144,8 +145,7 @@ class Scan:
 
         Damage and problems are as for an iteration, but that batches aren't decoded: see :mod:`kfs.read.by_header`.
         """
-        counting = copy(self)
-        counting._request = replace(self._request, columns=(Column.PARTITION,))
+        counting = self.narrowed([Column.PARTITION.label])
         rows = 0
         for portion in counting._portions():
             if isinstance(portion, ArrowBuffers):
@@ -154,6 +154,25 @@ class Scan:
                 self._meet(portion)
             del portion  # whose memory may be used again
         return rows
+
+    def narrowed(
+        self,
+        columns: Iterable[str],
+        within: Selection | None = None,
+        chosen: Callable[[Iterable[Log]], Iterable[Log]] = iter,
+    ) -> Scan:
+        """Return a scan of these columns whose problems are those of this one, too.
+
+        ``within`` has offsets and times that narrow those of this scan, ``chosen`` takes some of its logs.
+        """
+        narrowed = copy(self)
+        narrowed._request = replace(
+            self._request,
+            columns=columns_named(columns),
+            selection=self._request.selection if within is None else self._request.selection.within(within),
+        )
+        narrowed._logs = lambda: chosen(self._logs())
+        return narrowed
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as a capsule (Arrow PyCapsule protocol)."""
@@ -200,7 +219,7 @@ class Scan:
             self._note(remote_problem(log, self._selection_of(log)))
 
     def _wanted(self) -> Iterator[tuple[Log, WantedOffsets]]:
-        for log in self._logs() if callable(self._logs) else self._logs:
+        for log in self._logs():
             selection = self._selection_of(log)
             if self._first is None and self._last is None:
                 self._note(remote_problem(log, selection))
@@ -245,4 +264,4 @@ def _bounded(selection: Selection, bounds: Sequence[int | None]) -> Selection:
     for bound in (start, end):
         if bound is not None and type(bound) is not int:
             raise ValueError(f"offset {bound!r}, expected an integer or None")
-    return replace(selection, start=max(start or 0, 0), end=MAX_INT64 if end is None else end)
+    return selection.within(Selection(max(start or 0, 0), MAX_INT64 if end is None else end))
