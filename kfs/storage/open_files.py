@@ -35,6 +35,10 @@ class FileGone(FileChanged):
     """The path names no file any more, or another one: a reader of the old one can't read on (ESTALE)."""
 
 
+class FileReplaced(FileGone):
+    """The path names another file now."""
+
+
 _Key = tuple[str, int, int]
 
 
@@ -126,7 +130,7 @@ class OpenFile:
         if self.inode < 0:
             self._device, self.inode = status.number
         elif (self._device, self.inode) != status.number or not self._left.may_be(descriptor, status):
-            raise FileGone("replaced by another file", 0, self.path)
+            raise FileReplaced("replaced by another file", 0, self.path)
         self._descriptor = descriptor
         return descriptor
 
@@ -240,6 +244,20 @@ class OpenFile:
         return None
 
 
+def open_listed(path: str, inode: int, pool: dict[_Key, OpenFile] | None = None, owner: int = 0) -> OpenFile:
+    """Open the file at ``path``, which a listing saw as ``inode``; the rest is as for :class:`OpenFile`.
+
+    Raises:
+        FileGone: it is gone; :class:`FileReplaced`: another file has its name.
+        FileChanged: it can't be opened.
+        Shortage: there is no descriptor for it.
+    """
+    file = OpenFile(path, pool, owner)
+    if file.inode != inode:
+        raise FileReplaced("replaced by another file", 0, path)
+    return file
+
+
 class FilePool:
     """Gives the same open file to all who want it. How many are open is for the budget to say."""
 
@@ -263,9 +281,7 @@ class FilePool:
             return file
         if not anew:
             raise FileGone("file is gone", 0, path)
-        file = OpenFile(path, self._files, owner)
-        if file.inode != inode:
-            raise FileGone("replaced by another file", 0, path)
+        file = open_listed(path, inode, self._files, owner)
         self._files[path, inode, owner] = file
         BUDGET.watch()
         return file

@@ -166,7 +166,7 @@ def _problems(partition: PartitionView) -> bytes:
     be in the middle of a write.
     """
     # Imported here to load it on demand only.
-    from kfs.verify.finding import FindingKind, Severity
+    from kfs.verify.finding import FindingKind
     from kfs.verify.partition import PartitionCheck
     from kfs.verify.segment import check_segment
 
@@ -177,7 +177,7 @@ def _problems(partition: PartitionView) -> bytes:
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
     reports = [check_segment(task, log.storage) for task in check.tasks()]
     _, found = check.finish(reports)
-    findings = [each for each in found if each.severity is not Severity.INFO and each.kind is not FindingKind.TORN_TAIL]
+    findings = [each for each in found if each.is_complaint and each.kind is not FindingKind.TORN_TAIL]
     # While a broker renames one file after another, files beside the segments mean nothing.
     listed = {path for path in (segment.files.log.path for segment in log.segments) if not path.endswith(".swap")}
     if not all(finding.file in listed for finding in findings) and _is_renaming(log, renamed_ns):

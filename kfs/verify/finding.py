@@ -122,6 +122,11 @@ class Finding:
     more: int = 0
 
     @property
+    def is_complaint(self) -> bool:
+        """Whether something is wrong: it is more than information."""
+        return self.severity is not Severity.INFO
+
+    @property
     def sort_key(self) -> tuple[str, int, str]:
         """What orders findings: by file, and by position in it."""
         return self.file, self.bytes[0] if self.bytes else -1, self.kind.value

@@ -13,9 +13,9 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.storage.holes import next_data
 from kfs.storage.listing import FoundFile
-from kfs.storage.open_files import OpenFile
-from kfs.storage.status import is_there
+from kfs.storage.open_files import OpenFile, open_listed
 from kfs.verify.finding import FindingKind, Findings, Severity
+from kfs.verify.side_files import severity_of
 
 _CHUNK: Final = 1024 * 1024
 #: More entries than a segment of int32 positions gives at the default interval, 25 times over.
@@ -92,12 +92,11 @@ def read_entries(
 ) -> IndexEntries | None:
     """Read an index, and say what is wrong with its size and with zeros at its end; None where it can't be read."""
     try:
-        file = OpenFile(found.path)
+        file = open_listed(found.path, found.inode)
         size = file.size()
         used = _used(file, size)
     except CorruptData as error:
-        severity = None if is_there(found.path) else Severity.INFO  # of a log that is in use
-        findings.add(FindingKind.READ_ERROR, found.path, error.reason, severity=severity)
+        findings.add(FindingKind.READ_ERROR, found.path, error.reason, severity=severity_of(error, found.path))
         return None
     if used is None:
         reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"

@@ -86,6 +86,7 @@ class PartitionCheck:
 
         Returns what others have to know, and all that was found.
         """
+        reports = self._of_what_is_there(reports)
         segments = [report for report in reports if not report.task.is_kraft_snapshot]
         self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
         log_start = self.log.checkpointed_log_start_offset or 0
@@ -109,6 +110,27 @@ class PartitionCheck:
         end = segments[-1].next_offset if segments else 0
         self._list_below(first, min(log_start, end))
         return PartitionResult(self.log, first, end, metadata), self._findings.all()
+
+    def _of_what_is_there(self, reports: Sequence[SegmentReport]) -> list[SegmentReport]:
+        """Return the reports, of segments that are others by now without what was found wrong in them.
+
+        A segment that a broker compacts meanwhile may have the offsets of those behind it, too, and its file the number
+        of the one that was listed.
+        """
+        if not any(map(_has_complaints, reports)):
+            return list(reports)
+        self.log.look_again()
+        if not self.log.can_be_listed:
+            return list(reports)
+        there = {segment.files.key: segment.next_base_offset for segment in self.log.segments}
+        return [
+            report
+            if report.task.is_kraft_snapshot
+            or there.get(report.task.files.key, -1) == report.task.next_base_offset
+            or not _has_complaints(report)
+            else _changed(report)
+            for report in reports
+        ]
 
     def _take(self, reports: Iterable[SegmentReport], *, has_time_index: bool) -> None:
         for finding in (finding for report in reports for finding in report.findings):
@@ -158,6 +180,18 @@ class PartitionCheck:
         if first < log_start:
             reason = f"records below the log start offset {log_start} are still here"
             self._findings.add(FindingKind.BELOW_LOG_START, self._path, reason, offsets=(first, log_start - 1))
+
+
+def _has_complaints(report: SegmentReport) -> bool:
+    return any(finding.is_complaint for finding in report.findings)
+
+
+def _changed(report: SegmentReport) -> SegmentReport:
+    """Return what is to be said of a segment that became another one while it was checked."""
+    path = report.task.files.log.path
+    reason = "became another segment while it was checked"
+    finding = Finding(FindingKind.READ_ERROR, Severity.INFO, path, reason)
+    return SegmentReport(report.task, (finding,), next_offset=report.task.files.base_offset, is_damaged=True)
 
 
 def snapshot_ends(files: PartitionFiles, base_offset: int) -> tuple[KnownEnd, ...]:

@@ -18,8 +18,7 @@ from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from kfs.storage.listing import FoundFile
-from kfs.storage.open_files import OpenFile
-from kfs.storage.status import is_there
+from kfs.storage.open_files import open_listed
 from kfs.verify import offset_index, time_index
 from kfs.verify.batches import BatchAudit
 from kfs.verify.epoch_runs import EpochAudit, EpochRun
@@ -31,7 +30,7 @@ from kfs.verify.observer import Observer
 from kfs.verify.offset_index import IndexLength, OffsetIndexAudit
 from kfs.verify.producer_events import ProducerEvent, ProducerEvents
 from kfs.verify.segment_task import SegmentTask
-from kfs.verify.side_files import parse_file
+from kfs.verify.side_files import parse_file, severity_of
 from kfs.verify.time_index import TimeIndexAudit
 
 
@@ -66,9 +65,7 @@ def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
         return _SegmentCheck(task, storage, findings).run()
     except CorruptData as error:  # gone, replaced or cut meanwhile, or not to be read
         path = error.file or task.files.log.path
-        # Of a log that is in use, retention may have taken it meanwhile.
-        severity = None if is_there(path) else Severity.INFO
-        findings.add(FindingKind.READ_ERROR, path, error.reason, severity=severity)
+        findings.add(FindingKind.READ_ERROR, path, error.reason, severity=severity_of(error, path))
         return SegmentReport(task, tuple(findings.all()), next_offset=task.files.base_offset, is_damaged=True)
 
 
@@ -80,7 +77,7 @@ class _SegmentCheck:
         self.storage = storage
         self.findings = findings
         files, base_offset = task.files, task.files.base_offset
-        self.file = OpenFile(files.log.path)
+        self.file = open_listed(files.log.path, files.log.inode)
         offsets = self._entries(files.index, offset_index.LAYOUT)
         times = self._entries(files.timeindex, time_index.LAYOUT)
         self.batches = BatchAudit(files.log.path, storage, findings)

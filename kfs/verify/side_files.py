@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kfs.errors import CorruptData
-from kfs.storage.open_files import FileChanged
+from kfs.storage.open_files import FileChanged, FileReplaced
 from kfs.storage.side_file import read_side_file
-from kfs.storage.status import size_at
-from kfs.verify.finding import FindingKind, Findings
+from kfs.storage.status import is_there, size_at
+from kfs.verify.finding import FindingKind, Findings, Severity
 
 Parsed = TypeVar("Parsed")
 
@@ -25,3 +25,11 @@ def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: FindingKind, f
         end = max(error.position, size_at(path))
         findings.add(kind, path, error.reason, bytes=(error.position, end))
         return None
+
+
+def severity_of(error: CorruptData, path: str) -> Severity | None:
+    """Return how bad it is that a file can't be read, None: as bad as that is.
+
+    Of a log that is in use, the broker may have deleted or compacted it meanwhile.
+    """
+    return Severity.INFO if isinstance(error, FileReplaced) or not is_there(path) else None

@@ -16,7 +16,11 @@ from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
 from kfs.format.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot
 from kfs.format.uuid import Uuid
+from kfs.log.storage import Storage
 from kfs.tree.kafka_tree import KafkaTree
+from kfs.verify import segment
+from kfs.verify.segment import SegmentReport
+from kfs.verify.segment_task import SegmentTask
 from tests.corpus import corpus_names
 from tests.expected import ExpectedBatch, expected_batches
 from tests.format.recorded_batches import recorded_batches
@@ -349,3 +353,32 @@ def test_what_changes_gets_a_new_time_and_inode(root: Path, eager: None) -> None
     assert log_of(tree)["logEndOffset"] == 45
     assert after.mtime_ns > before.mtime_ns
     assert after.node_id != before.node_id
+
+
+@pytest.mark.parametrize("keeps_number", [False, True])
+def test_a_compaction_during_the_checks_is_no_problem(
+    keeps_number: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new file may even have the number of the one that was listed, which was removed before it was made."""
+    directory = write_partition(tmp_path / "t-0", {0: dense(0, 9), 10: dense(10, 19), 20: dense(20, 29)})
+    compacted = joined(dense(0, 19, size=4))
+    tree = open_tree(tmp_path)
+    check = segment.check_segment
+    tasks: list[SegmentTask] = []
+
+    def compact_first(task: SegmentTask, storage: Storage) -> SegmentReport:
+        if not tasks:
+            for suffix in (".log", ".index", ".timeindex"):
+                (directory / log_name(10, suffix)).unlink()
+            for suffix in (".index", ".timeindex"):
+                (directory / log_name(0, suffix)).unlink()
+            path = directory / log_name(0)
+            if not keeps_number:
+                path.rename(tmp_path / "deleted")
+            path.write_bytes(compacted)
+        tasks.append(task)
+        return check(task, storage)
+
+    monkeypatch.setattr(segment, "check_segment", compact_first)
+    assert rows(tree, "t/0/meta/problems.jsonl") == []
+    assert len(tasks) == 3

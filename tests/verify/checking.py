@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kfs.format.decode import BlockDecoder
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
-from kfs.verify.finding import Finding, FindingKind, Severity
+from kfs.verify.finding import Finding, FindingKind
 from kfs.verify.job import reports_of
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
@@ -29,7 +29,7 @@ def verified_by(decoder: BlockDecoder, *paths: Path) -> list[Finding]:
 
 def complaints(findings: Iterable[Finding]) -> list[Finding]:
     """Return those that are more than information."""
-    return [finding for finding in findings if finding.severity is not Severity.INFO]
+    return [finding for finding in findings if finding.is_complaint]
 
 
 def kinds(findings: Iterable[Finding]) -> set[FindingKind]:

@@ -367,6 +367,23 @@ def test_a_file_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_kept", ["log", "index"])
+def test_a_segment_that_is_compacted_meanwhile_is_no_damage(is_kept: str, tmp_path: Path) -> None:
+    """The file that the listing saw is another one by now, and has the offsets of those behind it, too."""
+    directory = write_partition(tmp_path / "t-0", {0: dense(0, 9), 10: dense(10, 19), 20: dense(20, 29)})
+    compacted = write_partition(tmp_path / "cleaner" / "t-0", {0: dense(0, 19, size=4)})
+    verification = Verification([str(directory)], Storage())
+    tasks = list(verification.tasks())
+    for path in compacted.iterdir():
+        if path.suffix != f".{is_kept}":
+            path.replace(directory / path.name)
+    reports = [check_segment(task, Storage()) for task in tasks]
+    changed = reports[0].findings
+    assert {each.severity for each in changed} == {Severity.INFO}
+    assert {each.kind for each in changed} == {FindingKind.READ_ERROR}
+    assert any("replaced" in each.sentence for each in changed)
+
+
 def said(found: Iterable[Finding]) -> str:
     return " ".join(each.sentence for each in found)
 
