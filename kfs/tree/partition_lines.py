@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from kfs.errors import CorruptData, Stale
@@ -33,12 +34,24 @@ class PartitionLines:
         """
         context = self._visible.context
         end = segment.next_base_offset if end is None else end
-        shown, stable_end = self._shown_of(segment, start, end), None
-        if self._is_undecided(segment, end):  # this index is that of a text without an end, as far as it got
-            shown, stable_end = OffsetRange(shown.start, MAX_INT64), shown.end
+        shown = self._shown_of(segment, start, end)
         how = (context.options.on_damage, context.readers, self._visible.committed)
-        lines = SegmentLines(self._visible.json, shown, *how, MAX_INT64 if stable_end is None else stable_end)
+        if not self._is_undecided(segment, end):
+            return self._text(segment, "records", SegmentLines(self._visible.json, shown, *how), shown)
+        stable_end = partial(self._stable_end, segment, end, shown.end)
+        shown = OffsetRange(shown.start, MAX_INT64)  # this index is that of a text without an end, as far as it got
+        lines = SegmentLines(self._visible.json, shown, *how, stable_end)
         return self._text(segment, "records", lines, shown, stable_end)
+
+    def _stable_end(self, segment: Segment, end: int | None, known: int) -> int:
+        """Return the offset before which is decided what is shown of a segment, at least the one that is ``known``.
+
+        The visible range says nothing of a segment that the log doesn't list any more.
+        """
+        visible_end = self._visible.offsets.end
+        if not segment.is_listed:  # in this order
+            return known
+        return max(known, visible_end if end is None else min(visible_end, end))
 
     def is_undecided(self, segment: Segment) -> bool:
         """Return whether more of a segment will be shown without a write to it: it has open transactions."""
@@ -88,7 +101,12 @@ class PartitionLines:
         return self._text(segment, kind, source, OffsetRange(segment.base_offset, end))
 
     def _text(
-        self, segment: Segment, kind: str, source: LineSource, shown: OffsetRange, stable_end: int | None = None
+        self,
+        segment: Segment,
+        kind: str,
+        source: LineSource,
+        shown: OffsetRange,
+        stable_end: Callable[[], int] | None = None,
     ) -> SegmentText:
         key = (self._visible.path, kind, self._visible.cache_slot(segment), shown.start, shown.end)
         lasting_key = partial(self._lasting_key, segment, kind, shown)

@@ -37,6 +37,7 @@ from tests.logs import (
     START,
     content_of,
     directory_at,
+    file_at,
     look_every_time,
     names,
     open_tree,
@@ -415,3 +416,21 @@ def test_a_segment_with_open_transactions_is_not_measured_ahead(tmp_path: Path) 
     live.append(commit(1))
     assert list(closed_segments(tree.context))
     assert offsets_of_lines(content_of(tree, "t/0/segment/0.jsonl"))[:4] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "segment/0.jsonl"])
+def test_a_file_that_is_held_while_the_log_start_moves_goes_on(
+    name: str, live: LiveLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name leads to another file by then, so nobody but its reader asks how far it goes."""
+    look_every_time(monkeypatch)
+    live.append(Data(None, 3), Data(1))
+    tree = open_tree(tmp_path, options=COMMITTED)
+    held = file_at(tree, f"t/0/{name}")
+    assert offsets_of_lines(held.read(0, 1 << 20)) == [0, 1, 2]
+    set_log_start(tmp_path, "t", 0, 1)
+    assert offsets_of_lines(content_of(tree, f"t/0/{name}")) == [1, 2]
+    live.append(commit(1), Data(None), Data(2))
+    size = held.attributes().size
+    assert offsets_of_lines(held.read(0, 1 << 20)) == [0, 1, 2, 3, 5]
+    assert len(held.read(0, 1 << 20)) == size

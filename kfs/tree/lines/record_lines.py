@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -65,9 +65,9 @@ class SegmentLines:
         on_damage: DamagePolicy,
         readers: ReaderPool,
         committed: CommittedReader | None = None,
-        stable_end: int = MAX_INT64,
+        stable_end: Callable[[], int] = lambda: MAX_INT64,
     ) -> None:
-        """The text ends before ``stable_end`` for now; its measured part is shown whatever that was at the time."""
+        """``stable_end`` returns the offset before which the text ends for now; what is measured stays."""
         self._renderer = renderer
         self._offsets = offsets
         self._on_damage = on_damage
@@ -116,7 +116,7 @@ class SegmentLines:
         items = segment.bulk(position, after, end)
         if self._committed is None:
             return items
-        return without_aborted(items, segment, self._deciding.noting(self._committed.log), self._stable_end)
+        return without_aborted(items, segment, self._deciding.noting(self._committed.log), self._stable_end())
 
     def _measured(self, item: DecodedBatches) -> Iterator[TextPart]:
         """Measure the lines of batches that were decoded together, a chunk of text at a time."""

@@ -36,7 +36,7 @@ _AT_REST_NS: Final = 2_000_000_000
 class SegmentText:
     """The text that ``source`` makes of a segment; texts of the same ``key`` are the same.
 
-    A text with a ``stable_end`` ends before that offset, which may advance.
+    A text with a ``stable_end`` ends before the offset that it returns, which may advance.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SegmentText:
         source: LineSource,
         cache: LineCache,
         lasting_key: Callable[[], str],
-        stable_end: int | None = None,
+        stable_end: Callable[[], int] | None = None,
     ) -> None:
         """``lasting_key`` returns what the index depends on at the moment."""
         self.segment = segment
@@ -101,9 +101,10 @@ class SegmentText:
             found = self._found()
             index = found or LineIndex(self.segment.base_offset)
             if self._stable_end is not None:
-                if index.stable_end < self._stable_end:
+                stable_end = self._stable_end()
+                if index.stable_end < stable_end:
                     self._extend(index, None)
-                    index.stable_end = self._stable_end
+                    index.stable_end = stable_end
                     self._cache.keep_index(self.key, self.segment, index)
                 return index
             log_end = self.segment.tail()[0] if self._has_no_end else None
