@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 MEBIBYTE: Final = 1024 * 1024
 #: What a task costs besides what is read for it, in bytes that could be read meanwhile.
@@ -46,7 +46,6 @@ def place_of(buffer: memoryview) -> int | None:
     return place
 
 
-@runtime_checkable
 class Buffered(Protocol):
     """An item whose bytes travel in shared memory; the rest of it is pickled."""
 
@@ -58,6 +57,11 @@ class Buffered(Protocol):
     def with_buffers(self, buffers: list[memoryview | None]) -> Self:
         """Return the item with other buffers."""
         ...
+
+
+def is_buffered(item: object) -> TypeGuard[Buffered]:
+    """Whether an item is :class:`Buffered`; it is asked of every item, and ``isinstance`` of a protocol is slow."""
+    return hasattr(item, "with_buffers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ def weight_of(item: object) -> int:
     """Return what an item counts as, in bytes."""
     if isinstance(item, Output):
         return len(item.data)
-    if isinstance(item, Buffered):
+    if is_buffered(item):
         return sum(buffer.nbytes for buffer in item.buffers if buffer is not None)
     return _PICKLED_BYTES
 

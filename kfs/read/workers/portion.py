@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kfs.read.workers.channel import Channel
-from kfs.read.workers.job import Buffered, place_of
+from kfs.read.workers.job import Buffered, is_buffered, place_of
 from kfs.read.workers.kept_log import Logged
 from kfs.read.workers.shared import ParentMemory, Part, WorkerMemory
 
@@ -98,7 +98,7 @@ def _layout(items: Sequence[object], used: int | None = None) -> _Layout:
     parts: list[Part] = []
     end = used or 0
     for item in items:
-        if not isinstance(item, Buffered):
+        if not is_buffered(item):
             found.append(item)
             continue
         places: list[tuple[int, int] | None] = []

@@ -16,7 +16,7 @@ import pytest
 
 from kfs.errors import WorkerDied
 from kfs.read.workers import pool
-from kfs.read.workers.job import Buffered
+from kfs.read.workers.job import is_buffered
 from kfs.read.workers.run import run
 from kfs.read.workers.team import BusyWorker, Team, _Given
 from tests.eager_workers import processes_of
@@ -55,7 +55,7 @@ def made(job: MakeJob, tasks: Sequence[Task], jobs: int) -> tuple[list[object], 
 
 
 def plain(item: object) -> object:
-    if isinstance(item, Buffered):
+    if is_buffered(item):
         return [None if buffer is None else bytes(buffer) for buffer in item.buffers]
     return item
 
