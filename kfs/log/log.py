@@ -559,7 +559,7 @@ class Log:
     def walk_spans(self, offsets: OffsetRange) -> Iterator[tuple[Span, Block | Damage]]:
         """Like :meth:`walk`, with the segment's span: what a block has outside of that counts elsewhere."""
         reached, looks = offsets.start, 0
-        while (span := self._span_from(reached)) is not None and span.start < offsets.end:
+        while (span := self.span_from(reached)) is not None and span.start < offsets.end:
             segment, start, end = span
             if start < reached:  # messages that are one block now may have been several, of which some were yielded
                 span, start = Span(segment, reached, end), reached
@@ -588,16 +588,11 @@ class Log:
                 return
             reached = max(reached, span.end)
 
-    def _span_from(self, offset: int) -> Span | None:
+    def span_from(self, offset: int) -> Span | None:
         """Return the span in which ``offset`` lies, or the first one if that is above it; None without any."""
         listing = self._current()
         at = max(bisect_right(listing.starts, offset) - 1, 0)
         return listing.spans[at] if listing.spans else None
-
-    def first_from(self, offset: int) -> Segment | None:
-        """Return the segment in whose range ``offset`` lies, or the first one if that is above it; None without any."""
-        span = self._span_from(offset)
-        return span.segment if span is not None else None
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""

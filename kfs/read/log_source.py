@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from kfs.log.directory_name import DirectoryName
@@ -29,7 +29,8 @@ class LogSource:
     """Where a log is, so that another process can open it; what part of it is visible, it isn't to be asked for there.
 
     ``copies`` are other copies of it, each with the log directory that it is in; of the log itself that is ``log_dir``.
-    ``tier`` is what is known of offsets that it should begin with and aren't there.
+    ``tier`` is what is known of offsets that it should begin with and aren't there. With ``is_of_deleted`` it has the
+    segments that were deleted, and none of the log's.
     """
 
     path: str
@@ -39,6 +40,7 @@ class LogSource:
     log_dir: str | None = None
     copies: tuple[tuple[str, DirectoryName, str | None], ...] = ()
     tier: Tier = Tier.NONE
+    is_of_deleted: bool = False
 
     @classmethod
     def of(cls, log: Log) -> LogSource:
@@ -46,11 +48,16 @@ class LogSource:
         directory = log.directory
         copies = tuple((each.path, each.name, _path_of(each)) for each in log.other_copies())
         limit, tier = log.storage.max_batch_bytes, Tier.NONE if log.remote is None else log.remote.tier
-        return cls(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies, tier)
+        return cls(
+            *(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies, tier),
+            directory.is_of_deleted,
+        )
 
     def open(self, problems: Problems | None = None) -> Log:
         """Open the log; nothing is read yet. What is found wrong goes to ``problems``, if they are given."""
         directory = _directory(self.path, self.name, self.log_dir, self.loose)
+        if self.is_of_deleted:
+            directory = replace(directory, is_of_deleted=True)
         storage = Storage(max_batch_bytes=self.max_batch_bytes)
         return Log(directory, storage, tier=lambda _: self.tier, copies=self._other_copies(), problems=problems)
 

@@ -19,6 +19,7 @@ from kfs.read.wanted_offsets import WantedOffsets, lost_at_end
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
+    from kfs.log.span import Span
 
 #: Bytes of log in a split.
 SPLIT_BYTES: Final = 4 * 1024 * 1024
@@ -73,24 +74,41 @@ def splits_of(log: Log, offsets: WantedOffsets, sizes: SplitSizes | None = None)
     metadata = log.partition_metadata()  # before the segments: those of another topic are no part of this one
     topic_id = None if metadata is None else metadata.topic_id
     last: Split | None = None
-    segments = log.segments
-    for segment in filter(partial(holds_some_of, offsets), segments):
+    spans = log.spans
+    for span in filter(partial(holds_some_of, offsets), spans):
+        segment = span.segment
         whole = BatchRange(
             *(log.topic, log.partition, segment.base_offset, 0, None, None),
-            *(segment.next_base_offset, FileVersion.of(segment), topic_id),
+            *(span.end, FileVersion.of(segment), topic_id),
         )
-        for last in _splits_of_segment(whole, segment, offsets, sizes or EvenSplits(SPLIT_BYTES)):
+        for last in _splits_of_segment(whole, segment, of_span(offsets, span), sizes or EvenSplits(SPLIT_BYTES)):
             yield last
-    runs_to_end = last is not None and last.batches.end is None and last.batches.base_offset == segments[-1].base_offset
-    if offsets.asked_end > offsets.end and not runs_to_end:
+    if offsets.asked_end > offsets.end and not (last is not None and _runs_to_end(last, spans[-1])):
         yield from _damaged_end(log, topic_id, offsets)
 
 
-def holds_some_of(offsets: OffsetRange, segment: Segment) -> bool:
-    """Whether a segment has some of the offsets in its range."""
-    return segment.base_offset < offsets.end and (
-        segment.next_base_offset is None or segment.next_base_offset > offsets.start
-    )
+def holds_some_of(offsets: OffsetRange, span: Span) -> bool:
+    """Whether a segment answers for some of the offsets."""
+    return span.start < offsets.end and (span.end is None or span.end > offsets.start)
+
+
+def of_span(offsets: WantedOffsets, span: Span) -> WantedOffsets:
+    """Return the offsets that are wanted of a segment which other segments may overlap, as deleted ones do.
+
+    Its first batches may tell of offsets that are missing before it: only another segment's offsets bound it.
+    """
+    start, end, asked_end = offsets.start, offsets.end, offsets.asked_end
+    if span.start > span.segment.base_offset:
+        start = max(start, span.start)
+    if span.end is not None:
+        end = min(end, span.end)
+        if span.end != span.segment.next_base_offset:
+            asked_end = min(asked_end, span.end)
+    return WantedOffsets(start, end, asked_end)
+
+
+def _runs_to_end(split: Split, last: Span) -> bool:
+    return split.batches.end is None and split.batches.base_offset == last.segment.base_offset
 
 
 def _damaged_end(log: Log, topic_id: Uuid | None, offsets: WantedOffsets) -> Iterator[Split]:
@@ -107,7 +125,6 @@ def _damaged_end(log: Log, topic_id: Uuid | None, offsets: WantedOffsets) -> Ite
 def _splits_of_segment(
     whole: BatchRange, segment: Segment, offsets: WantedOffsets, sizes: SplitSizes
 ) -> Iterator[Split]:
-    end_of_all = offsets.end if segment.next_base_offset is None else min(offsets.end, segment.next_base_offset)
     cuts = UNCUT
     with suppress(CorruptData):  # it vanished, or was cut: who reads it hears of that
         cuts = cuts_of(segment, offsets, sizes)
@@ -115,7 +132,7 @@ def _splits_of_segment(
     for cut, following in pairwise(chain(cuts.cuts, (None,))):
         assert cut is not None
         start = offsets.start if cut.after is None else max(offsets.start, cut.after + 1)
-        end = end_of_all if following is None or following.after is None else min(end_of_all, following.after + 1)
+        end = offsets.end if following is None or following.after is None else min(offsets.end, following.after + 1)
         begin = begin or cut
         if start >= end:
             begin = cut  # all of it lies before the offsets, but for damage that may have held some

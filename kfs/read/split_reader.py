@@ -20,7 +20,7 @@ from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
 from kfs.read.by_header import WholeBatches, divided, visible
 from kfs.read.isolation_level import IsolationLevel
-from kfs.read.plan import BatchRange, splits_of
+from kfs.read.plan import BatchRange, of_span, splits_of
 from kfs.read.selection import Selection
 from kfs.read.sight import Sight, Unreadable
 from kfs.read.wanted_offsets import WantedOffsets
@@ -45,18 +45,25 @@ class SelectedRecords:
     problems: tuple[Problem, ...] = ()
     whole: WholeBatches | None = None
 
+    @property
+    def count(self) -> int:
+        """How many records they are."""
+        return len(self.indexes) if self.whole is None else self.whole.count
+
 
 @dataclass(slots=True)
 class SplitReader:
     """Reads splits, in any order: each has its own offsets.
 
     With ``by_header`` batches aren't decoded whose headers tell how many of their records are wanted
-    (:mod:`kfs.read.by_header`).
+    (:mod:`kfs.read.by_header`). With ``tells_what_is_gone`` offsets that are gone since the split was planned are a
+    problem whether they were asked for by number or not.
     """
 
     selection: Selection
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     by_header: bool = False
+    tells_what_is_gone: bool = False
     _aborted: AbortedTransactions | None = None
     #: The highest offset that was read up to.
     _after: int = -1
@@ -79,7 +86,7 @@ class SplitReader:
         try:
             if log is None:
                 raise FileGone("is gone", 0, f"{batches.topic}-{batches.partition}")
-            segment = log.segment_for(batches.base_offset)
+            segment = log.segment_at(batches.base_offset)
             if segment is None or not _is_planned(batches, segment):
                 raise FileGone("is gone, or another file", batches.position, _path_of(batches, log))
             self._isolate(log)
@@ -161,25 +168,23 @@ class SplitReader:
         start, looks = max(offsets.start, self._after + 1), 0
         while start < end:
             log.look_again()
-            segment = log.first_from(start)
-            if segment is None or not _is_of_topic(log, batches):
+            span = log.span_from(start)
+            if span is None or not _is_of_topic(log, batches):
                 yield self._lost(batches, log, OffsetRange(start, end), "the log is gone")
                 return
-            here = min(max(start, segment.base_offset), end)
+            here = min(max(start, span.start), end)
             if start < here:
-                yield self._lost(
-                    batches, log, OffsetRange(start, here), f"the log start moved to {segment.base_offset}"
-                )
+                yield self._lost(batches, log, OffsetRange(start, here), f"the log start moved to {span.start}")
                 start = here
                 continue
-            stop = segment.next_base_offset
+            segment, wanted = span.segment, of_span(WantedOffsets(start, end, asked_end), span)
             self._after = start - 1
             self._aborted = None  # it may have read what is gone
             try:
                 self._isolate(log)
                 position, after = segment.position_before(start)
                 where = BatchRange(batches.topic, batches.partition, segment.base_offset, position, None, after)
-                yield from self._selected_in(segment, where, WantedOffsets(start, end, asked_end))
+                yield from self._selected_in(segment, where, wanted)
             except FileChanged:
                 looks += 1
                 if looks >= MOST_LOOKS:
@@ -187,12 +192,13 @@ class SplitReader:
                 start = self._after + 1
             else:
                 looks = 0
-                start = end if stop is None else stop
+                start = wanted.end
 
     def _lost(self, batches: BatchRange, log: Log, lost: OffsetRange, why: str) -> SelectedRecords:
         """Return what is to be said of offsets that are gone since the split was planned."""
         told = f"offsets {lost.start} to {lost.end - 1} are gone: {why} while it was read"
-        if log.segments and _is_of_topic(log, batches) and not self.selection.start:
+        was_asked_for = self.selection.start or self.tells_what_is_gone
+        if log.segments and _is_of_topic(log, batches) and not was_asked_for:
             _LOG.info("%s: %s", log.directory.path, told)
             return SelectedRecords()
         problem = Problem(_path_of(batches, log), 0, 0, told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,32 +27,41 @@ class WantedOffsets(OffsetRange):
     asked_end: int
 
 
-def wanted_offsets(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
+def wanted_offsets(
+    log: Log, selection: Selection, isolation: IsolationLevel, choose: Callable[[Log], OffsetRange] = Log.visible
+) -> WantedOffsets:
     """Return the offsets of a log that can be wanted; a lower bound of time begins as :func:`reaching` says.
+
+    ``choose`` returns the range that they are in: the visible offsets, or those below the log start offset.
 
     Raises:
         FileChanged: segments go each time that they are looked at.
     """
     for _ in range(MOST_LOOKS - 1):
         with suppress(FileChanged):
-            return _wanted_now(log, selection, isolation)
+            return _wanted_now(log, selection, isolation, choose)
         log.look_again()
-    return _wanted_now(log, selection, isolation)
+    return _wanted_now(log, selection, isolation, choose)
 
 
-def _wanted_now(log: Log, selection: Selection, isolation: IsolationLevel) -> WantedOffsets:
+def _wanted_now(
+    log: Log, selection: Selection, isolation: IsolationLevel, choose: Callable[[Log], OffsetRange]
+) -> WantedOffsets:
     asked_end = selection.end
     if log.until_high_watermark and log.high_watermark is not None:
         asked_end = min(asked_end, log.high_watermark)
-    listed = log.visible()
-    visible = listed
+    chosen = log.visible()
+    log_end = chosen.end
+    if choose is not Log.visible:
+        chosen = choose(log)
+    chosen_end = chosen.end
     if isolation is IsolationLevel.READ_COMMITTED:
-        from kfs.read.isolation import visible_at  # only here: the rest needs nothing of transactions
+        from kfs.read.isolation import last_stable_offset  # only here: the rest needs nothing of transactions
 
-        visible = visible_at(log, isolation)
-    if visible.end < listed.end:  # a transaction is open
-        asked_end = min(asked_end, visible.end)
-    start, end = max(visible.start, selection.start), min(visible.end, selection.end)
+        chosen_end = min(chosen_end, last_stable_offset(log))
+    if chosen_end < log_end:  # a transaction is open, or the log goes on behind what was chosen
+        asked_end = min(asked_end, chosen_end)
+    start, end = max(chosen.start, selection.start), min(chosen_end, selection.end)
     # Before 1970 there are only records without a timestamp (-1), which a lookup doesn't find.
     if selection.since is not None and selection.since >= 0 and start < end:
         start = reaching(log, selection.since, OffsetRange(start, end)).start

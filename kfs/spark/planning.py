@@ -70,7 +70,7 @@ def plan(ranges: Sequence[LogRange], options: SplitOptions) -> list[Task]:
 
 def _target_bytes(ranges: Sequence[LogRange], options: SplitOptions) -> int:
     """Return the target bytes of a task: as few tasks as possible, of about equal size."""
-    sizes = [segment.size() for each in ranges for segment in each.log.segments if holds_some_of(each.offsets, segment)]
+    sizes = [span.segment.size() for each in ranges for span in each.log.spans if holds_some_of(each.offsets, span)]
     total = sum(sizes)
     if options.min_partitions and not (options.max_bytes and options.max_bytes * options.min_partitions < total):
         return max(total // options.min_partitions, 1)
