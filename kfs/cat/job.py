@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from kfs.cat.output import OutputFormat, Writer
 from kfs.errors import CorruptData
@@ -11,19 +12,40 @@ from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
-from kfs.read.plan import BatchRange
 from kfs.read.selection import Selection
 from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.workers.job import Output
 
 
 @dataclass(frozen=True, slots=True)
-class CatJob(LogJob[Output | Problem]):
-    """Which records are written, and how."""
+class CatTask(LogTask):
+    """A split, and the path in the tree of the partition that it is of: ``orders/0``."""
+
+    path: str = ""
+
+
+class Found(NamedTuple):
+    """How many records of a task were wanted, where it is in the tree, and about how many bytes were read for it."""
+
+    path: str
+    records: int
+    bytes: int
+
+
+Item: TypeAlias = Output | Problem | Found
+
+
+@dataclass(frozen=True, slots=True)
+class CatJob(LogJob[Item]):
+    """Which records are written, and how; with no ``output`` they are only counted.
+
+    With ``counts`` each task ends in :class:`Found`, and offsets that are gone meanwhile are a problem.
+    """
 
     selection: Selection
-    output: OutputFormat
+    output: OutputFormat | None
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    counts: bool = False
 
     def open(self) -> OpenCatJob:
         """See :meth:`~kfs.read.workers.job.Job.open`."""
@@ -34,24 +56,33 @@ class CatJob(LogJob[Output | Problem]):
         return OpenCatJob(self, logs)
 
 
-class OpenCatJob(OpenLogJob[Output | Problem]):
+class OpenCatJob(OpenLogJob[Item]):
     """Writes splits; what can't be read, or has vanished, is a problem behind what lies before it."""
 
     def __init__(self, job: CatJob, logs: OpenLogs) -> None:
         super().__init__(logs)
-        self.reader = SplitReader(job.selection, job.isolation)
-        self._renderer = Renderer(job.output)
+        self.reader = SplitReader(
+            job.selection, job.isolation, by_header=job.output is None, tells_what_is_gone=job.counts
+        )
+        self._renderer = None if job.output is None else Renderer(job.output)
+        self._counts = job.counts
 
-    def read(self, log: Log, task: LogTask) -> Iterator[Output | Problem]:
+    def read(self, log: Log, task: LogTask) -> Iterator[Item]:
         """See :meth:`OpenLogJob.read`."""
+        assert isinstance(task, CatTask)
+        found = 0
         try:
             for selected in self.reader.select(log, task.batches, task.offsets):
-                data = self._renderer.render(task.batches, selected)
-                if data:
-                    yield Output(data)
+                found += selected.count
+                if self._renderer is not None:
+                    data = self._renderer.render(task.path, log, selected)
+                    if data:
+                        yield Output(data)
                 yield from selected.problems
         except CorruptData as error:
-            yield Problem(error.file or "", error.position, 0, error.reason)
+            yield Problem.of(error)
+        if self._counts:
+            yield Found(task.path, found, task.size)
 
 
 @dataclass(slots=True)
@@ -59,13 +90,13 @@ class Renderer:
     """Makes bytes of records, of any partition."""
 
     output: OutputFormat
-    _writers: dict[tuple[str, int], Writer] = field(default_factory=dict)
+    _writers: dict[tuple[str, int, str], Writer] = field(default_factory=dict)
 
-    def render(self, batches: BatchRange, selected: SelectedRecords) -> bytes:
-        """Return the output of records of a split."""
+    def render(self, path: str, log: Log, selected: SelectedRecords) -> bytes:
+        """Return the output of records of a log that is at a path of the tree."""
         if selected.records is None or not selected.indexes:
             return b""
-        key = (batches.topic, batches.partition)
+        key = (log.topic, log.partition, path)
         writer = self._writers.get(key)
         if writer is None:
             writer = self._writers[key] = self.output.writer(*key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -32,13 +33,33 @@ class OutputFormat:
 
     A raw field is followed by ``delimiter`` or, where that is None, follows its length as a
     big-endian int32, -1 for null. With a delimiter null is written as nothing before it.
+    ``with_path`` writes the record's path in the tree and a tab before each.
     """
 
     field: RecordPart = RecordPart.RECORD
     delimiter: bytes | None = b"\n"
+    with_path: bool = False
 
-    def writer(self, topic: str, partition: int) -> Writer:
-        """Return what turns columns into bytes for one partition."""
+    def writer(self, topic: str, partition: int, path: str) -> Writer:
+        """Return what turns columns into bytes for one partition, which is at ``path`` in the tree."""
+        writer = self._without_path(topic, partition)
+        return self._with_paths(writer, os.fsencode(path)) if self.with_path else writer
+
+    def _with_paths(self, writer: Writer, path: bytes) -> Writer:
+        def write(columns: RecordColumns, indexes: Sequence[int]) -> bytes:
+            each: Iterable[bytes]
+            if self.field is RecordPart.RECORD:
+                each = writer(columns, indexes).splitlines(keepends=True)
+            else:
+                each = (writer(columns, (index,)) for index in indexes)
+            offsets = (columns.offsets[index] for index in indexes)
+            return b"".join(
+                b"%s/offset/%d.json\t%s" % (path, offset, data) for offset, data in zip(offsets, each, strict=True)
+            )
+
+        return write
+
+    def _without_path(self, topic: str, partition: int) -> Writer:
         if self.field is RecordPart.RECORD:
             lines = line_renderer(topic, partition).lines
             return lambda columns, indexes: lines(rows_of(columns, indexes), (0, 0)).buffer

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from kfs.cat.output import OutputFormat, RecordPart
-from kfs.cat.records import CatRequest, logs_of
+from kfs.cat.records import CatRequest
 from kfs.cat.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
 from kfs.cli.messages import messages
 from kfs.cli.options import also_option, choice_option, jobs_option, output_option
+from kfs.cli.places import Records, places_of, records_at
+from kfs.cli.printing import Printing
 from kfs.cli.source import SourceOptions, source_options
 from kfs.format.layout import MAX_INT64
 from kfs.log.data_dir import DataDir
@@ -27,7 +29,6 @@ from kfs.read.selection import Selection
 from kfs.read.workers.cores import cores
 from kfs.render.timestamps import parse_time
 from kfs.storage.memory import keep_freed_memory
-from kfs.tree.names import ABOUT, topic_name
 
 if TYPE_CHECKING:
     from kfs.tree.kafka_tree import KafkaTree
@@ -77,7 +78,7 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 
 @click.command()
 @click.argument("log_dir", type=click.Path(readable=False))
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option(
     "--offsets", type=_Offsets(), help="Only offsets from FROM to below TO: 100:200, 100:, :200, or just 100."
 )
@@ -88,6 +89,9 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.option("--key", metavar="TEXT", help="Only records with that key.")
 @click.option("--grep", metavar="REGEX", help="Only records whose value matches somewhere.")
 @click.option("--header", "headers", type=_Header(), multiple=True, help="Only records with that header. Repeatable.")
+@click.option("--deleted", is_flag=True, help="Also the records that were deleted and are still on the disk.")
+@click.option("--with-path", is_flag=True, help="Write the path in the mount and a tab before each record, or count.")
+@click.option("--count", is_flag=True, help="Print the number of records, not the records.")
 @choice_option(
     "--format",
     "-f",
@@ -123,6 +127,9 @@ def cat(
     key: str | None,
     grep: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
+    deleted: bool,
+    with_path: bool,
+    count: bool,
     form: str,
     output: str,
     delimiter: str,
@@ -130,11 +137,14 @@ def cat(
     jobs: int | None,
     source: SourceOptions,
 ) -> None:
-    """Print the records of a topic or a partition, or a file of the tree, without mounting it; or make a table of them.
+    """Print the records of topics or partitions, or a file of the tree, without mounting it; or make a table of them.
 
-    PATH is a topic (orders), a partition (orders/0) or anything else in the tree. Records come
-    partition by partition in offset order. What can't be read is named on standard error, all the
-    rest is printed, and the exit code is 1.
+    PATH is a topic (orders), a partition (orders/0) or anything else in the tree; without one all
+    topics are printed. Records come partition by partition in offset order. What can't be read is
+    named on standard error, all the rest is printed, and the exit code is 1.
+
+    With --key, --grep or --header it is a search: the last line on standard error says what was
+    searched. The exit code is 3 if all of that could be searched, and no record was found.
 
     \b
       kfs cat /var/lib/kafka/data orders | jq .value
@@ -142,6 +152,7 @@ def cat(
       kfs cat /var/lib/kafka/data orders/0 --last 10 --grep '"status":"failed"'
       kfs cat /var/lib/kafka/data launch_info/0/offset/368776.json
       kfs cat /var/lib/kafka/data orders --format parquet --output orders.parquet
+      kfs cat /var/lib/kafka/data --grep 4711-0815 --deleted --with-path
     """
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
@@ -150,25 +161,37 @@ def cat(
     table = TableFormat(form) if form in list(TableFormat) else None
     if table is not None:
         _check_table(table, output, paths)
-    failed = False
+        if deleted or with_path or count:
+            raise click.UsageError(f"--deleted, --with-path and --count are nothing for --format {table}")
+    if with_path and length_prefix:
+        raise click.UsageError("--with-path and --length-prefix exclude each other")
+    file = next((path for path in paths if records_at(path) is None), None)
+    if file is not None and (wanted != _Wanted(Selection(), None, None, wanted.isolation, wanted.jobs)):
+        raise click.UsageError(f"{file} is a file: records are selected of topics and partitions")
+    if file is not None and (deleted or with_path or count):
+        raise click.UsageError(f"--deleted, --with-path and --count are for topics and partitions, not for {file}")
+    code = 0
     with source.opened_data(log_dir, *also) as data_dir:
         keep_freed_memory()
         try:
             with _opened(output, (log_dir, *also)) as out:
                 if table is not None:
-                    failed = _write_table(data_dir, paths, wanted, table, out)
+                    code = _write_table(data_dir, paths, wanted, table, out)
                 else:
-                    output_format = OutputFormat(RecordPart(form), None if length_prefix else _unescaped(delimiter))
-                    failed = _write_each(data_dir, source, paths, wanted, output_format, out)
+                    rest = (wanted.first, wanted.last, wanted.jobs, wanted.isolation)
+                    ending = None if length_prefix else _unescaped(delimiter)
+                    output_format = None if count else OutputFormat(RecordPart(form), ending, with_path)
+                    printing = Printing(CatRequest(selection, output_format, *rest), count, with_path)
+                    code = _write_each(data_dir, source, paths, printing, out, deleted=deleted)
         except BrokenPipeError:
             _leave_quietly()
         except OSError as error:
             if output == _STANDARD_OUTPUT:
                 raise
             messages.say(f"can't write {output}: {error.strerror}")
-            failed = True
-    if failed:
-        raise click.exceptions.Exit(_FAILED)
+            code = _FAILED
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,21 +240,10 @@ def _unescaped(text: str) -> bytes:
     return _bytes(text)
 
 
-def _records_at(path: str) -> tuple[str, int | None] | None:
-    """Return the topic, and the partition if there is one, that a path names; None for any other path."""
-    names = [name for name in path.split("/") if name]
-    topic = topic_name(names[0]) if names and names[0] != ABOUT else None
-    if topic is None or len(names) > 2:
-        return None
-    if len(names) == 1:
-        return topic, None
-    return (topic, int(names[1])) if re.fullmatch(r"0|[1-9][0-9]{0,9}", names[1]) else None
-
-
 def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
     need_pyarrow()
     for path in paths:
-        if _records_at(path) is None:
+        if records_at(path) is None:
             raise click.UsageError(f"--format {table} is for topics and partitions, not for {path}")
     if output == _STANDARD_OUTPUT and sys.stdout.isatty():
         raise click.UsageError(f"--format {table} is nothing for a terminal: name a file with --output, or a pipe")
@@ -253,14 +265,13 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> bool:
-    """Write all records as one table; return whether there is something that could not be read."""
+def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> int:
+    """Write all records as one table; return the exit code."""
     from kfs import __version__  # only here: what isn't asked for would double the time that a short command takes
     from kfs.cli.progress import LogsProgress, progress_bar
     from kfs.scan import Scan
 
-    places = [place for place in map(_records_at, paths) if place is not None]
-    logs = [log for place in places for log in logs_of(data_dir, *place)]
+    logs = [place.log for place in places_of(data_dir, _records(paths), deleted=False)]
     scan = Scan(
         logs,
         columns=FILE_COLUMNS,
@@ -282,42 +293,44 @@ def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table
         for batch in scan:
             writer.write(batch)
             advance(progress.advanced(*(batch.column(name)[-1].as_py() for name in ("topic", "partition", "offset"))))
-    return bool(scan.problems)
+    return _FAILED if scan.problems else 0
+
+
+def _records(paths: Iterable[str]) -> list[Records]:
+    return [records for records in map(records_at, paths) if records is not None]
 
 
 def _write_each(
     data_dir: DataDir,
     source: SourceOptions,
     paths: Sequence[str],
-    wanted: _Wanted,
-    output_format: OutputFormat,
+    printing: Printing,
     out: BinaryIO,
-) -> bool:
-    """Write the records, or the file, at each path; return whether there is something that could not be read."""
-    request = CatRequest(
-        data_dir, wanted.selection, output_format, wanted.first, wanted.last, wanted.jobs, wanted.isolation
-    )
+    *,
+    deleted: bool,
+) -> int:
+    """Write the records, or the file, at each path, or all topics without any; return the exit code."""
+    if all(map(records_at, paths)):
+        return printing.write(places_of(data_dir, _records(paths), deleted=deleted), out)
     tree: KafkaTree | None = None
-    damaged = False
+    code = 0
     for path in paths:
-        place = _records_at(path)
-        if place is None:
-            from kfs.tree.whole_file import write_file  # only here: records need no tree
-
-            tree = tree or source.tree(data_dir)
-            write_file(tree, path, out)
-            damaged |= _lacks_remote(data_dir, path)
+        place = records_at(path)
+        if place is not None:
+            code |= printing.write(places_of(data_dir, [place], deleted=deleted), out)
             continue
-        for problem in request.write(out.fileno(), *place):
-            damaged = True
-            messages.say(str(problem.error()))
-    return damaged
+        from kfs.tree.whole_file import write_file  # only here: records need no tree
+
+        tree = tree or source.tree(data_dir)
+        write_file(tree, path, out)
+        code |= _FAILED if _lacks_remote(data_dir, path) else 0
+    return code
 
 
 def _lacks_remote(data_dir: DataDir, path: str) -> bool:
     """Whether a file is of all records of a log that tiered storage has moved some of away, which was said."""
     place, slash, name = path.strip("/").rpartition("/")
-    partition = _records_at(place) if slash and name == "records.jsonl" else None
+    partition = records_at(place) if slash and name == "records.jsonl" else None
     if partition is None or partition[1] is None:
         return False
     log = data_dir.log(partition[0], partition[1])

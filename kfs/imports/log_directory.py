@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from kfs.cat.output import OutputFormat
-from kfs.cat.records import CatRequest
+from kfs.cat.records import CatRequest, Place
 from kfs.errors import KfsError
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
@@ -26,7 +26,7 @@ class LogDirectoryLines:
     def __init__(self, path: str, isolation: IsolationLevel, report: Callable[[Problem], None]) -> None:
         """Open the directory; raise :class:`~kfs.errors.UnusableSource` where it holds nothing of Kafka's."""
         self._data_dir = DataDir([path], Storage())
-        self._request = CatRequest(self._data_dir, Selection(), OutputFormat(), isolation=isolation)
+        self._request = CatRequest(Selection(), OutputFormat(), isolation=isolation)
         self._report = report
         self._failure: KfsError | None = None
 
@@ -39,9 +39,8 @@ class LogDirectoryLines:
 
     def _run(self, out: int) -> None:
         try:
-            for topic in self._data_dir.topics():
-                for problem in self._request.write(out, topic):
-                    self._report(problem)
+            for problem in self._request.write(out, [Place(log, "") for log in self._data_dir.logs()]):
+                self._report(problem)
         except BrokenPipeError:  # the reader has failed, and says why
             pass
         except KfsError as error:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
@@ -19,6 +19,7 @@ from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, pa
 from kfs.log.healing import Healer
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
+from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     from kfs.log.topic_ids import TopicIds
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
+
+
+class DeletedPart(NamedTuple):
+    """What was deleted of a partition, its name in the topic's directory, and the function that returns its offsets."""
+
+    name: str
+    log: Log
+    choose: Callable[[Log], OffsetRange]
 
 
 @dataclass(slots=True)
@@ -180,6 +189,18 @@ class DataDir:
         for (of_topic, name), directory in sorted(self._partitions().deleted.items()):
             if topic in (None, of_topic):
                 yield name, self._log_of(directory)
+
+    def deleted_parts(self, log: Log) -> Iterator[DeletedPart]:
+        """Yield what was deleted of a partition and is still on the disk.
+
+        The records below the log start offset have the partition's name (``0``), deleted segments ``0.deleted``.
+        """
+        below = log.deleted()
+        if below.start < below.end:
+            yield DeletedPart(str(log.partition), log, Log.deleted)
+        segments = self.deleted_segments(log)
+        if segments is not None:
+            yield DeletedPart(f"{log.partition}.deleted", segments, Log.visible)
 
     def deleted_segments(self, log: Log) -> Log | None:
         """Return what is still there of segments that were deleted from ``log``, as a log of its own; None: nothing.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
@@ -30,6 +31,11 @@ class Problem:
     position: int
     size: int
     reason: str
+
+    @classmethod
+    def of(cls, error: CorruptData) -> Self:
+        """Return an error that names its file as a problem."""
+        return cls(error.file or "", error.position, 0, error.reason)
 
     def error(self) -> CorruptData:
         """Return the problem as the error that a reader of those bytes gets."""

@@ -128,4 +128,4 @@ def _nothing_of_records(timestamp_type: TimestampType) -> RecordColumns:
 
 
 def _vanished(error: CorruptData) -> Problem:
-    return Problem(error.file or "", error.position, 0, error.reason)
+    return Problem.of(error)

@@ -186,12 +186,7 @@ def _deleted(views: PartitionViews) -> FixedDirectory:
     def copies_of(topic: str) -> _Copies:
         copies: _Copies = {}
         for log in filter(None, (data_dir.log(topic, partition) for partition in data_dir.partitions(topic))):
-            deleted = log.deleted()
-            if deleted.start < deleted.end:
-                copies[str(log.partition)] = log, Log.deleted
-            segments = data_dir.deleted_segments(log)
-            if segments is not None:
-                copies[f"{log.partition}.deleted"] = segments, Log.visible
+            copies |= {part.name: (part.log, part.choose) for part in data_dir.deleted_parts(log)}
         return copies | {name: (log, Log.visible) for name, log in data_dir.deleted(topic)}
 
     def topics() -> set[str]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kfs.cat.output import OutputFormat
-from kfs.cat.records import CatRequest
+from kfs.cat.records import CatRequest, Place
+from kfs.cli.places import Records, places_of
 from kfs.log.data_dir import DataDir
 from kfs.log.problem import Problem
 from kfs.log.storage import Storage
@@ -35,17 +36,24 @@ def printed(
     roots = [root] if isinstance(root, Path) else root
     data_dir = DataDir(list(map(str, roots)), Storage())
     try:
-        return written(CatRequest(data_dir, selection, output, first, last, jobs, isolation), topic, partition)
+        return written(CatRequest(selection, output, first, last, jobs, isolation), data_dir, topic, partition)
     finally:
         data_dir.close()
 
 
-def written(request: CatRequest, topic: str, partition: int | None = None) -> tuple[bytes, list[Problem]]:
+def written(
+    request: CatRequest, data_dir: DataDir, topic: str, partition: int | None = None
+) -> tuple[bytes, list[Problem]]:
     """Return the bytes that a request writes and its problems."""
     with tempfile.TemporaryFile() as out:
-        problems = list(request.write(out.fileno(), topic, partition))
+        problems = list(request.write(out.fileno(), places(data_dir, topic, partition)))
         out.seek(0)
         return out.read(), problems
+
+
+def places(data_dir: DataDir, topic: str, partition: int | None = None) -> list[Place]:
+    """Return what a path names."""
+    return places_of(data_dir, [Records(topic, partition)], deleted=False)
 
 
 def offsets_in(lines: bytes) -> list[int]:

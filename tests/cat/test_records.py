@@ -28,7 +28,7 @@ from kfs.read.selection import Selection
 from kfs.read.workers import pool
 from kfs.read.workers.team import BusyWorker
 from kfs.tree.options import TreeOptions
-from tests.cat.printing import EVERYTHING, LINES, offsets_in, printed, written
+from tests.cat.printing import EVERYTHING, LINES, offsets_in, places, printed, written
 from tests.corpus import corpus_names
 from tests.eager_workers import processes_of
 from tests.logs import (
@@ -127,7 +127,7 @@ def test_deleted_records_are_left_out(root: Path, jobs: int) -> None:
 def test_until_the_high_watermark_if_asked_for(root: Path, jobs: int) -> None:
     write_checkpoint(root, HIGH_WATERMARK_CHECKPOINT, {("t", 0): 33})
     data_dir = DataDir([str(root)], Storage(), until_high_watermark=True)
-    assert offsets_in(written(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs), "t")[0]) == list(range(33))
+    assert offsets_in(written(CatRequest(EVERYTHING, LINES, jobs=jobs), data_dir, "t")[0]) == list(range(33))
     data_dir.close()
 
 
@@ -198,7 +198,7 @@ def test_a_segment_that_is_cut_meanwhile_is_a_problem(root: Path) -> None:
     assert log is not None
     log.segments[0].file()
     os.truncate(path, 50)
-    lines, problems = written(CatRequest(data_dir, EVERYTHING, LINES), "t")
+    lines, problems = written(CatRequest(EVERYTHING, LINES), data_dir, "t")
     assert [problem.file for problem in problems] == [str(path)]
     assert offsets_in(lines) == list(range(24, 40))
     data_dir.close()
@@ -242,7 +242,7 @@ def test_an_output_that_nobody_reads_ends_it(
     data_dir = DataDir([str(root)], Storage())
     try:
         with pytest.raises(BrokenPipeError):
-            list(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs).write(writing, "t"))
+            list(CatRequest(EVERYTHING, LINES, jobs=jobs).write(writing, places(data_dir, "t")))
         assert not own_pool._busy
     finally:
         os.close(writing)
@@ -254,7 +254,7 @@ def test_an_output_that_nobody_reads_ends_it(
 def test_an_output_that_is_full_is_an_error(root: Path, jobs: int) -> None:
     data_dir = DataDir([str(root)], Storage())
     with open("/dev/full", "wb") as full, pytest.raises(OSError, match="No space left") as raised:
-        list(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs).write(full.fileno(), "t"))
+        list(CatRequest(EVERYTHING, LINES, jobs=jobs).write(full.fileno(), places(data_dir, "t")))
     assert raised.value.errno == errno.ENOSPC
     data_dir.close()
 
@@ -271,7 +271,7 @@ def test_what_is_wrong_is_known_to_the_log_and_logged_once(
     data_dir = DataDir([str(root)], Storage())
     log = data_dir.log("t", 0)
     assert log is not None
-    _, [problem] = written(CatRequest(data_dir, EVERYTHING, LINES, jobs=jobs), "t")
+    _, [problem] = written(CatRequest(EVERYTHING, LINES, jobs=jobs), data_dir, "t")
     assert problem in list(log.problems)
     lines = [record.getMessage() for record in caplog.records if problem.reason in record.getMessage()]
     assert lines == [f"{path}: position 0: {problem.reason}"]

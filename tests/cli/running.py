@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,14 @@ def printed(*arguments: str | Path) -> bytes:
     """Return what a command prints that must succeed in silence."""
     done = kfs(*arguments)
     assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def found(*arguments: str | Path) -> bytes:
+    """Return what a search prints that could search everything."""
+    done = kfs(*arguments)
+    assert done.returncode == (0 if done.stdout else 3)
+    assert re.fullmatch(rb"kfs: searched .* records? found\n", done.stderr)
     return done.stdout
 
 

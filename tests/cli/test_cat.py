@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kfs.format.codecs import Codec
-from tests.cli.running import leave_early, printed, refused
+from tests.cli.running import found, leave_early, printed, refused
 from tests.system.kafka_mount import KFS, kfs
 from tests.system.shop import Shop
 from tests.system.toy_broker import ToyPartition, message
@@ -67,10 +67,10 @@ def test_filters(shop: Shop) -> None:
     def wanted(offset: int) -> bytes:
         return shop.orders.line(offset)
 
-    assert printed("cat", shop.root, "orders", "--key", "order-15") == wanted(15)
-    assert printed("cat", shop.root, "orders/0", "--grep", '"item":1[23],.*café') == wanted(12) + wanted(13)
-    assert printed("cat", shop.root, "orders/0", "--header", "trace=c") == wanted(12)
-    assert printed("cat", shop.root, "orders/0", "--header", "trace=c", "--key", "other") == b""
+    assert found("cat", shop.root, "orders", "--key", "order-15") == wanted(15)
+    assert found("cat", shop.root, "orders/0", "--grep", '"item":1[23],.*café') == wanted(12) + wanted(13)
+    assert found("cat", shop.root, "orders/0", "--header", "trace=c") == wanted(12)
+    assert found("cat", shop.root, "orders/0", "--header", "trace=c", "--key", "other") == b""
 
 
 def test_raw_fields(shop: Shop) -> None:

@@ -90,7 +90,7 @@ def test_a_table_has_the_records_of_the_lines(
 ) -> None:
     path = tmp_path / "out"
     assert printed("cat", shop.root, *arguments, "--format", table_format, "-o", path) == b""
-    expected = rows_of_lines(printed("cat", shop.root, *arguments))
+    expected = rows_of_lines(kfs("cat", shop.root, *arguments).stdout)
     assert rows_of_table(table_of(path, table_format)) == expected
     assert bool(expected) == (arguments != ("returns",))
     assert os.listdir(tmp_path) == ["out"]

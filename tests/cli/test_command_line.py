@@ -53,9 +53,7 @@ def test_help_has_a_short_option() -> None:
     assert kfs("ls", "-h").stdout.decode() == help_of("ls")
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("nothing",), ("ls",), ("cat", "/"), ("stat", "/"), ("umount",), ("ls", "--no")]
-)
+@pytest.mark.parametrize("arguments", [(), ("nothing",), ("ls",), ("cat",), ("stat", "/"), ("umount",), ("ls", "--no")])
 def test_wrong_usage_is_exit_code_two_and_says_what_is_expected(arguments: tuple[str, ...]) -> None:
     done = kfs(*arguments)
     assert done.returncode == 2

@@ -84,8 +84,8 @@ class Asked:
         """Return the lines of ``kfs cat``, and its problems."""
         if self.opened is None:
             return printed(self.roots, self.topic, self.partition, selection=selection, isolation=self.isolation)
-        request = CatRequest(self.opened.data_dir, selection, LINES, isolation=self.isolation)
-        return written(request, self.topic, self.partition)
+        request = CatRequest(selection, LINES, isolation=self.isolation)
+        return written(request, self.opened.data_dir, self.topic, self.partition)
 
 
 def ascending(pairs: Iterable[tuple[int, bytes | None]]) -> Shown:
