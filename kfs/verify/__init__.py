@@ -1,1 +1,1 @@
-"""Checking a broker's files: each against itself, against the log, and against its neighbours. Nothing is written."""
+"""Checks of a broker's files: each file on its own, against the log, and against its neighbours. Read-only."""

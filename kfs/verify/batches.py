@@ -1,4 +1,4 @@
-"""The records of every batch: can they be had, are they what the header says, are their timestamps its own."""
+"""Checks of a segment's batches: whether their records decode and match the batch header."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 class BatchAudit:
-    """Looks at every record. ``records`` counts messages, ``batches`` all batches; control records are no messages."""
+    """Checks every record. ``records`` counts messages without control records, ``batches`` counts all batches."""
 
     def __init__(self, file: str, storage: Storage, findings: Findings) -> None:
         self._file = file
@@ -35,11 +35,11 @@ class BatchAudit:
         self._findings = findings
         self.records = 0
         self.batches = 0
-        #: Whether offsets are left out somewhere, as compaction does.
+        #: Whether any offsets are missing, as compaction leaves them out.
         self.has_holes = False
-        #: The message formats met.
+        #: The message format versions seen.
         self.magics: set[int] = set()
-        #: The types and the offsets of the first and of the last control record.
+        #: Type and offset of the first control record and of the last one.
         self.controls: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
 
     def rows(self, table: BatchTable) -> None:
@@ -62,7 +62,7 @@ class BatchAudit:
         self.has_holes |= sum(table.counts) != table.last_offsets[-1] - table.base_offsets[0] + 1
 
     def _judge(self, block: Block) -> None:
-        """Say what is wrong with a batch."""
+        """Report what is wrong with a batch that the bulk count stopped at, and count its records."""
         columns = self._decoded(block)
         if columns is None:
             return
@@ -91,7 +91,7 @@ class BatchAudit:
         try:
             columns = block.decode(self._storage.decoder, self._storage.max_batch_bytes)
         except CorruptData:
-            return  # said already
+            return  # reported already, when the records were counted
         for index, offset in enumerate(columns.offsets):
             try:
                 control = parse_control_record(columns.key(index), columns.value(index))
@@ -125,7 +125,7 @@ class BatchAudit:
             self._add(FindingKind.BATCH_TIMESTAMP, block, reason)
 
     def load(self, block: Block) -> RecordColumns | None:
-        """Return the records of a block of messages; say what is wrong where there are none, or some don't belong."""
+        """Return the records of a v0 or v1 block, None if it can't be decoded; report that, and foreign offsets."""
         if block.header.record_count != UNKNOWN_COUNT:
             return self._decoded(block)
         columns = self._decoded(replace(block, after=-1, before=MAX_INT64))
@@ -138,7 +138,7 @@ class BatchAudit:
         return self._decoded(block)
 
     def misplaced(self, block: Block, first: int, last: int) -> None:
-        """Take note of a batch that has offsets which belong elsewhere."""
+        """Report a batch with offsets that belong to another part of the log."""
         reason = f"offsets {first} to {last}, of which only those above {block.after} and below {block.before} can be"
         self._add(FindingKind.OFFSETS_MISPLACED, block, reason)
 

@@ -1,4 +1,4 @@
-"""The leader epochs that batches name, which are not covered by any CRC."""
+"""Checks of the leader epochs in batch headers, which no CRC covers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kfs.verify.finding import FindingKind, Findings
 
 @dataclass(frozen=True, slots=True)
 class EpochRun:
-    """Batches of one epoch: the first and the last offset, and where the first begins in its file."""
+    """Consecutive batches of one leader epoch: first and last offset, and the first batch's byte position."""
 
     epoch: int
     first_offset: int
@@ -22,7 +22,7 @@ class EpochRun:
 
 
 class EpochAudit:
-    """Follows the epochs, which never go back, and notes where each begins."""
+    """Records where each leader epoch begins, and reports epochs that decrease."""
 
     def __init__(self, file: str, findings: Findings) -> None:
         self._file = file
@@ -57,7 +57,7 @@ class EpochAudit:
             )
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
-        """See :class:`~kfs.verify.observer.Observer`. Such messages name no epoch."""
+        """See :class:`~kfs.verify.observer.Observer`. Messages in formats v0 and v1 have no leader epoch."""
 
     def damage(self, damage: Damage) -> None:
         """See :class:`~kfs.verify.observer.Observer`."""

@@ -1,4 +1,4 @@
-"""What a check finds: kinds, how bad each is, and findings."""
+"""The findings of a verification, their kinds and their severities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Severity(StrEnum):
-    """How bad a finding is; ``INFO`` is worth knowing and nothing is wrong."""
+    """How bad a finding is. ``INFO`` means that nothing is wrong."""
 
     ERROR = "error"  # records are lost or answers wrong, or a broker refuses to start
     WARNING = "warning"  # a broker repairs it, or works around it
@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """What is found. The names are stable; ``severity`` is the one that a kind has unless a check knows better."""
+    """The kinds of findings. The names are stable; ``severity`` is the kind's default, which a check may override."""
 
     severity: Severity
 
@@ -83,7 +83,7 @@ class FindingKind(StrEnum):
     PARTITION_METADATA_MISSING = "partition-metadata-missing", Severity.WARNING
     PARTITION_METADATA_FORMAT = "partition-metadata-format", Severity.ERROR
     TOPIC_ID_MISMATCH = "topic-id-mismatch", Severity.ERROR
-    # what lies around
+    # leftover and foreign files
     SWAP_FILE = "swap-file", Severity.WARNING
     CLEANED_FILE = "cleaned-file", Severity.WARNING
     DELETED_FILE = "deleted-file", Severity.INFO
@@ -106,11 +106,11 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found in ``file``.
+    """One problem or remark about ``file``.
 
-    ``bytes`` are those that it is about, from the first up to, not including, the second, and ``offsets`` the first and
-    the last; each is None where there are none to name. ``more`` is set where it only stands for that many of its kind
-    in that file that aren't listed.
+    ``bytes`` is a half-open range of byte positions. ``offsets`` holds the first and the last offset concerned. Either
+    is None where it doesn't apply. ``more`` is nonzero in a summary: it counts the findings of this kind in this file
+    that aren't listed.
     """
 
     kind: FindingKind
@@ -123,21 +123,21 @@ class Finding:
 
     @property
     def is_complaint(self) -> bool:
-        """Whether something is wrong: it is more than information."""
+        """Whether the severity is worse than ``INFO``."""
         return self.severity is not Severity.INFO
 
     @property
     def sort_key(self) -> tuple[str, int, str]:
-        """What orders findings: by file, and by position in it."""
+        """The key to sort findings by: file, then position."""
         return self.file, self.bytes[0] if self.bytes else -1, self.kind.value
 
 
-#: Findings of one kind kept of a file; hostile bytes can give one for each few bytes.
+#: The findings kept per kind and file; hostile input can cause one every few bytes.
 MOST_OF_A_KIND: Final = 1000
 
 
 class Findings:
-    """Collects findings; of one kind in one file a number of them, and then how many more there were."""
+    """Collects findings; keeps at most :data:`MOST_OF_A_KIND` per kind and file, and counts the rest."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
@@ -153,18 +153,18 @@ class Findings:
         offsets: tuple[int, int] | None = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, with the severity of its kind unless another is given."""
+        """Add a finding; ``severity`` overrides the kind's own."""
         self.take(Finding(kind, severity or kind.severity, file, sentence, bytes, offsets))
 
     def take(self, finding: Finding) -> None:
-        """Add a finding that is made already."""
+        """Add an existing finding."""
         key = (finding.file, finding.kind)
         self._counts[key] += finding.more or 1
         if self._counts[key] <= MOST_OF_A_KIND:
             self._found.append(finding)
 
     def all(self) -> list[Finding]:
-        """Return what was found, by file and position."""
+        """Return the findings by file and position, followed by the counts of those left out."""
         more = [
             Finding(kind, kind.severity, file, f"and {more} more of these", more=more)
             for (file, kind), count in self._counts.items()

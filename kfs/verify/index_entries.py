@@ -1,4 +1,4 @@
-"""The entries of an index file as they are in the file, wrong ones too, and where its tail of zeros begins."""
+"""The raw entries of an index file, including wrong ones, without the zeros at its end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from kfs.verify.finding import FindingKind, Findings, Severity
 from kfs.verify.side_files import severity_of
 
 _CHUNK: Final = 1024 * 1024
-#: More entries than a segment of int32 positions gives at the default interval, 25 times over.
+#: 25 times the entries that a segment with int32 positions has at the default index interval.
 _MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """How the entries of one of the two indexes look, and what the findings about it are called.
+    """The entry layout of the offset index or the time index, and the kinds of its findings.
 
-    ``first`` and ``second`` unpack one of an entry's two numbers each; ``size`` is that of an entry, in bytes.
+    ``first`` and ``second`` each unpack one of an entry's two numbers. Both structs span the whole entry.
     """
 
     first: Struct
@@ -44,7 +44,7 @@ class IndexLayout:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntries:
-    """The content of an index: the two numbers of each entry, as columns. The zeros at its end are none."""
+    """The entries of an index as two columns of numbers, without the zeros at the file's end."""
 
     path: str
     layout: IndexLayout
@@ -57,21 +57,21 @@ class IndexEntries:
 
     @property
     def used(self) -> int:
-        """How many bytes the entries take."""
+        """The size of all entries in bytes."""
         return len(self) * self.layout.size
 
     @property
     def is_preallocated(self) -> bool:
-        """Whether zeros follow the entries, as in the index of a segment that is being written."""
+        """Whether at least one entry of zeros follows, as in the preallocated index of an active segment."""
         return self.file_size - self.used >= self.layout.size
 
     def bytes_of(self, number: int) -> tuple[int, int]:
-        """Return where in the file the entry ``number``, from 0, begins and ends."""
+        """Return the byte positions at which entry ``number``, counted from 0, begins and ends."""
         return number * self.layout.size, (number + 1) * self.layout.size
 
 
 class EntryQueue:
-    """The numbers of entries in the order of one of their columns, which may not be that in the file."""
+    """Hands out entry numbers in the order of one column; in a damaged index this differs from the file's order."""
 
     def __init__(self, column: array[int], *, is_ordered: bool) -> None:
         self._column = column
@@ -81,7 +81,7 @@ class EntryQueue:
         self._next = 0
 
     def below(self, limit: int) -> Sequence[int]:
-        """Take those that are left below ``limit``."""
+        """Remove and return the remaining entries whose value is below ``limit``."""
         start = self._next
         self._next = bisect_left(self._order, limit, lo=start, key=self._column.__getitem__)
         return self._order[start : self._next]
@@ -90,7 +90,7 @@ class EntryQueue:
 def read_entries(
     found: FoundFile, layout: IndexLayout, findings: Findings, *, may_be_preallocated: bool
 ) -> IndexEntries | None:
-    """Read an index, and say what is wrong with its size and with zeros at its end; None where it can't be read."""
+    """Read an index; report a wrong size and zeros at the end. Return None if it can't be read or is too large."""
     try:
         file = open_listed(found.path, found.inode)
         size = file.size()
@@ -125,7 +125,7 @@ def read_entries(
 
 
 def _used(file: OpenFile, size: int) -> bytes | None:
-    """Return the file without the zeros at its end, None where that is too much; zeros at the end cost no memory."""
+    """Return the file without the zeros at its end, which take no memory; None above :data:`_MOST_BYTES`."""
     used = bytearray()
     position = 0
     while position < size:
@@ -142,9 +142,9 @@ def _used(file: OpenFile, size: int) -> bytes | None:
 
 
 def check_order(entries: IndexEntries, findings: Findings, *, strictly: bool) -> bool:
-    """Say of each entry that isn't after the one before it, and of negative ones, that they can't be.
+    """Report negative entries and entries out of order; return whether there are none.
 
-    Returns whether there are none of those. Numbers that must ascend ``strictly`` don't repeat.
+    With ``strictly``, both numbers must increase from entry to entry. Otherwise they may repeat.
     """
     is_before = lt if strictly else le
     columns = entries.first, entries.second

@@ -1,4 +1,4 @@
-"""The segments of a verification, checked by several processes."""
+"""The check of segments in several processes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kfs.verify.segment_task import SegmentTask
 
 
 def reports_of(tasks: Iterator[SegmentTask], jobs: int, max_batch_bytes: int) -> Iterator[SegmentReport]:
-    """Yield the report of each task, in order, done by ``jobs`` processes.
+    """Yield the report of each task, in order, using ``jobs`` processes.
 
     Raises:
-        WorkerDied: a process ended early.
+        WorkerDied: a worker process ended early.
     """
     return run(CheckJob(max_batch_bytes), tasks, jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckJob(Job[SegmentTask, SegmentReport]):
-    """Segments are checked, each by itself."""
+    """The job that checks segments, each independently."""
 
     max_batch_bytes: int
 
@@ -42,7 +42,7 @@ class CheckJob(Job[SegmentTask, SegmentReport]):
 
 class _OpenCheck(OpenJob[SegmentTask, SegmentReport]):
     def __init__(self, max_batch_bytes: int) -> None:
-        # A pass over a log looks at each batch once: nothing to keep.
+        # A verification reads each batch once, so a cache is no use.
         self._storage = Storage(max_batch_bytes=max_batch_bytes, cache_bytes=0)
 
     def do(self, task: SegmentTask) -> Iterator[SegmentReport]:

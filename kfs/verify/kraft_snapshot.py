@@ -1,4 +1,4 @@
-"""KRaft's snapshots (``<offset>-<epoch>.checkpoint``, ``bootstrap.checkpoint``): batches from a header to a footer."""
+"""KRaft snapshots (``<offset>-<epoch>.checkpoint``, ``bootstrap.checkpoint``): batches between header and footer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kfs.verify.batches import BatchAudit
 from kfs.verify.finding import FindingKind, Findings
 from kfs.verify.segment_task import SegmentTask
 
-#: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
+#: The name of a snapshot: its end offset and epoch (``Snapshots.java``).
 KRAFT_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint\Z")
 
 
 def kraft_task(found: FoundFile) -> SegmentTask:
-    """Return the task of checking a snapshot: a file of batches whose offsets begin at 0, and that is complete."""
+    """Return the task that checks a KRaft snapshot: a complete file of batches with offsets from 0 on."""
     return SegmentTask(SegmentFiles(0, found), MAX_INT64, is_stopped=True, is_kraft_snapshot=True)
 
 
 def check_kraft_snapshot(batches: BatchAudit, next_offset: int, file: str, findings: Findings) -> None:
-    """Look for the header before, and the footer behind all else (``RecordsSnapshotWriter``)."""
+    """Check that a header record comes first and a footer record last (``RecordsSnapshotWriter``)."""
     first, last = batches.controls
     if first != (ControlRecordType.SNAPSHOT_HEADER, 0):
         findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its first record is no SNAPSHOT_HEADER", bytes=(0, 0))

@@ -1,4 +1,4 @@
-"""``leader-epoch-checkpoint`` against the epochs that the batches name."""
+"""Check of ``leader-epoch-checkpoint`` against the leader epochs of the batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kfs.verify.side_files import parse_file
 
 
 def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: int, findings: Findings) -> None:
-    """Look at the file in a partition's directory, and at its segments' epochs; below ``log_start`` anything goes."""
+    """Check a partition's leader epoch checkpoint and its segments' epochs; batches below ``log_start`` don't count."""
     runs = _joined_runs(reports, findings)
     path = os.path.join(directory, LEADER_EPOCH_CHECKPOINT)
     entries = parse_file(path, parse_leader_epoch_checkpoint, FindingKind.EPOCHS_FORMAT, findings)
@@ -41,7 +41,7 @@ def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: in
 
 
 def _joined_runs(reports: Sequence[SegmentReport], findings: Findings) -> list[EpochRun]:
-    """Return the runs of all segments; say where an epoch is lower than in a segment before."""
+    """Return the epoch runs of all segments; report epochs lower than in an earlier segment."""
     runs: list[EpochRun] = []
     for report in reports:
         for run in report.epochs:
@@ -62,9 +62,9 @@ def _joined_runs(reports: Sequence[SegmentReport], findings: Findings) -> list[E
 
 
 def _compare(path: str, epochs: Sequence[EpochEntry], runs: Sequence[EpochRun], findings: Findings) -> None:
-    """Every batch must lie between the start of its epoch and that of the next; epochs without batches are legal.
+    """Report batches outside the offset range of their epoch; an epoch without batches is legal.
 
-    What retention, DeleteRecords or a snapshot took from the log's start is taken from the first entry too.
+    The first entry's start offset isn't compared: retention, DeleteRecords and snapshots move it up.
     """
     if not epochs:
         return

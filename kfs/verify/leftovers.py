@@ -1,4 +1,4 @@
-"""Files that lie around in a partition's directory: left by a crash, waiting for removal, or not Kafka's."""
+"""Leftover files in a partition directory: from a crash, awaiting deletion, or not Kafka's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEMPORARY: Final = (".tmp", ".part")
 
 
 def check_leftovers(directory: str, files: PartitionFiles, findings: Findings) -> None:
-    """Name each."""
+    """Report each leftover file."""
     for found in files.orphans:
         findings.add(FindingKind.INDEX_ORPHAN, found.path, "there is no .log of that name; a broker removes it")
     for segment in files.segments:

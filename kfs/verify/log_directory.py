@@ -1,4 +1,4 @@
-"""One of a broker's ``log.dirs``: the names in it, its checkpoints, its properties."""
+"""Checks of one of a broker's ``log.dirs``: the names in it, its checkpoints, its ``meta.properties``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kfs.verify.partition import PartitionResult
 from kfs.verify.side_files import parse_file
 
 _KNOWN_FILES: Final = frozenset({*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN, LOCK})
-#: Of tiered storage (``RemoteIndexCache.DIR_NAME``); the only directory beside partitions that a broker passes over.
+#: Tiered storage's cache (``RemoteIndexCache.DIR_NAME``), the only non-partition directory that a broker accepts.
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _MEANINGS: Final = {
     LOG_START_OFFSET_CHECKPOINT: "log start offset",
@@ -40,10 +40,10 @@ _MEANINGS: Final = {
 
 
 class LogDirectoryCheck:
-    """The checks of a log directory beside those of its partitions."""
+    """The checks of a log directory other than those of its partitions."""
 
     def __init__(self, path: str) -> None:
-        """List the directory; raise :class:`OSError` where that fails."""
+        """List the directory; raise :class:`OSError` if that fails."""
         self.path = path
         self._files: dict[str, FoundFile] = {}
         self._directories: dict[str, DirectoryName | None] = {}
@@ -56,16 +56,16 @@ class LogDirectoryCheck:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the broker was stopped cleanly, as far as the directory tells."""
+        """Whether the directory has a clean shutdown file."""
         return CLEAN_SHUTDOWN in self._files
 
     @property
     def bootstrap_checkpoint(self) -> FoundFile | None:
-        """KRaft's first snapshot, None where it isn't here."""
+        """KRaft's bootstrap snapshot, None if the directory has none."""
         return self._files.get(BOOTSTRAP_CHECKPOINT)
 
     def finish(self, partitions: Iterable[PartitionResult], findings: Findings) -> MetaProperties | None:
-        """Take what is known of the partitions in it, and return what ``meta.properties`` says."""
+        """Check names and files against the directory's ``partitions``; return the parsed ``meta.properties``."""
         ends = {
             result.log.topic_partition: result
             for result in partitions
@@ -123,10 +123,10 @@ class LogDirectoryCheck:
 def check_twice(
     results: Sequence[PartitionResult], nodes: Mapping[str, MetaProperties | None], findings: Findings
 ) -> None:
-    """Look for partitions that lie in several log directories, and for topics with several ids.
+    """Report partitions that are in several log directories of a broker, and topics with several ids.
 
-    ``nodes`` are the properties of the log directories by path: copies of different brokers are replicas, and of
-    directories without properties nothing is known.
+    ``nodes`` maps each log directory's path to its ``meta.properties``. The same partition on two brokers is a replica.
+    Where a directory has no ``meta.properties``, the broker is unknown, and a second copy is reported as ``INFO``.
     """
     paths: dict[tuple[object, TopicPartition], str] = {}
     ids: dict[str, tuple[object, str]] = {}
@@ -153,7 +153,7 @@ def check_twice(
 
 
 def check_directory_ids(nodes: Mapping[str, MetaProperties | None], findings: Findings) -> None:
-    """Look for log directories that name the same ``directory.id``, as a copied ``meta.properties`` makes them."""
+    """Report log directories with the same ``directory.id``, as a copied ``meta.properties`` causes."""
     paths: dict[object, str] = {}
     for path, meta in nodes.items():
         if meta is None or meta.directory_id is None:

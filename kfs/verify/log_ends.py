@@ -1,4 +1,4 @@
-"""Where a log is known to have ended once, held to where its batches end: no CRC covers a batch's base offset."""
+"""Check of former log end offsets against the batches: no CRC covers a batch's base offset."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kfs.verify.offset_index import message_starts
 
 @dataclass(frozen=True, slots=True, order=True)
 class KnownEnd:
-    """An offset that was a log's end once, and the file that tells of it."""
+    """A former log end offset, and the file that records it."""
 
     offset: int
     source: str
 
 
 class LogEndAudit:
-    """Looks whether a batch ends, or ended, where the log did.
+    """Reports a former log end offset at which no batch ends.
 
-    Only the last segment can be held to it: of others compaction may have taken that batch.
+    Only the last segment can be checked: in earlier ones, compaction may have removed the batch.
     """
 
     def __init__(self, file: str, ends: Iterable[KnownEnd], findings: Findings) -> None:
@@ -64,7 +64,7 @@ class LogEndAudit:
                 self._misplaced(end, (starts[row], starts[row + 1]), (offset, offset))
 
     def damage(self, damage: Damage) -> None:
-        """See :class:`~kfs.verify.observer.Observer`. A batch that ended there may be the one that is damaged."""
+        """See :class:`~kfs.verify.observer.Observer`. The damaged batch may have ended at a known end."""
         self._is_uncertain = True
 
     def _pass_damage(self, next_offset: int) -> None:
@@ -73,7 +73,7 @@ class LogEndAudit:
             self._is_uncertain = False
 
     def _ends_to(self, last_offset: int) -> list[KnownEnd]:
-        """Take the ends up to the one behind ``last_offset``."""
+        """Remove and return the known ends up to and including ``last_offset + 1``."""
         taken = []
         while self._waiting and self._waiting[0].offset <= last_offset + 1:
             taken.append(self._waiting.popleft())

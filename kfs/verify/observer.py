@@ -1,4 +1,4 @@
-"""How the checks of a segment are fed: all of them from one pass over its batches."""
+"""The interface of a segment's checks, which share one pass over its batches."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kfs.log.block import Block, Damage
 
 
 class Observer(Protocol):
-    """Sees the batches of a segment in the order in which they lie there, each once."""
+    """Receives each batch of a segment once, in file order."""
 
     def rows(self, table: BatchTable) -> None:
-        """Take the record batches (v2) of a table, at least one: intact, in order, not decoded."""
+        """Process a nonempty table of record batches (v2): intact, in order, not decoded."""
         ...
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
-        """Take a wrapper or a run of messages (v0, v1), and its records; None where they can't be had."""
+        """Process a wrapper or a run of messages (v0, v1); ``columns`` is None if the records can't be decoded."""
         ...
 
     def damage(self, damage: Damage) -> None:
-        """Take bytes that hold no records."""
+        """Process a damaged byte range, which has no readable records."""
         ...

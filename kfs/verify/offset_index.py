@@ -1,8 +1,9 @@
-"""The offset index against its log.
+"""Check of the offset index against its log.
 
-What an entry may be depends on who wrote it: brokers from 4.x on write the last offset of a batch, those before the
-last offset of an append with the position of its first batch, still older ones the first offset of an append. All
-agree on this: the position is where a batch begins, the offset isn't below that batch's first, so above all before it.
+What an entry says depends on the broker that wrote it. Brokers from 4.x on write the last offset and the position of a
+batch. Before that, an entry has the last offset of an append and the position of its first batch; still older brokers
+write the first offset of the append. In all cases a batch begins at the position, and the entry's offset is at least
+that batch's first offset, so it is above all earlier offsets.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ LAYOUT: Final = IndexLayout(  # OffsetIndex.java: relative offset, position
 
 @dataclass(frozen=True, slots=True)
 class IndexLength:
-    """How far an index reaches: ``entries``, at most ``spacing`` bytes apart, the last batch ``gap`` bytes behind them.
+    """How far an offset index reaches: ``entries`` entries, at most ``spacing`` bytes apart.
 
-    ``last_offset`` is that of the last entry, or one below the segment's base. ``is_preallocated`` is as in
+    ``gap`` is the distance in bytes from the last entry's position to the last batch. ``last_offset`` is the last
+    entry's offset; without entries, it is one below the segment's base offset. ``is_preallocated`` is as in
     :class:`IndexEntries`.
     """
 
@@ -47,13 +49,13 @@ class IndexLength:
 
 
 class OffsetIndexAudit:
-    """Looks where each entry leads."""
+    """Checks that each entry's position and offset match a batch."""
 
     def __init__(self, entries: IndexEntries, base_offset: int, findings: Findings) -> None:
         self._entries = entries
         self._base_offset = base_offset
         self._findings = findings
-        # By position: an index out of order is said to be that once, not at each entry that leads back.
+        # By position: then an index out of order gets one finding for that, not one for each entry that goes back.
         is_ordered = check_order(entries, findings, strictly=True)
         self._by_position = EntryQueue(entries.second, is_ordered=is_ordered)
         self._last_batch = 0
@@ -88,12 +90,12 @@ class OffsetIndexAudit:
                 self._is_too_low(number, first)
 
     def damage(self, damage: Damage) -> None:
-        """See :class:`~kfs.verify.observer.Observer`. An entry that leads there may well be right."""
+        """See :class:`~kfs.verify.observer.Observer`. An entry that points into damage may be right."""
         self._damaged_to = damage.end
         self._below(damage.end)
 
     def finish(self, end: int, next_offset: int) -> None:
-        """Take where the log ends, in bytes and offsets."""
+        """Report entries past the log's end, given as a byte position and an offset."""
         behind = self._by_position.below(MAX_INT64)
         first = behind[0] if behind else self._highest
         is_past = bool(behind) or (first >= 0 and self._offset(first) >= next_offset)
@@ -109,13 +111,13 @@ class OffsetIndexAudit:
             )
 
     def length(self) -> IndexLength:
-        """Return how far the index reaches, once the log's end was taken."""
+        """Return how far the index reaches; call :meth:`finish` first."""
         gap = self._last_batch - self._last_entry
         last_offset = self._offset(self._highest) if self._highest >= 0 else self._base_offset - 1
         return IndexLength(len(self._entries), last_offset, self._spacing, gap, self._entries.is_preallocated)
 
     def _below(self, end: int) -> Sequence[int]:
-        """Take the entries that lead to positions below ``end``, and see how far apart they are."""
+        """Remove and return the entries with positions below ``end``; track their spacing."""
         numbers = self._by_position.below(end)
         for number in numbers:
             position = self._entries.second[number]
@@ -144,7 +146,7 @@ class OffsetIndexAudit:
 
 
 def message_starts(block: Block, columns: RecordColumns) -> Iterator[tuple[int, int]]:
-    """Yield where each message of a block begins, and its first offset."""
+    """Yield the byte position of each message in a block, and its first offset."""
     if block.header.record_count == UNKNOWN_COUNT:
         yield block.position, columns.offsets[0] if len(columns) else block.header.last_offset
         return

@@ -1,4 +1,4 @@
-"""A partition: its segments, each checked by itself, and what they have to agree on."""
+"""Checks of a partition: each segment on its own, then the segments together and the files beside them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from kfs.verify.segment_gaps import check_gaps
 from kfs.verify.segment_task import SegmentTask
 from kfs.verify.side_files import parse_file
 
-#: How many times further than anywhere else no entry is to be found, before an index is called short.
+#: An offset index is short if its last gap is this many times its usual spacing.
 _FAR: Final = 3
-#: ``replica.fetch.response.max.bytes``'s default: what a follower appends at once.
+#: The default of ``replica.fetch.response.max.bytes``: the most that a follower appends at once.
 _LARGEST_APPEND: Final = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """What a log directory has to know of a partition in it."""
+    """What the log directory's checks need to know about a partition."""
 
     log: Log
     first_offset: int
@@ -46,7 +46,7 @@ class PartitionResult:
 
 
 class PartitionCheck:
-    """The checks of one partition directory; ``needs_metadata`` where its neighbours have a ``partition.metadata``."""
+    """The checks of a partition directory; ``needs_metadata`` is set if its neighbours have ``partition.metadata``."""
 
     def __init__(self, log: Log, *, is_stopped: bool, needs_metadata: bool) -> None:
         self.log = log
@@ -58,7 +58,7 @@ class PartitionCheck:
         self._findings = Findings()
 
     def tasks(self) -> list[SegmentTask]:
-        """Return what is to be read, each piece by itself."""
+        """Return the segments and KRaft snapshots to read; each is an independent task."""
         snapshots = sorted(self._files.snapshots)
         segments = [
             SegmentTask(
@@ -74,7 +74,7 @@ class PartitionCheck:
         return segments + [kraft_task(found) for name, found in others if KRAFT_SNAPSHOT.match(name)]
 
     def _ends(self, last: Segment) -> tuple[KnownEnd, ...]:
-        """Return where the log ended once: at each clean stop, of which the snapshot may be left."""
+        """Return known former log end offsets, from producer snapshots and a clean stop's recovery point checkpoint."""
         ends = snapshot_ends(self._files, last.base_offset)
         recovery_point = self.log.recovery_point if self._is_stopped else None
         if recovery_point is None or recovery_point <= last.base_offset or recovery_point in self._files.snapshots:
@@ -82,16 +82,16 @@ class PartitionCheck:
         return (*ends, KnownEnd(recovery_point, RECOVERY_POINT_CHECKPOINT))
 
     def finish(self, reports: Sequence[SegmentReport]) -> tuple[PartitionResult, list[Finding]]:
-        """Take what was found in each piece; look at what they have to agree on, and at what lies beside them.
+        """Combine the tasks' reports; check the segments against each other and the files beside them.
 
-        Returns what others have to know, and all that was found.
+        Returns what the log directory's checks need, and all findings.
         """
         reports = self._of_what_is_there(reports)
         segments = [report for report in reports if not report.task.is_kraft_snapshot]
         self._take(reports, has_time_index=any(report.task.files.timeindex for report in segments))
         log_start = self.log.checkpointed_log_start_offset or 0
         is_cleaned = self.log.first_dirty_offset is not None
-        if not self.log.directory.is_of_deleted:  # what isn't there was removed, or isn't deleted
+        if not self.log.directory.is_of_deleted:  # there, a missing segment may have been removed already
             check_gaps(segments, self._files, self._findings, is_cleaned=is_cleaned)
         self._check_index_lengths(segments)
         remote = self.log.remote
@@ -112,10 +112,10 @@ class PartitionCheck:
         return PartitionResult(self.log, first, end, metadata), self._findings.all()
 
     def _of_what_is_there(self, reports: Sequence[SegmentReport]) -> list[SegmentReport]:
-        """Return the reports, of segments that are others by now without what was found wrong in them.
+        """Return the reports, but without complaints about segments that have changed since they were listed.
 
-        A segment that a broker compacts meanwhile may have the offsets of those behind it, too, and its file the number
-        of the one that was listed.
+        A broker may compact a segment meanwhile. The new segment may cover the offsets of later segments too, and its
+        file may reuse the inode number of the listed one.
         """
         if not any(map(_has_complaints, reports)):
             return list(reports)
@@ -140,19 +140,19 @@ class PartitionCheck:
             self._findings.take(finding)
 
     def _check_index_lengths(self, reports: Sequence[SegmentReport]) -> None:
-        """Look for offset indexes whose last entries are missing.
+        """Report offset indexes whose last entries are missing.
 
-        It can't be said for sure. What was appended at once has one entry, before 4.x, however large it is; and a
-        broker that is restarted counts the bytes since the last entry anew. So it is measured by all segments, and by
-        the time index, which gets an entry with each of the offset index at most, and one when it is closed.
+        This is a heuristic. Before 4.x, one append gets one entry, however large it is; and a restarted broker counts
+        the bytes since the last entry from 0 again. So the check compares with the other segments, and with the time
+        index: that gets at most one entry per offset index entry, and one when the segment is closed.
         """
         usual = max((report.index.spacing for report in reports if report.index is not None), default=0)
         for report in reports:
             files, index = report.task.files, report.index
             if index is None or files.index is None or (index.is_preallocated and not report.task.is_closed):
                 continue
-            closed = 1 + len(report.epochs)  # a broker that starts again most often leads in another epoch
-            far = max(usual * _FAR, INDEX_INTERVAL_BYTES)  # where entries are dense, a batch more is far already
+            closed = 1 + len(report.epochs)  # a broker that restarts usually leads in a new epoch
+            far = max(usual * _FAR, INDEX_INTERVAL_BYTES)  # where entries are dense, one more batch is far already
             is_sure = (usual > 0 and index.gap > far) or index.gap > max(usual, _LARGEST_APPEND)
             if not is_sure and index.gap <= max(usual, INDEX_INTERVAL_BYTES) * _FAR:
                 continue
@@ -187,7 +187,7 @@ def _has_complaints(report: SegmentReport) -> bool:
 
 
 def _changed(report: SegmentReport) -> SegmentReport:
-    """Return what is to be said of a segment that became another one while it was checked."""
+    """Return the report of a segment that was replaced by another one during the check."""
     path = report.task.files.log.path
     reason = "became another segment while it was checked"
     finding = Finding(FindingKind.READ_ERROR, Severity.INFO, path, reason)
@@ -195,7 +195,7 @@ def _changed(report: SegmentReport) -> SegmentReport:
 
 
 def snapshot_ends(files: PartitionFiles, base_offset: int) -> tuple[KnownEnd, ...]:
-    """Return what producer snapshots tell of where the log has ended above the base offset of its last segment."""
+    """Return the former log end offsets that producer snapshots above the last segment's base offset record."""
     ends = ((offset, found) for offset, found in files.snapshots.items() if offset > base_offset)
     return tuple(KnownEnd(offset, os.path.basename(found.path)) for offset, found in ends)
 

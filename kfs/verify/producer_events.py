@@ -1,4 +1,4 @@
-"""What of a segment's batches matters to the state of its producers: few of them, for all that a snapshot keeps."""
+"""The batches of a segment that a replay of producer state needs: few, as a snapshot keeps little per producer."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _NOT_PLAIN: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 
 @dataclass(frozen=True, slots=True)
 class ProducerEvent:
-    """A batch for :meth:`~kfs.log.producer_state.ProducerState.append`; a marker comes with its record."""
+    """A batch for :meth:`~kfs.log.producer_state.ProducerState.append`, and its record if it is a marker."""
 
     header: BatchHeader
     marker: Record | None = None
 
 
 class ProducerEvents:
-    """Keeps the batches that a replay needs.
+    """Collects the batches that a replay needs.
 
-    Of a producer these are the first batch of each transaction and its marker, and the last batch, which is what a
-    snapshot tells of. At each of ``barriers``, the offsets of snapshots, the last ones up to there are kept.
+    Per producer, these are the first batch of each transaction, its marker, and the last batch, which is what a
+    producer snapshot describes. ``barriers`` are the offsets of snapshots; the last batches before each are kept too.
     """
 
     def __init__(self, file: str, storage: Storage, barriers: Iterable[int]) -> None:
@@ -60,7 +60,7 @@ class ProducerEvents:
         self._remember(table, last)
 
     def _pass_barriers(self, table: BatchTable, last: dict[int, int], offset: int) -> int:
-        """Keep the last batches before a snapshot's offset; return the next such offset."""
+        """Keep each producer's last batch before a snapshot's offset; return the next snapshot offset."""
         self._remember(table, last)
         self._keep_last()
         while self._barriers and self._barriers[0] <= offset:
@@ -77,7 +77,7 @@ class ProducerEvents:
         self._last.clear()
 
     def _add(self, table: BatchTable, row: int, last: dict[int, int]) -> None:
-        """Take a batch that has to do with a transaction."""
+        """Add a batch that belongs to a transaction, or comes from a producer with an open one."""
         header = table.header(row)
         producer_id = header.producer_id
         before = last.pop(producer_id, None)
@@ -102,16 +102,16 @@ class ProducerEvents:
             block = Block(table.header(row), table.data(row), self._file)
             columns = block.decode(self._storage.decoder, self._storage.max_batch_bytes)
         except CorruptData:
-            return None  # said of the batch
+            return None  # BatchAudit reports the batch
         return columns.record(0) if len(columns) else None
 
     def messages(self, block: Block, columns: RecordColumns | None) -> None:
-        """See :class:`~kfs.verify.observer.Observer`. Such messages have no producer."""
+        """See :class:`~kfs.verify.observer.Observer`. Messages in formats v0 and v1 have no producer."""
 
     def damage(self, damage: Damage) -> None:
         """See :class:`~kfs.verify.observer.Observer`."""
 
     def finish(self) -> tuple[ProducerEvent, ...]:
-        """Return the batches to replay, in an order that gives the same as all of them."""
+        """Return the batches to replay; their order gives the same state as a replay of all batches."""
         self._keep_last()
         return tuple(self._events)

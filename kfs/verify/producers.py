@@ -1,4 +1,4 @@
-"""Producer snapshots and transaction indexes against what the batches say."""
+"""Checks of producer snapshots and transaction indexes against the batches."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from kfs.verify.producer_events import ProducerEvent
 from kfs.verify.segment import SegmentReport
 from kfs.verify.side_files import parse_file
 
-#: What a snapshot and a replay must have in common, by the names of the fields; the rest may have been forgotten.
+#: The fields in which a snapshot and a replay must agree; others may have been forgotten.
 _FIELDS: Final = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp")
-_NO_EXPIRATION: Final = 0  # a clock that stands at 1970: none has expired
+_NO_EXPIRATION: Final = 0  # with the clock at 1970, no producer has expired
 
 
 class ProducerCheck:
-    """Replays the segments of a partition, in order, and compares at each snapshot and each transaction index.
+    """Replays a partition's segments in order, and checks each producer snapshot and transaction index on the way.
 
-    What isn't known, because the log begins later or damage hides it, is taken from the next sound snapshot, as a
-    broker does, and nothing is said until then. Compaction removes batches and whole transactions, so of a log
-    with holes only what contradicts a batch that is there is said. Snapshots of offsets that are ``remote`` are of an
-    earlier stop, and stay where tiered storage has moved the segments away.
+    The state is unknown where the log begins above offset 0 or damage hides batches. As a broker does, the check then
+    loads the next intact snapshot, and reports nothing before it. Compaction removes batches and whole transactions, so
+    in a log with holes only contradictions to existing batches are reported. Snapshots of ``remote`` offsets date from
+    an earlier stop; they remain after tiered storage has moved the segments away.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class ProducerCheck:
         self._waiting = sorted(self._snapshots, reverse=True)
 
     def check(self, reports: Iterable[SegmentReport]) -> None:
-        """Go through the segments."""
+        """Replay and check all segments, then report snapshots past the log's end."""
         next_offset = 0
         for number, report in enumerate(reports):
             base_offset = report.task.files.base_offset
             if number == 0:
                 self._begin(base_offset)
             elif base_offset > next_offset:
-                self._is_known = False  # what was between is gone, or compacted
+                self._is_known = False  # the offsets in between are lost or compacted away
             self._compare_up_to(base_offset)
             if not self._is_known and base_offset in self._snapshots:
                 self._load(base_offset)
@@ -113,7 +113,7 @@ class ProducerCheck:
         try:
             return self._state.append(header, event.marker)
         except CorruptData:
-            return None  # said of the batch
+            return None  # BatchAudit reports the batch
         except InvalidTransaction as error:
             if self._is_known:
                 self._findings.add(
@@ -137,7 +137,7 @@ class ProducerCheck:
                 self._say_missing(report, completed)
             return
         if report.aborted is None:
-            return  # unreadable, and that was said
+            return  # unreadable; reported already
         for number, entry in enumerate(report.aborted):
             key = entry.producer_id, entry.last_offset
             reason = self._difference(entry, wanted.pop(key, None), is_abort=key in aborts)
@@ -164,7 +164,7 @@ class ProducerCheck:
         )
 
     def _difference(self, entry: AbortedTxn, one: CompletedTxn | None, *, is_abort: bool) -> str:
-        """Return what is wrong with an entry, empty if nothing is."""
+        """Return what is wrong with an entry, or an empty string."""
         if not is_abort:
             return f"there is no ABORT marker at offset {entry.last_offset}"
         if not self._is_known or self._has_holes:
@@ -184,7 +184,7 @@ class ProducerCheck:
             self._compare(self._waiting.pop())
 
     def _compare(self, offset: int) -> None:
-        """Hold the snapshot of ``offset`` to the producers as of there."""
+        """Compare the snapshot of ``offset`` with the replayed state."""
         entries = self._snapshots[offset]
         for number, entry in enumerate(entries):
             reason = self._contradiction(entry, offset)
@@ -196,7 +196,7 @@ class ProducerCheck:
             return
         named = {entry.producer_id for entry in entries}
         for mine in self._state.entries():
-            # A producer that was silent for a day is forgotten, but never one with an open transaction.
+            # A producer expires after a day without batches, but never with an open transaction.
             if mine.current_txn_first_offset is not None and mine.producer_id not in named:
                 began = f"has a transaction open from {mine.current_txn_first_offset}"
                 self._contradicts(offset, f"producer {mine.producer_id} isn't named, but {began}", None)
@@ -237,12 +237,12 @@ def check_presence(
     *,
     is_from_broker: bool,
 ) -> None:
-    """Say which snapshots should be there: brokers since 0.11 have one where the last segment begins, at least.
+    """Report missing snapshots: brokers since 0.11 keep at least the one at the last segment's base offset.
 
-    A log without producers and not from such a broker can do without.
+    In a log that no such broker wrote and that has no producers, a missing snapshot is only ``INFO``.
     """
     last = reports[-1]
-    # Where the log begins, there need not be one; nor in what brokers before 0.11 wrote.
+    # No snapshot is needed where the log begins, or in segments that brokers before 0.11 wrote.
     from_magic = next((at for at, report in enumerate(reports) if MAGIC_V2 in report.magics), len(reports))
     bases = [report.task.files.base_offset for report in reports[from_magic + 1 :]]
     needed = bases[-1:]

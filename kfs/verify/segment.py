@@ -1,4 +1,4 @@
-"""A segment: its ``.log`` and the indexes beside it, in one pass."""
+"""The check of a segment: its ``.log`` and its indexes, in one pass."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from kfs.verify.time_index import TimeIndexAudit
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What was found, and what neighbours and partition have to know; ``next_offset`` is that after the last batch.
+    """The findings about a segment, and what the partition's checks need; ``next_offset`` follows the last batch.
 
-    ``aborted`` is the transaction index, None where it can't be read or, as when nothing was aborted, isn't there.
-    ``index`` and ``time_entries`` are what a partition's index lengths are judged by.
+    ``aborted`` is the transaction index. It is None if the file can't be read or doesn't exist, as when no transaction
+    was aborted. ``index`` and ``time_entries`` serve to judge whether an index is too short.
     """
 
     task: SegmentTask
@@ -59,18 +59,18 @@ class SegmentReport:
 
 
 def check_segment(task: SegmentTask, storage: Storage) -> SegmentReport:
-    """Read every byte of a segment's ``.log`` and of its indexes once, and say what is wrong with them."""
+    """Read a segment's ``.log`` and its indexes once, and report what is wrong with them."""
     findings = Findings()
     try:
         return _SegmentCheck(task, storage, findings).run()
-    except CorruptData as error:  # gone, replaced or cut meanwhile, or not to be read
+    except CorruptData as error:  # deleted, replaced or truncated meanwhile, or unreadable
         path = error.file or task.files.log.path
         findings.add(FindingKind.READ_ERROR, path, error.reason, severity=severity_of(error, path))
         return SegmentReport(task, tuple(findings.all()), next_offset=task.files.base_offset, is_damaged=True)
 
 
 class _SegmentCheck:
-    """The audits of a segment, and what goes round between them."""
+    """The audits of a segment, and the state that they share."""
 
     def __init__(self, task: SegmentTask, storage: Storage, findings: Findings) -> None:
         self.task = task
@@ -139,7 +139,7 @@ class _SegmentCheck:
         self.next_offset = table.last_offsets[-1] + 1
 
     def _block(self, block: Block) -> None:
-        """Take what needed judgement: messages of the old formats, and batches too large to be looked at in passing."""
+        """Process a block outside a table: v0 or v1 messages, or a batch too large for one."""
         header = block.header
         is_trimmed = block.is_trimmed and header.record_count != UNKNOWN_COUNT
         if is_trimmed:
@@ -157,7 +157,7 @@ class _SegmentCheck:
             self._rows(BatchTable.of(header, block.data))
 
     def _tail(self, end: int, size: int) -> None:
-        """Say what follows the log's end in the last segment."""
+        """Report the bytes after the log's end in the last segment."""
         task, path = self.task, self.task.files.log.path
         if is_zero_to_end(self.file, end, size):
             severity = Severity.WARNING if task.is_stopped else None
@@ -201,4 +201,4 @@ class _SegmentCheck:
 
 
 def _ignore(problem: Problem) -> None:
-    """What is wrong comes as damage too."""
+    """Drop a problem; it is also yielded as :class:`~kfs.log.block.Damage`."""

@@ -1,4 +1,4 @@
-"""Offsets that are missing between segments: lost with a segment, or what compaction leaves."""
+"""Offsets missing between segments: lost with a segment, or removed by compaction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kfs.verify.segment import SegmentReport
 def check_gaps(
     reports: Sequence[SegmentReport], files: PartitionFiles, findings: Findings, *, is_cleaned: bool
 ) -> None:
-    """Say which offsets are missing, unless only compaction tells of it; ``is_cleaned`` is what the checkpoint says.
+    """Report missing offsets between segments, unless compaction explains them.
 
-    Readers say it where it is proven, by the same rule.
+    ``is_cleaned`` says whether the cleaner offset checkpoint has the log. Readers report proven gaps by the same rule.
     """
     witness = _ReportWitness(reports, files)
     for at, (before, after) in enumerate(pairwise(reports)):
@@ -43,7 +43,7 @@ def check_gaps(
 
 
 class _ReportWitness:
-    """What checks found in segments: see :class:`~kfs.log.missing.SegmentFacts`."""
+    """The segment facts from the check's reports: see :class:`~kfs.log.missing.SegmentFacts`."""
 
     def __init__(self, reports: Sequence[SegmentReport], files: PartitionFiles) -> None:
         self._reports = reports

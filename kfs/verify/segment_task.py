@@ -1,4 +1,4 @@
-"""What is to be checked by itself, and so by any process."""
+"""The unit of work of a verification, which any process can check on its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kfs.verify.log_ends import KnownEnd
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """A segment to be checked, or, with ``is_kraft_snapshot``, a file of batches that isn't one.
+    """A segment to check, or, with ``is_kraft_snapshot``, a KRaft snapshot.
 
-    ``is_stopped`` says that the broker was stopped cleanly, so that even the last segment has no unfinished tail and
-    its indexes are as a closed one's. ``snapshot_offsets`` are those of producer snapshots inside. ``ends`` are where
-    the log is known to have ended once, of the last segment.
+    ``is_stopped`` says that the broker was stopped cleanly: then even the last segment has no incomplete batch at its
+    end, and its indexes are like a closed segment's. ``snapshot_offsets`` are the producer snapshots inside the
+    segment. ``ends`` are known former log end offsets, set for the last segment only.
     """
 
     files: SegmentFiles
@@ -26,5 +26,5 @@ class SegmentTask:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is appended to it any more."""
+        """Whether the broker no longer appends to the segment."""
         return self.next_base_offset is not None or self.is_stopped

@@ -1,4 +1,4 @@
-"""Reading the small files: what can't be parsed is a finding."""
+"""Reading small files, with a finding for one that can't be parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Parsed = TypeVar("Parsed")
 
 
 def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: FindingKind, findings: Findings) -> Parsed | None:
-    """Return the content of a file; None where there is none, or none that can be read or parsed, which is said."""
+    """Return a file's parsed content; None if there is no file, or, with a finding, if it can't be read or parsed."""
     try:
         return read_side_file(path, parse)
     except FileChanged as error:
@@ -28,8 +28,8 @@ def parse_file(path: str, parse: Callable[[bytes], Parsed], kind: FindingKind, f
 
 
 def severity_of(error: CorruptData, path: str) -> Severity | None:
-    """Return how bad it is that a file can't be read, None: as bad as that is.
+    """Return the severity of a read error: ``INFO`` if the file was replaced or deleted, else None for the default.
 
-    Of a log that is in use, the broker may have deleted or compacted it meanwhile.
+    A running broker may have deleted or compacted the file meanwhile.
     """
     return Severity.INFO if isinstance(error, FileReplaced) or not is_there(path) else None

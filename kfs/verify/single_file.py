@@ -1,4 +1,4 @@
-"""One file named on its own: what can be said of it alone, or with the segment beside it."""
+"""The check of a single file, on its own or with the segment that it belongs to."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _PARSERS: Final[dict[str, tuple[Callable[[bytes], object], FindingKind]]] = {
 
 
 class FileCheck:
-    """The checks of one file; of what is found in others beside it nothing is said."""
+    """The checks of one file. Findings about other files of the segment are dropped."""
 
     def __init__(self, path: str, storage: Storage) -> None:
-        """Find out what it is.
+        """Determine the file's kind.
 
         Raises:
-            UnusableSource: it can't be read, or isn't one of Kafka's files.
+            UnusableSource: the file can't be read, or isn't one of Kafka's.
         """
         self.path = os.path.abspath(path)
         self._name = os.path.basename(path)
@@ -89,11 +89,11 @@ class FileCheck:
         return None, SegmentTask(SegmentFiles(loose.base_offset, loose.log), None, is_stopped=False)
 
     def tasks(self) -> list[SegmentTask]:
-        """Return the segment that it belongs to, if it belongs to one."""
+        """Return the task of the segment that the file belongs to, if any."""
         return [] if self._task is None else [self._task]
 
     def finish(self, reports: Sequence[SegmentReport]) -> list[Finding]:
-        """Take what was found in the segment, and return what was found in the file."""
+        """Combine the segment's reports; return the findings about this file."""
         findings = Findings()
         for report in reports:
             for finding in report.findings:

@@ -1,4 +1,4 @@
-"""The time index against its log: an entry says of all records up to its offset what their latest timestamp is."""
+"""Check of the time index against its log: an entry has the largest timestamp of all records up to its offset."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ LAYOUT: Final = IndexLayout(  # TimeIndex.java: timestamp, relative offset
 
 
 class TimeIndexAudit:
-    """Follows the latest timestamp and holds each entry to it. ``latest`` is that of all that was seen."""
+    """Tracks the largest timestamp and compares each entry with it. ``latest`` is the largest seen so far."""
 
     def __init__(self, entries: IndexEntries | None, base_offset: int, findings: Findings) -> None:
-        """Look at the order of ``entries``; with None there is no index, and only timestamps are followed."""
+        """Check the order of ``entries``; None means that there is no index, and only timestamps are tracked."""
         self._entries = entries
         self._base_offset = base_offset
         self._findings = findings
         self._by_offset = EntryQueue(array("q"), is_ordered=True)
         if entries is not None:
-            # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), never go back.
+            # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), but not decrease.
             is_ordered = check_order(entries, findings, strictly=False)
             self._by_offset = EntryQueue(entries.second, is_ordered=is_ordered)
         self._is_damaged = False
@@ -44,7 +44,7 @@ class TimeIndexAudit:
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return 0 if self._entries is None else len(self._entries)
 
     def rows(self, table: BatchTable) -> None:
@@ -55,7 +55,7 @@ class TimeIndexAudit:
             latest = max(latest, max(table.max_timestamps[done:row], default=NO_TIMESTAMP))
             done = max(done, row)
             inside = max(latest, table.max_timestamps[row])
-            # Which records of a batch lie before an offset inside of it isn't known here.
+            # An offset inside a batch: which of its records come before is unknown here.
             self._compare(timestamp, number, inside if offset == table.last_offsets[row] else latest, inside)
         self.latest = max(latest, max(table.max_timestamps[done:], default=NO_TIMESTAMP))
 
@@ -68,7 +68,7 @@ class TimeIndexAudit:
         for offset, timestamp, number in self._entries_to(max(last, columns.offsets[-1])):
             stop = bisect_right(columns.offsets, offset)
             before = max(self.latest, max(columns.timestamps[:stop], default=NO_TIMESTAMP))
-            # An entry of a wrapper's last message may have the wrapper's own timestamp.
+            # The entry of a wrapper's last message may have the wrapper's timestamp.
             is_wrapper = block.header.record_count == UNKNOWN_COUNT
             most = max(before, block.header.max_timestamp) if is_wrapper else before
             self._compare(timestamp, number, before, most)
@@ -79,13 +79,13 @@ class TimeIndexAudit:
         self.damage_to(damage.claimed_last)
 
     def damage_to(self, last_offset: int) -> None:
-        """Pass over records whose timestamps aren't known."""
+        """Skip the entries of records with unknown timestamps."""
         self._is_damaged = True
         for _ in self._entries_to(last_offset):
             pass
 
     def finish(self, next_offset: int, *, is_closed: bool) -> None:
-        """Take where the log ends, and whether the segment was closed, which gives its index a last entry."""
+        """Report entries past the log's end; in a closed segment, also a missing last entry."""
         if self._entries is None:
             return
         past = list(self._entries_to(self._base_offset + MAX_INT32))
@@ -110,7 +110,7 @@ class TimeIndexAudit:
             )
 
     def _entries_to(self, offset: int) -> Iterator[tuple[int, int, int]]:
-        """Take the entries up to ``offset``: absolute offset, timestamp, number."""
+        """Remove and yield the entries up to ``offset``: absolute offset, timestamp, number."""
         for number in self._by_offset.below(offset - self._base_offset + 1):
             assert self._entries is not None
             yield self._base_offset + self._entries.second[number], self._entries.first[number], number

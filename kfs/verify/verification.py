@@ -1,4 +1,4 @@
-"""Everything that paths name, checked: which pieces there are, and what is said of each, in order."""
+"""The verification of everything that the given paths name: the units to check, and their findings in order."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from kfs.verify.single_file import FileCheck
 
 
 class Unit(Protocol):
-    """Something that is checked as a whole once each of its pieces was."""
+    """A partition, log directory or file, whose findings are complete once its tasks are done."""
 
     def tasks(self) -> list[SegmentTask]:
-        """Return the pieces."""
+        """Return the tasks."""
         ...
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
-        """Take what was found in each piece; return all that was found."""
+        """Combine the tasks' reports; return all findings."""
         ...
 
 
 @dataclass(slots=True)
 class VerifyTotals:
-    """How much was looked at, in ``segments`` and beyond, and how many findings there are of each severity."""
+    """What was checked, in segments and single files, and how many findings there are per severity."""
 
     segments: int = 0
     bytes: int = 0
@@ -47,7 +47,7 @@ class VerifyTotals:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is nothing but information."""
+        """Whether there are no errors or warnings."""
         return not (self.findings[Severity.ERROR] or self.findings[Severity.WARNING])
 
 
@@ -57,15 +57,15 @@ class Verification:
     def __init__(
         self, paths: Sequence[str], storage: Storage, *, topic_filter: Callable[[str], bool] | None = None
     ) -> None:
-        """Find out what ``paths`` name; nothing is read of the logs.
+        """Find the units that ``paths`` name; read no batches yet.
 
         Raises:
-            UnusableSource: one is missing, unreadable, or nothing of Kafka's.
+            UnusableSource: a path is missing, unreadable, or not Kafka's.
         """
         each_once = dict.fromkeys(map(os.path.abspath, paths))
         directories = [path for path in each_once if kind_at(path) is PathKind.DIRECTORY]
         files = [path for path in each_once if path not in directories]
-        #: What is checked, but for single files.
+        #: The data directory of all paths that aren't single files.
         self.data_dir = DataDir(directories, storage, topic_filter=topic_filter, heals=False)
         self._log_dirs = {log_dir.path: _listed(log_dir.path) for log_dir in self.data_dir.log_dirs}
         self._nodes: dict[str, MetaProperties | None] = {}
@@ -96,13 +96,13 @@ class Verification:
         return _PartitionUnit(self, PartitionCheck(log, is_stopped=is_stopped, needs_metadata=needs_metadata))
 
     def deleted_in(self, path: str) -> Iterator[Log]:
-        """Yield the partitions of deleted topics in a log directory."""
+        """Yield the partitions of deleted topics in the log directory ``path``."""
         for _, log in self.data_dir.deleted():
             if _parent(log) == path:
                 yield log
 
     def run(self, reports: Iterable[SegmentReport]) -> Iterator[Finding]:
-        """Yield what is found, unit by unit; ``reports`` are those of all tasks, in their order."""
+        """Yield the findings unit by unit; ``reports`` are those of all tasks, in order."""
         coming = iter(reports)
         for unit in self.units:
             own = [next(coming) for _ in unit.tasks()]
@@ -124,25 +124,25 @@ class Verification:
             yield from unit.tasks()
 
     def sizes(self) -> list[int]:
-        """Return how many bytes of batches there are to read for each task."""
+        """Return the bytes of batches to read for each task."""
         return [size_at(task.files.log.path) for task in self.tasks()]
 
     def take(self, result: PartitionResult) -> None:
-        """Remember what was found of a partition for the checks of what is above it."""
+        """Keep a partition's result for the checks of its log directory and of all together."""
         self._results.append(result)
 
     def finish_log_directory(self, path: str, findings: Findings) -> None:
-        """Check a log directory whose partitions all were."""
+        """Check a log directory after all its partitions."""
         own = [result for result in self._results if _parent(result.log) == path]
         self._nodes[path] = self._log_dirs[path].finish(own, findings)
 
     def finish(self, findings: Findings) -> None:
-        """Check what all have to agree on."""
+        """Check what all log directories must agree on."""
         check_twice(self._results, self._nodes, findings)
         check_directory_ids(self._nodes, findings)
 
     def bootstrap_task(self, path: str) -> SegmentTask | None:
-        """Return the task of a log directory's own snapshot, if it has one."""
+        """Return the task of a log directory's bootstrap snapshot, if it has one."""
         found = self._log_dirs[path].bootstrap_checkpoint
         return None if found is None else kraft_task(found)
 
@@ -177,7 +177,7 @@ class _PartitionUnit:
 
 
 class _LogDirectoryUnit:
-    """What is in a log directory beside partitions."""
+    """What a log directory contains besides partitions."""
 
     def __init__(self, verification: Verification, path: str) -> None:
         self._verification = verification
@@ -199,7 +199,7 @@ class _LogDirectoryUnit:
 
 
 class _LastUnit:
-    """What has to be known of all."""
+    """The checks across all log directories."""
 
     def __init__(self, verification: Verification) -> None:
         self._verification = verification
@@ -214,7 +214,7 @@ class _LastUnit:
 
 
 def _list_deleted(log: Log, findings: Findings) -> None:
-    """Name the directory of a deleted topic's partition, and what can be had back from it."""
+    """Report the directory of a deleted topic's partition, and how much of its data remains."""
     segments = log.segments
     size = sum(size_at(segment.files.log.path) for segment in segments)
     reason = f"{log.topic_partition} of a deleted topic waits for its removal: {len(segments)} segments, {size} bytes"
