@@ -1,1 +1,1 @@
-"""Making a copy of a log directory that a broker starts on, and saying what was lost on the way."""
+"""Recovery: copy a log directory so that a broker starts on the copy, and report what was lost."""

@@ -1,7 +1,7 @@
-"""Which file is which segment of a partition, where their names don't tell: exchanged, or of a damaged compaction.
+"""Assigns files to segments where the names are wrong: swapped files, and damaged results of a compaction.
 
-A name is an offset, and what is in the file tells whether it is right: of a file under a wrong one no batch can be kept
-where it is. So only such files are given other names, and only those that such files have, or none.
+A segment file's name is its base offset, and the file's batches show whether the name is right: under a wrong name, no
+batch can be kept in place. So only such files are renamed, and only to a name that such a file has or that is free.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kfs.recover.report import Change
 from kfs.recover.runs import Run, batches_between
 from kfs.recover.segment_plan import Fate, Stretch, plan_segment
 
-#: Offsets below the lowest wrong name that are looked for under it.
+#: How far below the lowest wrong name to look for offsets.
 _BELOW: Final = 2**30
 _SWAP: Final = ".log.swap"
 
-#: A segment, and what becomes of each byte of it.
+#: A segment, and the fate of each of its bytes.
 Planned = tuple[Segment, Sequence[Stretch]]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangedDirectory(PartitionDirectory):
-    """A partition directory whose segments are ``arranged``, whatever it would be listed as."""
+    """A partition directory that lists the segments ``arranged`` instead of what is on disk."""
 
     arranged: tuple[SegmentFiles, ...] = ()
 
@@ -47,30 +47,30 @@ class ArrangedDirectory(PartitionDirectory):
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """A log as its files should be named, what is said of that, and the segments that others take the place of."""
+    """A log with its files renamed, the changes to report, and the segments whose compaction is undone."""
 
     log: Log
     changes: tuple[Change, ...] = ()
     undone: tuple[Segment, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Whether a file is one of a segment that an undone compaction replaces."""
+        """Whether a file belongs to a segment that an undone compaction replaces."""
         return bool(self.undone) and path in self._paths()
 
     def _paths(self) -> set[str]:
-        """Return the paths of all files of the segments, whether or not they are there."""
+        """Return the paths of all possible files of the segments, existing or not."""
         logs = [segment.files.log.path.rpartition(".log") for segment in self.log.segments]
         kinds = (".log", ".index", ".timeindex", ".txnindex")
         return {f"{stem}{kind}{state}" for stem, _, state in logs for kind in kinds}
 
 
 def arranged(log: Log, plans: Sequence[Planned], found: PartitionFiles) -> Arrangement:
-    """Return a log with its files under the names that they should have, and without damaged compactions.
+    """Return a log whose files have the right names, with damaged compactions undone.
 
-    ``plans`` are of its segments, in order; ``found`` is all that there is in its directory.
+    ``plans`` covers the log's segments in order; ``found`` lists all files in the log's directory.
 
     Raises:
-        CorruptData: a file changes meanwhile.
+        CorruptData: a file changed meanwhile.
     """
     segments: list[SegmentFiles] = []
     undone: list[Segment] = []
@@ -97,18 +97,18 @@ def arranged(log: Log, plans: Sequence[Planned], found: PartitionFiles) -> Arran
 
 
 def log_of(log: Log, segments: Iterable[SegmentFiles]) -> Log:
-    """Return a log of just those segments, otherwise the same."""
+    """Return the same log with just the given segments."""
     of = log.directory
     return Log(ArrangedDirectory(of.path, of.name, of.log_dir, of.loose, arranged=tuple(segments)), log.storage)
 
 
-# --- compactions that were finished, and are damaged ----------------------------------------------------------------
+# --- finished compactions whose result is damaged -------------------------------------------------------------------
 
 
 def replaced_by(log: Log, swap: Segment, found: PartitionFiles) -> tuple[SegmentFiles, ...]:
-    """Return the files that are still there of the segments that a ``.swap`` replaces; none of any other segment.
+    """Return the remaining files of the segments that a ``.swap`` segment replaces; nothing for other segments.
 
-    The cleaner renames them to ``.deleted`` once its own has become a ``.swap``.
+    The cleaner renames these files to ``.deleted`` after it has renamed its own result to ``.swap``.
     """
     if not swap.files.log.path.endswith(_SWAP):
         return ()
@@ -121,7 +121,7 @@ def replaced_by(log: Log, swap: Segment, found: PartitionFiles) -> tuple[Segment
     there = log_of(log, (files[base] for base in sorted(files)))
     for deleted in found.deleted:
         before = there.segment_for(deleted.base_offset)
-        is_older = before is not None and before.tail()[1] > deleted.base_offset  # of a compaction before this one
+        is_older = before is not None and before.tail()[1] > deleted.base_offset  # from an earlier compaction
         if swap.base_offset <= deleted.base_offset < end and not is_older:
             files.setdefault(deleted.base_offset, deleted)
     return tuple(files[base] for base in sorted(files))
@@ -132,9 +132,9 @@ def _is_damaged(stretches: Iterable[Stretch]) -> bool:
 
 
 def _is_whole(log: Log, swap: Segment, stretches: Sequence[Stretch], before: tuple[SegmentFiles, ...]) -> bool:
-    """Whether those are all the files that a compaction was made of, each intact.
+    """Whether ``before`` is the complete input of a compaction, all of it intact.
 
-    Then they are the log as it was before: nothing that a tombstone has deleted is back without the tombstone.
+    Then it is the log as before the compaction: no deleted record comes back without its tombstone.
     """
     old, new = log_of(log, before), log_of(log, [swap.files])
     segments = old.segments
@@ -152,19 +152,19 @@ def _is_whole(log: Log, swap: Segment, stretches: Sequence[Stretch], before: tup
     return compared.divergence is None and not compared.second_lacks
 
 
-# --- names that are another's ---------------------------------------------------------------------------------------
+# --- names that belong to another file ------------------------------------------------------------------------------
 
 
 def _names(log: Log, plans: Sequence[Planned]) -> dict[str, int]:
-    """Return the base offsets of files of which nothing can be kept under their names, by path."""
+    """Return new base offsets, by path, for the files of which nothing can be kept under their own names."""
     wrong = {segment.base_offset: segment for segment, stretches in plans if not _is_kept(stretches)}
     first = {base: _first_batches(segment, wrong) for base, segment in wrong.items()}
     says = {base: _name_of(first[base], wrong, log) for base in wrong}
     names: dict[int, int] = {}
-    for base, name in sorted(says.items(), key=lambda each: each[0] != each[1]):  # who has its own keeps that
+    for base, name in sorted(says.items(), key=lambda each: each[0] != each[1]):  # files with the right name first
         if name is None or name in names.values():
             continue
-        # No CRC covers an offset: that of a single batch is believed if it is a name, or names were exchanged.
+        # No CRC covers an offset. That of a single batch counts if it is a wrong file's name, or if names were swapped.
         is_exchanged = name in wrong and says[name] not in (None, name)
         is_believed = len(first[base]) > 1 or first[base][0].first == name in wrong or is_exchanged
         if is_believed and (name in wrong or _is_free(name, plans)):
@@ -181,7 +181,7 @@ def _is_kept(stretches: Iterable[Stretch]) -> bool:
 
 
 def _first_batches(segment: Segment, wrong: Iterable[int]) -> list[Run]:
-    """Return the first batch that is intact in a file, whatever its name, and the next one behind it."""
+    """Return the first intact batch of a file, whatever the file's name, and the intact batch that follows it."""
     file, size, limit = segment.file(), segment.size(), segment.storage.max_batch_bytes
     window, found = Window(file, size), list[Run]()
     for base in _ranges(wrong):
@@ -192,7 +192,7 @@ def _first_batches(segment: Segment, wrong: Iterable[int]) -> list[Run]:
             position = find_batch(window, SegmentBounds(base, None), position, after, limit)
             if position is not None:
                 batches += islice(batches_between(segment, position, size), 1)
-                if not batches or batches[-1].start != position:  # its offsets can't be had
+                if not batches or batches[-1].start != position:  # its offsets can't be read
                     break
                 position, after = batches[-1].end, batches[-1].last
         if batches and (not found or batches[0].start < found[0].start):
@@ -201,19 +201,19 @@ def _first_batches(segment: Segment, wrong: Iterable[int]) -> list[Run]:
 
 
 def _ranges(names: Iterable[int]) -> list[int]:
-    """Return the base offsets from which on to look for offsets that segments of those names may have."""
+    """Return the base offsets of the ranges to search for the offsets of segments with the given names."""
     bases: list[int] = []
     for name in sorted(names):
-        if not bases or name - bases[-1] > _BELOW + _BELOW // 2:  # of 2^31 that a segment's may be above its name
+        if not bases or name - bases[-1] > _BELOW + _BELOW // 2:  # a segment spans 2^31 offsets
             bases.append(max(name - _BELOW, 0))
     return bases
 
 
 def _name_of(batches: Sequence[Run], wrong: Iterable[int], log: Log) -> int | None:
-    """Return the name that a file should have, by its first batches: of wrong ones that in whose range they are.
+    """Return the name that fits a file's first batches: the wrong name in whose segment's range they are.
 
-    Where there is none it is their first offset, if they begin the file: within what is broken may be the batches of
-    another log, in a value. None where they aren't in one segment's range.
+    If they are in the range of no wrong name, return their first offset, but only if they begin the file: inside damage
+    there may be batches of another log, in a record's value. Return None if the batches span several segments' ranges.
     """
     if not batches:
         return None
@@ -229,7 +229,7 @@ def _name_of(batches: Sequence[Run], wrong: Iterable[int], log: Log) -> int | No
 
 
 def _is_free(name: int, plans: Sequence[Planned]) -> bool:
-    """Whether a name lies behind all that is kept of segments with lower ones."""
+    """Whether a name is above all offsets that are kept in segments with lower names."""
     return all(
         stretch.last_offset < name
         for segment, stretches in plans

@@ -1,4 +1,4 @@
-"""What a log's segments consist of where something is put into them that they have lost, or that was in another one."""
+"""Completes segments: fills in lost records from elsewhere, and moves misplaced batches to where they belong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kfs.recover.runs import Run, batches_between, joined
 from kfs.recover.segment_plan import Fate, Misplaced, Stretch
 from kfs.recover.sources import Source
 
-#: Returns where else may be what a segment has lost, the best first.
+#: Returns the other sources of a segment's lost records, best first.
 Sources = Callable[[Segment], Sequence[Source]]
 _MOVED: Final = "kept where its offsets belong"
 _TAKEN: Final = "; what it held is kept, taken from elsewhere"
@@ -29,11 +29,11 @@ _TAKEN: Final = "; what it held is kept, taken from elsewhere"
 
 @dataclass(slots=True)
 class Completed:
-    """A segment, what becomes of its bytes, and the runs that it then consists of: none where nothing was put into it.
+    """A segment, the fate of its bytes, and the runs of its completed form; no runs if nothing was filled in.
 
-    ``lost`` are the offsets that are still lost, by the position of the stretch that had them; those of a stretch that
-    isn't in it are as the stretch says. ``reordered`` are runs of its own file that stood in the wrong place there, by
-    position. ``restored`` are offsets at which what compaction removed may be back.
+    ``lost`` maps the position of a lost stretch to the offsets that are still lost; for a stretch that isn't in it, all
+    its offsets are. ``reordered`` are runs of the segment's own file that were in the wrong place, by position.
+    ``restored`` are offsets at which records that compaction removed may be back.
     """
 
     segment: Segment
@@ -44,31 +44,31 @@ class Completed:
     restored: list[OffsetRange] = field(default_factory=list)
 
     def is_moved(self, run: Run) -> bool:
-        """Whether a run that the segment then has is of another file, or of another place in its own."""
+        """Whether a run of the completed segment comes from another file, or from another place in its own."""
         if run.path != self.segment.files.log.path:
             return True
         at = bisect_right(self.reordered, run.start, key=lambda each: each.start) - 1
         return at >= 0 and run.start < self.reordered[at].end
 
     def stays(self, stretch: Stretch) -> bool:
-        """Whether nothing of a stretch of the file is kept elsewhere."""
+        """Whether no part of a stretch of the file is kept elsewhere."""
         at = bisect_right(self.stretches, stretch.position, key=lambda each: each.position) - 1
         return self.stretches[at].fate is not Fate.MOVED and stretch.end <= self.stretches[at].end
 
     def beginning_in(self, stretch: Stretch) -> Sequence[Stretch]:
-        """Return the stretches that begin in one that is planned otherwise."""
+        """Return the completed stretches that begin inside a stretch of another plan."""
         start, stop = (
             bisect_left(self.stretches, at, key=lambda each: each.position) for at in (stretch.position, stretch.end)
         )
         return self.stretches[start:stop]
 
     def lost_in(self, stretch: Stretch) -> Sequence[OffsetRange]:
-        """Return the offsets that a stretch of the file has lost for good; none where it can't be told which."""
+        """Return the offsets that a stretch of the file has lost for good; none if they are unknown."""
         offsets = OffsetRange(stretch.first_offset, stretch.last_offset + 1)
         return self.lost.get(stretch.position, [offsets] if stretch.has_offsets else [])
 
     def as_it_is_read(self) -> Segment:
-        """Return the segment with all that is intact, and nothing else, in its place; itself where it is as it was."""
+        """Return the completed segment, patched together from its runs; the segment itself if nothing was filled in."""
         if not self.runs:
             return self.segment
         raw = self.segment
@@ -80,10 +80,10 @@ class Completed:
 
 
 def complete(plans: Sequence[Planned], sources: Sources) -> list[Completed]:
-    """Return what can be made of segments that were planned, without producers.
+    """Return the completed segments for plans that were made without producer state.
 
     Raises:
-        CorruptData: a file changes meanwhile.
+        CorruptData: a file changed meanwhile.
     """
     placed: dict[Segment, list[Placed]] = defaultdict(list)
     for each in place(plans):
@@ -128,7 +128,7 @@ def _completed(
 
 
 def _gaps(stretches: Sequence[Stretch]) -> list[OffsetRange]:
-    """Return the offsets that are lost, each once: what is lost beside each other is so of the same gap."""
+    """Return the lost offsets, each range once: adjacent lost stretches share one."""
     ends: dict[int, int] = {}
     for each in stretches:
         if each.fate is Fate.LOST and each.has_offsets:
@@ -146,7 +146,7 @@ def _left_of(offsets: OffsetRange, placed: Sequence[Placed]) -> list[OffsetRange
 
 
 def _take(left: list[OffsetRange], sources: Callable[[], Sequence[Source]], done: Completed) -> list[Run]:
-    """Return what sources have of the offsets that are ``left``, which afterwards are fewer."""
+    """Return what the sources have of the offsets in ``left``, and remove these from ``left``."""
     taken: list[Run] = []
     for source in sources() if left else ():
         for offsets in list(left):
@@ -162,7 +162,7 @@ def _take(left: list[OffsetRange], sources: Callable[[], Sequence[Source]], done
 
 
 def _what_is_left(stretch: Stretch, left: Sequence[OffsetRange], done: Completed) -> Stretch:
-    """Return a stretch that is lost as what it is now; of its gap those offsets are ``left`` that nothing has."""
+    """Return the final form of a lost stretch; ``left`` are the offsets of its gap that no source has."""
     first, end = stretch.first_offset, stretch.last_offset + 1
     lost = [OffsetRange(max(each.start, first), min(each.end, end)) for each in left if each.start < end]
     if lost == [OffsetRange(first, end)]:
@@ -174,7 +174,7 @@ def _what_is_left(stretch: Stretch, left: Sequence[OffsetRange], done: Completed
 
 
 def _kept(segment: Segment, stretches: Sequence[Stretch], placed: Sequence[Placed]) -> list[Run]:
-    """Return what is kept of a segment, cut in two where something goes in between."""
+    """Return the runs kept from a segment, split where placed batches go in between."""
     log = segment.files.log
     holes = sorted({each.hole for each in placed}, reverse=True)
     runs: list[Run] = []
@@ -192,7 +192,7 @@ def _kept(segment: Segment, stretches: Sequence[Stretch], placed: Sequence[Place
 
 
 def _divided(segment: Segment, stretch: Misplaced, moved: Sequence[Run]) -> list[Stretch]:
-    """Return a stretch of misplaced batches as those that are kept elsewhere, and the others."""
+    """Split a stretch of misplaced batches into those that are kept elsewhere and the others."""
     stretches: list[Stretch] = []
     position = stretch.position
     for run in moved[bisect_left(moved, position, key=lambda run: run.start) :]:
@@ -210,7 +210,7 @@ def _divided(segment: Segment, stretch: Misplaced, moved: Sequence[Run]) -> list
 
 
 def _part(segment: Segment, stretch: Misplaced, start: int, end: int) -> Stretch:
-    """Return the batches of a stretch from one byte to another."""
+    """Return the part of a stretch between two byte positions."""
     first, last = None, stretch.last_offset
     for batch in batches_between(segment, start, end):
         first, last = batch.first if first is None else first, batch.last

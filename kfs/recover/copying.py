@@ -1,4 +1,4 @@
-"""Copying a broker's files: sharing their blocks where the filesystem can, leaving holes as holes where it can't."""
+"""Copies a broker's files: shares blocks if the filesystem supports that, else keeps holes as holes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kfs.storage.status import Status
 
 _FICLONE: Final = 0x40049409  # linux/fs.h
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
-#: What a filesystem says that can't share blocks, or not between these two files.
+#: The errors of a filesystem that can't share blocks, or not between these two files.
 _NOT_CLONED: Final = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBADF}
 
 
 def copy_file(source: str, target: str) -> dict[int, str]:
-    """Copy a regular file with its mode, times and, where that is allowed, owner.
+    """Copy a regular file with its mode, times and, if permitted, owner.
 
-    Pages that a failing disk won't give are 0xFF in the copy; returns their numbers (of 4 KiB) and why.
+    Pages that a failing disk can't read are 0xFF in the copy. Returns the numbers of these 4 KiB pages, and the errors.
     """
     file = OpenFile(source)
     with open(target, "xb") as copy:
@@ -52,7 +52,7 @@ def _copy_extents(file: OpenFile, target: int) -> None:
 
 
 def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
-    """Write the bytes from ``start`` to ``end`` to the descriptor ``target``, where that is."""
+    """Write the bytes from ``start`` to ``end`` to the descriptor ``target``, at its current position."""
     for source, first, last in file.extents(start, end):
         for position in range(first, last, _CHUNK_BYTES):
             rest = memoryview(source.read(position, min(_CHUNK_BYTES, last - position)))
@@ -61,6 +61,6 @@ def copy_range(file: OpenFile, start: int, end: int, target: int) -> None:
 
 
 def keep_owner(status: Status, path: str) -> None:
-    """Give a file the owner that ``status`` names, where root runs this: a broker must be able to write it."""
+    """Give a file the owner in ``status`` if run as root, because a broker must be able to write it."""
     if os.geteuid() == 0:
         os.chown(path, status.uid, status.gid)

@@ -1,8 +1,8 @@
-"""What a broker's own recovery leaves of a log directory: ``LogManager.loadLogs``, then a clean stop.
+"""Recovery as a broker does it: the result of ``LogManager.loadLogs`` followed by a clean stop.
 
-Batches behind the first bad one are lost with it, as are all later segments. Where a broker would not start, nothing
-is recovered either, and every reason is named. What differs from a broker: no topic is created, moved or deleted,
-directories of deleted topics are left out, and the cluster's metadata isn't asked which partitions belong here.
+The first bad batch and all batches after it are lost, including all later segments. Where a broker refuses to start,
+nothing is recovered, and every reason is reported. Unlike a broker, this recovery creates, moves and deletes no topics,
+leaves out the directories of deleted topics, and doesn't ask the cluster metadata which partitions belong here.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ from kfs.storage.status import status_if_there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaMode(Mode):
-    """As a broker does it.
+    """Recovery as a broker does it.
 
-    With ``ignore_clean_shutdown`` every segment from the recovery point on is recovered even if the broker had been
-    stopped cleanly.
+    With ``ignore_clean_shutdown``, all segments from the recovery point on are recovered, even after a clean stop.
     """
 
     ignore_clean_shutdown: bool = False
@@ -93,7 +92,7 @@ class _KafkaRecovery(LogDirRecovery):
         return log
 
     def _parameters(self, partition: TopicPartition) -> LoadParameters:
-        if partition.topic == CLUSTER_METADATA:  # KafkaMetadataLog.apply: always as if the stop had been unclean
+        if partition.topic == CLUSTER_METADATA:  # KafkaMetadataLog.apply always assumes an unclean stop
             return LoadParameters()
         return LoadParameters(
             had_clean_shutdown=self._had_clean_shutdown,
@@ -103,11 +102,11 @@ class _KafkaRecovery(LogDirRecovery):
 
 
 def recover_in_place(log_dir: str, mode: KafkaMode, advance: Advance = lambda done: None) -> RecoveryReport:
-    """Recover a log directory where it is: what is lost is gone.
+    """Recover a log directory in place; lost records are gone for good.
 
     Raises:
         UnusableSource: it isn't a log directory.
-        RecoveryRefused: a broker would not start on it; partitions before the one that is to blame may be recovered.
+        RecoveryRefused: a broker refuses to start on it; other partitions may be recovered already.
         KfsError: a broker has it open.
     """
     recoverable = Recoverable.at(log_dir)

@@ -1,6 +1,6 @@
-"""What recovering a log directory is in every mode: the partitions one by one, then the checkpoints of a clean stop.
+"""The steps common to all recovery modes: recover each partition, then write the checkpoints of a clean stop.
 
-Of a partition directory that is named on its own, the log directory is the one it lies in: its checkpoints hold.
+A single partition directory uses the checkpoints of the log directory that contains it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from kfs.storage.side_file import read_side_file
 from kfs.storage.status import PathKind, is_there, kind_at, size_at, status_at
 
 _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
-#: Written anew, or not wanted in a copy.
+#: Rewritten, or not wanted in a copy.
 _NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
-#: Gets how many more bytes of ``.log`` files are done.
+#: Called with the number of ``.log`` bytes processed since the last call.
 Advance = Callable[[int], None]
 _NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
 
@@ -49,22 +49,22 @@ _NO_MARKER: Final = "not written: there are partitions that weren't recovered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode(ABC):
-    """How the broker would be configured, and the time that it would start at."""
+    """A recovery mode, with the broker configuration to assume and the clock of its start."""
 
     config: LogConfig = field(default_factory=LogConfig)
     clock: Clock = wall_clock
 
     def other_sources(self) -> Sequence[str]:
-        """Return the directories that are read besides the one that is recovered."""
+        """Return the directories to read besides the one to recover."""
         return ()
 
     @abstractmethod
     def recovery(self, source: str, target: str, report: RecoveryReport, advance: Advance) -> LogDirRecovery:
-        """Return what recovers ``target``, which may be ``source``, in this mode."""
+        """Return the recovery of ``source`` into ``target`` in this mode; they may be the same directory."""
 
 
 class LogDirRecovery(ABC):
-    """The recovery of one log directory in ``target``; ``source`` is what messages name."""
+    """The recovery of one log directory into ``target``; messages name files in ``source``."""
 
     def __init__(self, source: str, target: str, mode: Mode, report: RecoveryReport, advance: Advance) -> None:
         self.source = source
@@ -85,29 +85,29 @@ class LogDirRecovery(ABC):
 
     @abstractmethod
     def on_corrupt_checkpoint(self, error: CorruptData) -> None:
-        """A checkpoint can't be read: raise :class:`RecoveryRefused`, or say so and go on without it."""
+        """Handle an unreadable checkpoint: raise :class:`RecoveryRefused`, or report it and continue without it."""
 
     @abstractmethod
     def on_strange_directory(self, path: str) -> None:
-        """A directory isn't named as a partition is, as ``lost+found`` isn't: refuse, or say so and go on."""
+        """Handle a directory such as ``lost+found`` that isn't named as a partition: refuse, or report and continue."""
 
     @abstractmethod
     def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
-        """Recover one partition directory and return its log, closed; None where there is none.
+        """Recover one partition directory and return its log, closed; None if no log results.
 
         Raises:
-            RecoveryRefused: a broker would not start on it.
+            RecoveryRefused: a broker refuses to start on it.
         """
 
     def run(self, names: Iterable[str]) -> None:
-        """Recover what ``names``, which are in the directory, are.
+        """Recover the partitions among ``names``, the entries of the log directory, and write the checkpoints.
 
         Raises:
-            RecoveryRefused: a broker would not start; all reasons are in it.
+            RecoveryRefused: a broker refuses to start; the message has all reasons.
         """
         partitions = list(self._partitions(names))
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.target, CLEAN_SHUTDOWN))  # as a broker that starts does
+            os.unlink(os.path.join(self.target, CLEAN_SHUTDOWN))  # as a starting broker does
         refusals = []
         for name, parsed in partitions:
             try:
@@ -119,7 +119,7 @@ class LogDirRecovery(ABC):
         sync_filesystem(self.target)
         self._write_checkpoints()
         written = [*CHECKPOINTS]
-        if self.report.left_out:  # it isn't the whole that a clean stop leaves
+        if self.report.left_out:  # a clean stop leaves all partitions
             self.report.changes.append(Change(os.path.join(self.target, CLEAN_SHUTDOWN), _NO_MARKER))
         else:
             write_clean_shutdown(self.target)
@@ -128,7 +128,7 @@ class LogDirRecovery(ABC):
             keep_owner(self._owner, os.path.join(self.target, name))
 
     def _partitions(self, names: Iterable[str]) -> Iterable[tuple[str, DirectoryName]]:
-        """Yield the directories that a broker loads, as it lists them."""
+        """Yield the directories that a broker loads, in the given order."""
         for name in names:
             path = os.path.join(self.source, name)
             parsed, kind = parse_directory_name(name), kind_at(path)
@@ -151,18 +151,18 @@ class LogDirRecovery(ABC):
             report.changes.append(Change(os.path.join(source, PARTITION_METADATA), _NO_METADATA))
         self._keep_owners(log.directory)
         final = parse_directory_name(os.path.basename(log.directory))
-        # Checkpoints speak of no others; the metadata log has none (KafkaMetadataLog).
+        # Checkpoints list only current partitions, and not the metadata log (KafkaMetadataLog).
         if final is not None and final.kind is DirectoryKind.CURRENT and final.topic != CLUSTER_METADATA:
             self._logs[TopicPartition(final.topic, final.partition)] = log
 
     def _keep_owners(self, directory: str) -> None:
-        """Give what was made anew the owner of the rest."""
+        """Give newly written files the owner of the source directory."""
         for name in list_files(directory):
             keep_owner(self._owner, os.path.join(directory, name))
         keep_owner(self._owner, directory)
 
     def _write_checkpoints(self) -> None:
-        """Write the four files as a broker does when it stops; of partitions that aren't here they say nothing."""
+        """Write the four checkpoints as a stopping broker does, without partitions that aren't here."""
         ends = {partition: log.log_end_offset for partition, log in self._logs.items()}
         watermarks = self.checkpoints[HIGH_WATERMARK_CHECKPOINT]
         within = {
@@ -185,14 +185,14 @@ class LogDirRecovery(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Recoverable:
-    """A log directory, and the names in it that are to be recovered, sorted."""
+    """A log directory, and the sorted names of the entries to recover."""
 
     log_dir: str
     names: tuple[str, ...]
 
     @classmethod
     def at(cls, path: str) -> Recoverable:
-        """Look what is at a path; raise :class:`UnusableSource` where it is no log directory and no partition's."""
+        """Inspect a path; raise :class:`UnusableSource` if it is neither a log directory nor a partition directory."""
         try:
             names = sorted(list_names(path))
         except OSError as error:
@@ -205,11 +205,11 @@ class Recoverable:
         raise UnusableSource(f"{path}: not a log directory: there is no partition in it")
 
     def log_bytes(self) -> int:
-        """Return how large the ``.log`` files are."""
+        """Return the total size of the ``.log`` files in bytes."""
         return sum(log_bytes(os.path.join(self.log_dir, name)) for name in self.names)
 
     def logs(self) -> dict[str, tuple[int, int, int]]:
-        """Return the ``.log`` files, and what changes when one is written: inode, size, time of the last change."""
+        """Return the ``.log`` files with inode, size and modification time, of which a write changes at least one."""
         found = {}
         for path in (path for name in self.names for path in _logs_in(os.path.join(self.log_dir, name))):
             with suppress(OSError):
@@ -219,12 +219,12 @@ class Recoverable:
 
 
 def log_bytes(directory: str) -> int:
-    """Return how large the ``.log`` files of a partition directory are; one whose size can't be had counts as empty."""
+    """Return the size of a partition directory's ``.log`` files in bytes; a file of unknown size counts as empty."""
     return sum(map(size_at, _logs_in(directory)))
 
 
 def _logs_in(directory: str) -> list[str]:
-    """Return the ``.log`` files of a directory, none where that is none, or can't be listed."""
+    """Return the ``.log`` files of a directory; none if it isn't a directory or can't be listed."""
     try:
         names = list_names(directory)
     except OSError:
@@ -235,12 +235,13 @@ def _logs_in(directory: str) -> list[str]:
 def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda done: None) -> RecoveryReport:
     """Recover a log directory, or one partition of it, into ``output``, which must be empty or not exist.
 
-    ``output`` becomes a log directory in both cases. The source is only read.
+    ``output`` becomes a log directory in both cases. The source is only read. If the recovery fails after it has
+    begun to write, it empties ``output``.
 
     Raises:
-        RecoveryRefused: a broker would not start on it; ``output`` is then empty.
-        KfsError: the output lies in the source or the other way round, is not empty, or can't be written; or a broker
-            has the source open, as its lock or what changed meanwhile tells. The output is then empty, too.
+        RecoveryRefused: a broker refuses to start on the source.
+        KfsError: the output lies in the source or vice versa, isn't empty, or can't be written; or a broker has the
+            source open, as its lock or a change during the copy shows.
     """
     recoverable, *_ = [Recoverable.at(path) for path in (source, *mode.other_sources())]
     for path in (source, *mode.other_sources()):
@@ -271,7 +272,7 @@ def _check_unchanged(before: dict[str, tuple[int, int, int]], after: dict[str, t
 
 @contextmanager
 def failures_told(directory: str) -> Iterator[None]:
-    """Raise what can't be written to ``directory`` as :class:`KfsError`."""
+    """Convert an :class:`OSError` into a :class:`KfsError` that names the file, or else ``directory``."""
     try:
         yield
     except OSError as error:
@@ -300,6 +301,6 @@ def _copy_top(recoverable: Recoverable, output: str, report: RecoveryReport) -> 
 
 
 def copied(source: str, target: str, tell: Callable[[Change], None]) -> None:
-    """Copy a file as :func:`copy_file` does, and tell of what of it can't be read."""
+    """Copy a file with :func:`copy_file`, and report the pages that can't be read."""
     for page, reason in copy_file(source, target).items():
         tell(Change(source, f"can't be read at byte {page * 4096} ({reason}): those 4096 bytes are taken for damaged"))

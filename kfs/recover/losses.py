@@ -1,4 +1,4 @@
-"""What it means for readers of a log that some of its batches are lost."""
+"""The consequences that lost batches have for readers of the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kfs.log.remote_offsets import RemoteOffsets
 from kfs.log.segment import Segment
 from kfs.recover.segment_plan import Fate, Stretch, header_at
 
-#: A segment, and bytes of it that are gone from the log.
+#: A segment, and a stretch of its bytes that is gone from the log.
 Gone = tuple[Segment, Stretch]
 
 
@@ -26,11 +26,11 @@ def consequences(
     restored: Iterable[OffsetRange] = (),
     missing: Iterable[OffsetRange] = (),
 ) -> list[str]:
-    """Return a sentence for each consequence that can be told from what is left.
+    """Return a sentence for each consequence that the remaining data shows.
 
-    ``gone`` are the stretches that are lost or set aside, ``left_open`` the producers whose transactions no marker ends
-    in what is kept, ``restored`` the offsets that come from segments as they were before a compaction, ``missing``
-    those of segments that are gone with their files.
+    ``gone`` are the lost stretches and those set aside. ``left_open`` are producers with a transaction that no kept
+    marker ends. ``restored`` are offsets taken from segments as they were before a compaction. ``missing`` are offsets
+    of segments whose files are gone.
     """
     remote = [] if log.remote is None else [consequence_of(log.remote)]
     lost = [(segment, stretch) for segment, stretch in gone if stretch.fate is Fate.LOST]
@@ -46,12 +46,12 @@ def consequences(
 
 
 def consequence_of(remote: RemoteOffsets) -> str:
-    """Return the sentence about offsets that no copy of a log directory can have."""
+    """Return the sentence about offsets in tiered storage, which no copy of a log directory has."""
     return f"{remote.sentence}: the log begins at {remote.end} here"
 
 
 def _aborts(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
-    """The transaction index tells which markers there were."""
+    """Yield a sentence for each lost ABORT marker that the transaction index names."""
     for _, transaction in log.aborted_transactions():
         marker = transaction.last_offset
         if any(stretch.first_offset <= marker <= stretch.last_offset for _, stretch in lost):
@@ -73,7 +73,7 @@ def _markers(lost: Sequence[Gone]) -> Iterator[str]:
 
 
 def _claimed_header(segment: Segment, position: int) -> BatchHeader | None:
-    """The header of a batch that is broken: probably what it was, as far as it makes sense at all."""
+    """Return the header of a damaged batch, probably as it was written; None if it makes no sense."""
     if segment.size() - position < BATCH_OVERHEAD:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Where intact batches go that were found in the wrong place: where their offsets say, if nothing else is there.
+"""Places misplaced intact batches where their offsets belong, if that place is free.
 
-No CRC covers an offset. So what a batch says of its own is believed where it fits exactly between what is kept, or
-where other batches stand beside it in the file, in the wrong place like it: a bit that has flipped makes neither.
+No CRC covers an offset. So a batch's offsets count only if it exactly fills the gap between kept batches, or if other
+misplaced batches are next to it in the file: a flipped bit causes neither.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Hole(NamedTuple):
-    """Offsets of a segment that no batch in it has: above ``after`` and below ``before``.
+    """A range of offsets that no batch of a segment has: above ``after`` and below ``before``.
 
-    The batch behind them begins at byte ``position``.
+    The batch after the hole begins at byte ``position``.
     """
 
     after: int
@@ -33,12 +33,12 @@ class Hole(NamedTuple):
     position: int
 
     def is_filled_by(self, run: Run) -> bool:
-        """Whether a run has all the offsets."""
+        """Whether a run covers the hole from its first to its last offset."""
         return (run.first, run.last) == (self.after + 1, self.before - 1)
 
 
 class Placed(NamedTuple):
-    """A run, and the hole in a segment that it goes to."""
+    """A run, and the segment and hole that it goes into."""
 
     run: Run
     segment: Segment
@@ -46,10 +46,10 @@ class Placed(NamedTuple):
 
 
 def place(plans: Sequence[Planned]) -> list[Placed]:
-    """Return what is misplaced in some segments and can be kept in others, by offset; ``plans`` are without producers.
+    """Return the misplaced runs that other places can keep, by offset; ``plans`` are made without producer state.
 
     Raises:
-        CorruptData: a file changes meanwhile.
+        CorruptData: a file changed meanwhile.
     """
     segments = [segment for segment, _ in plans]
     claims = _Claims({segment.files.log.path: segment for segment in segments})
@@ -62,7 +62,7 @@ def place(plans: Sequence[Planned]) -> list[Placed]:
 
 
 class _Claim(NamedTuple):
-    """Offsets from ``first`` to ``last``, and what has them; None: several, which contradict each other."""
+    """A range of offsets and the run placed there, or None if several runs contradict each other."""
 
     first: int
     last: int
@@ -70,14 +70,14 @@ class _Claim(NamedTuple):
 
 
 class _Claims:
-    """What was found for which offsets, in their order, no two of them overlapping."""
+    """The claims to offset ranges, in order, without overlaps."""
 
     def __init__(self, segments: dict[str, Segment]) -> None:
         self._segments = segments
         self._claims: list[_Claim] = []
 
     def add(self, placed: Placed) -> None:
-        """Note what was found; where it contradicts others neither is to be had."""
+        """Add a placed run; if it contradicts other claims, none of them holds."""
         run = placed.run
         start = bisect_left(self._claims, run.first, key=lambda claim: claim.last)
         stop = bisect_right(self._claims, run.last, key=lambda claim: claim.first)
@@ -89,11 +89,11 @@ class _Claims:
             self._claims[start:stop] = [_Claim(first, last, None)]
 
     def agreed(self) -> list[Placed]:
-        """Return all that nothing contradicts."""
+        """Return all runs that no other claim contradicts."""
         return [claim.placed for claim in self._claims if claim.placed is not None]
 
     def _is_same(self, one: Run, other: Run) -> bool:
-        """Whether two runs are the same bytes."""
+        """Whether two runs have the same bytes."""
         if one.end - one.start != other.end - other.start:
             return False
         return all(left == right for left, right in zip(self._bytes_of(one), self._bytes_of(other), strict=True))
@@ -105,7 +105,7 @@ class _Claims:
 
 
 def _places_of(segment: Segment, stretch: Misplaced, segments: Sequence[Segment]) -> list[Placed]:
-    """Return where the batches of a stretch go, those as one run that follow each other to one hole."""
+    """Return the places of a stretch's batches; consecutive batches that go into the same hole form one run."""
     found: list[Placed] = []
     holes: dict[int, _Holes] = {}
     for batch in batches_between(segment, stretch.position, stretch.end):
@@ -127,7 +127,7 @@ def _places_of(segment: Segment, stretch: Misplaced, segments: Sequence[Segment]
 
 
 def _segment_of(run: Run, segments: Sequence[Segment]) -> Segment | None:
-    """Return the segment in whose range all offsets of a run lie."""
+    """Return the segment whose range contains all offsets of a run, or None."""
     at = bisect_right(segments, run.first, key=lambda segment: segment.base_offset) - 1
     if at < 0:
         return None
@@ -136,7 +136,7 @@ def _segment_of(run: Run, segments: Sequence[Segment]) -> Segment | None:
 
 
 class _Holes:
-    """What offsets are free in a segment; to be asked in ascending order, from ``first`` on."""
+    """Finds the free offsets of a segment; queries must ascend, from ``first`` on."""
 
     def __init__(self, segment: Segment, first: int) -> None:
         self._segment = segment
@@ -144,12 +144,12 @@ class _Holes:
         self._after = segment.base_offset - 1
         self._blocks = self._from(segment.walk_from(first - 1))
         self._block = next(self._blocks, None)
-        if self._block is None or self._block[0].header.last_offset >= first:  # what is before it isn't known
+        if self._block is None or self._block[0].header.last_offset >= first:  # the block before it is unknown
             self._blocks = self._from(segment.walk())
             self._block = next(self._blocks, None)
 
     def _from(self, items: Iterator[object]) -> Iterator[tuple[Block, int]]:
-        """Yield the blocks among what a walk yields, and the first offset of each."""
+        """Yield the blocks of a walk with their first offsets."""
         for item in items:
             if isinstance(item, Block):
                 yield item, self._first_of(item)
@@ -163,7 +163,7 @@ class _Holes:
             return self._after + 1
 
     def around(self, batch: Run) -> Hole | None:
-        """Return the hole that a batch fits into, None where there is none."""
+        """Return the hole that a batch fits into, or None."""
         while self._block is not None and self._block[0].header.last_offset < batch.first:
             self._after = self._block[0].header.last_offset
             self._block = next(self._blocks, None)

@@ -1,4 +1,4 @@
-"""What a recovery says of itself: everything that was lost, and what was changed without a loss."""
+"""The report of a recovery: every loss, and every change without a loss."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kfs.recover.segment_plan import Stretch
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes of a file, and the offsets in them, that a broker will not find any more.
+    """Bytes of a file, and their offsets, that a broker no longer finds.
 
-    From ``start`` to ``end`` (bytes, not included) in the file as it was; ``first_offset`` to ``last_offset`` (both
-    included) are those that batches there have or claim, both None where nothing there tells. Intact batches that can't
-    stay where they are are ``set_aside``: not in the log, but in the copy.
+    ``start`` and ``end`` are byte positions in the original file, ``end`` exclusive. ``first_offset`` and
+    ``last_offset``, both inclusive, are the offsets that the batches there have or claim; both are None if unknown.
+    With ``set_aside`` the batches are intact but can't stay in place: the copy has them, outside the log.
     """
 
     file: str
@@ -34,9 +34,10 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class TakenRecords:
-    """Records that are kept in a segment, and come from elsewhere than their place in its ``.log``, ``file``.
+    """Records that a segment keeps, but not from their place in its ``.log``, which is ``file``.
 
-    ``first_offset`` to ``last_offset`` (both included) are the bytes ``start`` to ``end`` (not included) of ``source``.
+    ``first_offset`` to ``last_offset``, both inclusive, come from the bytes ``start`` to ``end`` (exclusive) of
+    ``source``.
     """
 
     file: str
@@ -53,7 +54,7 @@ class TakenRecords:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was done to a file by which no record is lost."""
+    """Something that the recovery did to a file without losing records."""
 
     file: str
     what: str
@@ -64,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAccount:
-    """What became of each byte of a ``.log``, in order."""
+    """The fate of each byte of a ``.log``, in order."""
 
     file: str
     stretches: tuple[Stretch, ...]
@@ -72,10 +73,10 @@ class SegmentAccount:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What became of one partition directory; its log reaches from start to end offset, the latter not included.
+    """The result for one partition directory; ``log_end_offset`` is exclusive.
 
-    ``segments`` is there where each byte was looked at. ``consequences`` are sentences: what the losses mean.
-    ``left_out`` is why there is no copy of it, where it couldn't be read or no broker would start on one.
+    ``segments`` is filled by modes that examine every byte. ``consequences`` are sentences on what the losses mean.
+    ``left_out`` says why there is no copy: the partition can't be read, or a broker refuses to start on a copy.
     """
 
     directory: str
@@ -91,17 +92,17 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What became of a log directory."""
+    """The result for a log directory."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     @property
     def losses(self) -> list[Loss]:
-        """Everything that was lost, by partition directory and file."""
+        """All losses, by partition directory and file."""
         return [loss for partition in self.partitions for loss in partition.losses]
 
     @property
     def left_out(self) -> list[PartitionReport]:
-        """The partitions that there is no copy of, though they hold something."""
+        """The nonempty partitions without a copy."""
         return [partition for partition in self.partitions if partition.left_out is not None]

@@ -1,4 +1,4 @@
-"""Intact batches that follow one another in a file: what a recovery moves, or takes from another file, as one."""
+"""Runs of intact batches, which a recovery moves or takes from another file as a whole."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kfs.storage.patched_file import Extent
 
 
 class Run(NamedTuple):
-    """The batches from byte ``start`` to ``end`` of a file, in ascending offsets, and their first and last offset.
+    """Consecutive batches with ascending offsets: the bytes ``start`` to ``end`` of a file, first and last offset.
 
-    ``inode`` is the file's, as a listing showed it.
+    ``inode`` is the file's inode number in the listing.
     """
 
     path: str
@@ -29,14 +29,14 @@ class Run(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """Where the bytes are."""
+        """The run's byte range."""
         return Extent(self.path, self.inode, self.start, self.end - self.start)
 
 
 def batches_between(segment: Segment, start: int, end: int) -> Iterator[Run]:
-    """Yield the batches from one byte of a segment to another, which are known to be intact, each as a run.
+    """Yield the batches between two bytes of a segment, which must be intact, each as a run.
 
-    One whose offsets can't be had ends it.
+    Stop at a batch whose offsets can't be read.
     """
     log, file = segment.files.log, segment.file()
     window = Window(file, end)
@@ -56,7 +56,7 @@ def batches_between(segment: Segment, start: int, end: int) -> Iterator[Run]:
 
 
 def joined(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield runs, those as one that follow one another in a file."""
+    """Yield runs, with adjacent ones in the same file joined into one."""
     last: Run | None = None
     for run in runs:
         if last is not None and (last.path, last.end) == (run.path, run.start) and last.last < run.first:

@@ -1,8 +1,8 @@
-"""A copy of a partition with every batch that is intact, in the order of the log, and an account of the rest.
+"""Copies a partition with every intact batch, in log order, and accounts for the rest.
 
-What is kept goes into segments of the same base offsets, byte for byte, with holes where batches are lost, which is
-legal: compaction leaves them too. Everything beside the segments is made again by a broker's own recovery
-(:class:`~kfs.broker_log.log_loader.LogLoader`), which then finds nothing to cut off.
+Kept batches go byte for byte into segments with the same base offsets. Lost batches leave holes, which are legal:
+compaction leaves them too. A broker's own recovery (:class:`~kfs.broker_log.log_loader.LogLoader`) then rebuilds all
+other files, and finds nothing to truncate.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from kfs.storage.open_files import OpenFile
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import kind_at
 
-#: The directory, inside of the partition's, for batches whose offsets can't be where they are. Brokers ignore it.
+#: The directory inside the partition's for batches whose offsets don't fit the log. Brokers ignore it.
 EXTRA: Final = "extra"
 #: Positions in a segment are int32 (``FileRecords``).
 _MOST_BYTES: Final = MAX_INT32
-#: What an interrupted write or removal leaves among files that aren't a segment's.
+#: Suffixes that an interrupted write or deletion leaves on files that belong to no segment.
 _LEFT_OUT: Final = (".tmp", ".part", ".deleted", ".swap", ".cleaned")
 
 
-#: A broker would not start on these if they can't be read.
+#: Files that keep a broker from starting if they can't be parsed.
 _CHECKED: Final[dict[str, Callable[[bytes], object]]] = {
     PARTITION_METADATA: parse_partition_metadata,
     LEADER_EPOCH_CHECKPOINT: parse_leader_epoch_checkpoint,
@@ -51,14 +51,14 @@ _CHECKED: Final[dict[str, Callable[[bytes], object]]] = {
 def salvage_partition(
     plan: SalvagePlan, others: Iterable[FoundFile], directory: str, mode: Mode, report: PartitionReport
 ) -> UnifiedLog:
-    """Write a copy of a log to ``directory``, which isn't there yet, tell ``report``, and return the copy, closed.
+    """Write a copy of a log to the new directory ``directory``, fill in ``report``, and return the copy, closed.
 
-    ``others`` are files that are no segment's, to be copied too.
+    ``others`` are files to copy that belong to no segment.
 
     Raises:
-        CorruptData: a file of the source changed meanwhile.
-        RecoveryRefused: a broker would not start on what is left.
-        OSError: something can't be written.
+        CorruptData: a source file changed meanwhile.
+        RecoveryRefused: a broker refuses to start on what is left.
+        OSError: a file can't be written.
     """
     log = plan.arrangement.log
     os.mkdir(directory)
@@ -87,7 +87,7 @@ def _write_segment(plan: SegmentPlan, directory: str) -> None:
     path = segment_path(directory, segment.base_offset, ".log")
     if len(kept) == len(plan.stretches) == 1 and not plan.is_patched:
         copy_file(segment.files.log.path, path)
-    elif kept or segment.is_last:  # the last one tells where the log ends even if it is empty
+    elif kept or segment.is_last:  # even an empty last segment sets the log end offset
         for base_offset, stretches in _parts(plan) if plan.is_patched and kept else [(segment.base_offset, kept)]:
             _write(segment_path(directory, base_offset, ".log"), [(segment.file(), stretches)])
     extra = [(segment.file(), plan.of_fate(Fate.EXTRA))]
@@ -99,7 +99,7 @@ def _write_segment(plan: SegmentPlan, directory: str) -> None:
 
 
 def _parts(plan: SegmentPlan) -> Iterator[tuple[int, Sequence[Stretch]]]:
-    """Yield what a patched segment keeps as segments that a broker can open, each with its base offset."""
+    """Split the kept part of a patched segment into segments that a broker can open, each with its base offset."""
     base_offset, size, part = plan.segment.base_offset, 0, list[Stretch]()
     position = 0
     for run, stretch in plan.patches():
@@ -116,7 +116,7 @@ def _parts(plan: SegmentPlan) -> Iterator[tuple[int, Sequence[Stretch]]]:
 
 
 def _write(path: str, content: Iterable[tuple[OpenFile, Sequence[Stretch]]]) -> None:
-    """Write stretches of files, one behind another."""
+    """Write stretches of files one after the other."""
     with open(path, "xb") as file:
         for source, stretches in content:
             begin = file.tell()
@@ -131,7 +131,7 @@ def _write(path: str, content: Iterable[tuple[OpenFile, Sequence[Stretch]]]) -> 
 
 
 def _tell(completed: Completed, account: SegmentAccount, report: PartitionReport) -> Iterator[Gone]:
-    """Tell what became of a segment's file, and yield what of it is gone."""
+    """Report the fate of a segment's file, and yield the stretches that are gone."""
     report.segments.append(account)
     for stretch in account.stretches:
         if stretch.fate is Fate.PADDING:
@@ -150,7 +150,7 @@ def _loss(path: str, stretch: Stretch, offsets: OffsetRange | None) -> Loss:
 
 
 def _copy_other_files(others: Iterable[FoundFile], directory: str, report: PartitionReport) -> None:
-    """Copy what can't be made again from the log, such as KRaft's snapshots, where it makes sense."""
+    """Copy the files that can't be rebuilt from the log, such as KRaft snapshots; skip leftovers and corrupt files."""
     for found in others:
         name = os.path.basename(found.path)
         if name.endswith(_LEFT_OUT) or not kind_at(found.path).may_be_file:

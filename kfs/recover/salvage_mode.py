@@ -1,4 +1,4 @@
-"""Every batch of a log directory that is intact, behind damage too, in a copy that a broker starts on."""
+"""Salvage mode: keeps every intact batch of a log directory, even after damage, in a copy that a broker starts on."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from kfs.recover.undelete import Undeleted, undelete_segments
 from kfs.storage.listing import FoundFile, check_listable
 from kfs.storage.status import is_there
 
-#: Suffixes of segments: damage in them is reported as a loss.
+#: The suffixes of segment files. Their damage is reported as a loss.
 _LOGS: Final = (".log", ".log.swap", ".log.deleted", ".log.cleaned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SalvageMode(Mode):
-    """All that is intact is kept, and where a broker would refuse to start, what it would refuse is left out.
+    """Recovery that keeps everything intact, and leaves out what a broker refuses to start on.
 
-    With ``undelete`` what was deleted and is still there comes back: records below the log start offset, ``.deleted``
-    segments, partitions of deleted topics. What is lost comes from ``also``, where that has copies of the same history.
+    With ``undelete``, deleted data that is still on disk comes back: records below the log start offset, ``.deleted``
+    segments, partitions of deleted topics. Lost records are taken from ``also``, if that has copies of the same
+    history.
     """
 
     storage: Storage
@@ -85,7 +86,7 @@ class _Salvage(LogDirRecovery):
         except OSError as error:
             report.left_out = f"{source}: {error.strerror}"
             return None
-        _ = log.segments  # which lists the directory
+        _ = log.segments  # lists the directory
         undeleted = undelete_segments(log, self._storage) if self._undelete else Undeleted(log)
         try:
             sources = partial(self._sources, log)
@@ -106,7 +107,7 @@ class _Salvage(LogDirRecovery):
         return ProducerState(self.mode.config.producer_id_expiration_ms)
 
     def _sources(self, log: Log, arranged: Log) -> list[Source]:
-        """Return where that may be which a log has lost: what was deleted from it, and other copies, the best first."""
+        """Return the sources of a log's lost records, best first: segments deleted from it, then other copies."""
         directory = log.directory
         sources: list[Source] = []
         if log.files.deleted:
@@ -124,13 +125,13 @@ class _Salvage(LogDirRecovery):
         return []
 
     def _tell_better(self, log: Log, report: PartitionReport) -> None:
-        """Name the copies that a broker would rather go by; what they have at their end nothing behind it proves."""
+        """Report copies that a broker would prefer; nothing is taken beyond the log's end, as nothing proves it."""
         end = report.log_end_offset
         for directory in self._copies_of(log.directory):
             itself, other = (
                 Log(each, self._storage, problems=Problems(logging.DEBUG)) for each in (log.directory, directory)
             )
-            with suppress(CorruptData, SourceLost):  # of no use, then
+            with suppress(CorruptData, SourceLost):  # then the copy is no better
                 epoch, (other_epoch, other_end, _) = itself.last_leader_epoch(), other.standing()
                 if (other_epoch, other_end) > (epoch, end):
                     theirs, ours = f"{other_end} of leader epoch {other_epoch}", f"{end} of {epoch}"
@@ -149,7 +150,7 @@ class _Salvage(LogDirRecovery):
 
     def _others(self, log: Log) -> list[FoundFile]:
         others = dict(log.files.others)
-        if self._undelete:  # it knows nothing of what was deleted; the batches do
+        if self._undelete:  # it doesn't have the epochs of undeleted segments; their batches do
             others.pop(LEADER_EPOCH_CHECKPOINT, None)
         return [others[name] for name in sorted(others)]
 

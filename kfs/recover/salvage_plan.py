@@ -1,4 +1,4 @@
-"""What of a whole log is kept, and where it comes from; every byte of its files is accounted for, once."""
+"""The plan of a log's salvage: what is kept and where it comes from. It accounts for every byte exactly once."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from kfs.recover.segment_plan import Fate, Misplaced, Stretch, plan_segment
 from kfs.recover.sources import Replaced, Source
 
 _UNDONE: Final = "undone: what it replaces is kept in its place"
-#: Gets how many more bytes of ``.log`` files are done.
+#: Called with the number of ``.log`` bytes processed since the last call.
 Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """What is written of a segment: of ``segment``, which may be patched, what ``stretches`` keep.
+    """What to write of a segment: the kept ``stretches`` of ``segment``, which may be patched.
 
-    ``beside`` are the stretches of the file itself, ``raw``, that aren't in the patched one.
+    ``beside`` are the stretches of the original file, ``raw``, that the patched segment doesn't have.
     """
 
     segment: Segment
@@ -41,20 +41,20 @@ class SegmentPlan:
 
     @property
     def raw(self) -> Segment:
-        """The segment as its file is."""
+        """The segment as its file is on disk."""
         return self.completed.segment
 
     @property
     def is_patched(self) -> bool:
-        """Whether something was put into it."""
+        """Whether records were filled in or moved."""
         return self.segment is not self.raw
 
     def of_fate(self, *fates: Fate) -> list[Stretch]:
-        """Return the stretches of the segment with those fates."""
+        """Return the stretches with the given fates."""
         return [stretch for stretch in self.stretches if stretch.fate in fates]
 
     def patches(self) -> Iterator[tuple[Run, Stretch]]:
-        """Yield of a patched segment what of which file its stretches are, each with that stretch."""
+        """Yield the pieces of files that make up a patched segment, each with its stretch."""
         runs = self.completed.runs
         begins = list(accumulate((run.end - run.start for run in runs), initial=0))
         for stretch in self.stretches:
@@ -71,9 +71,9 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class SalvagePlan:
-    """What is written of a log, ``arrangement`` of whose files it is, and the producers at its end.
+    """What to write of a log, whose files are arranged by ``arrangement``, and the producer state at its end.
 
-    ``sources`` are where else its records were looked for.
+    ``sources`` are the other logs that were searched for lost records.
     """
 
     arrangement: Arrangement
@@ -82,7 +82,7 @@ class SalvagePlan:
     sources: Sequence[Source] = ()
 
     def accounts(self) -> Iterator[tuple[Completed, SegmentAccount]]:
-        """Yield what became of each byte of the log's own files."""
+        """Yield the fate of each byte of the log's own files."""
         pieces: dict[str, list[Stretch]] = defaultdict(list)
         for plan in self.segments:
             for run, stretch in plan.patches() if plan.is_patched else ():
@@ -101,7 +101,7 @@ class SalvagePlan:
             yield Completed(segment, []), SegmentAccount(segment.files.log.path, (stretch,))
 
     def taken(self) -> Iterator[TakenRecords]:
-        """Yield what comes from another file than that of its segment, or stood in another place there."""
+        """Yield the records that come from another file than their segment's, or from another place in it."""
         for plan in self.segments:
             path = plan.raw.files.log.path
             for run, stretch in plan.patches() if plan.is_patched else ():
@@ -109,7 +109,7 @@ class SalvagePlan:
                     yield TakenRecords(path, run.first, run.last, run.path, run.start, run.end)
 
     def refused(self) -> Iterator[Loss]:
-        """Yield what comes from none of the log's own files, and a broker would refuse: it is set aside."""
+        """Yield the batches from other sources that a broker would refuse; they are set aside."""
         own = {plan.raw.files.log.path for plan in self.segments}
         for plan in self.segments:
             for run, stretch in plan.patches() if plan.is_patched else ():
@@ -118,7 +118,7 @@ class SalvagePlan:
                     yield Loss(run.path, run.start, run.end, run.first, run.last, reason, set_aside=True)
 
     def missing(self) -> Iterator[OffsetRange]:
-        """Yield the offsets that are known to be lost with segments of which there are no files, nor copies."""
+        """Yield the offsets that are known to be lost with segments of which neither files nor copies exist."""
         for plan in self.segments:
             last = plan.stretches[-1] if plan.stretches else None
             if not plan.is_patched and (last is None or last.fate is Fate.KEPT):
@@ -129,12 +129,12 @@ class SalvagePlan:
 
     @property
     def restored(self) -> list[OffsetRange]:
-        """Offsets at which what compaction has removed may be back."""
+        """The offsets at which records that compaction removed may be back."""
         return [offsets for plan in self.segments for offsets in plan.completed.restored]
 
 
 def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Yield stretches, those that are kept one behind another as one."""
+    """Yield stretches, with adjacent kept ones joined into one."""
     last: Stretch | None = None
     for stretch in stretches:
         if last is not None and last.fate is stretch.fate is Fate.KEPT:
@@ -154,13 +154,13 @@ def plan_salvage(
     new_state: Callable[[], ProducerState],
     advance: Advance,
 ) -> SalvagePlan:
-    """Return what can be kept of a log. Only where not all of it can is anything else looked at.
+    """Plan the salvage of a log; use other sources only if something is lost, set aside or missing between segments.
 
-    ``found`` is all that there is in its directory, ``sources`` returns where else its records may be, the best first,
-    and ``new_state`` a state without any producer.
+    ``found`` lists all files in the log's directory. ``sources`` returns the other sources of its records, best first.
+    ``new_state`` returns a producer state without producers.
 
     Raises:
-        CorruptData: a file changes meanwhile.
+        CorruptData: a file changed meanwhile.
     """
     producers, plans = new_state(), []
     for segment in log.segments:
@@ -191,7 +191,7 @@ def plan_salvage(
 
 
 def _gaps(log: Log) -> list[OffsetRange]:
-    """Return the offsets between segments."""
+    """Return the offset ranges missing between segments."""
     return [gap for segment in log.segments if (gap := gap_behind(segment)) is not None]
 
 

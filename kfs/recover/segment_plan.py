@@ -1,4 +1,4 @@
-"""What of a segment can be saved and what can't: every byte of it is accounted for, once."""
+"""The plan of a segment's salvage: what can be kept and what can't. It accounts for every byte exactly once."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from kfs.log.segment import Segment
 from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import Window
 
-#: Damage that is an intact batch in the wrong place.
+#: Causes of damage where the batch itself is intact, but in the wrong place.
 _INTACT: Final = (Cause.REPEATED, Cause.MISPLACED)
 _SEVERAL: Final = " (the first of several batches)"
 
 
 class Fate(StrEnum):
-    """What becomes of bytes."""
+    """The fate of bytes in a recovery."""
 
     KEPT = "kept"
-    EXTRA = "extra"  # intact batches whose offsets can't be where they are: set aside
+    EXTRA = "extra"  # intact batches whose offsets don't fit the log: set aside
     MOVED = "moved"  # intact batches that are kept in another place, where their offsets belong
-    REPLACED = "replaced"  # damaged, or undone: what it held is kept, taken from elsewhere
+    REPLACED = "replaced"  # damaged or undone; the records are kept, taken from elsewhere
     LOST = "lost"
     PADDING = "padding"  # zeros, preallocated for batches that were never written
 
@@ -40,9 +40,10 @@ class Fate(StrEnum):
 class Stretch:
     """The bytes of a segment from ``position`` to ``end``, and their fate.
 
-    Of kept and extra batches the offsets are the first and last; of what is lost, the lowest and highest that can have
-    been in it: those between the batches kept on either side. ``last_offset`` is below ``first_offset`` where there are
-    none, and where nothing is kept behind it ``last_offset`` is the highest that the damaged bytes claim.
+    For kept and extra batches, the offsets are the first and the last. For lost bytes, they are the lowest and highest
+    offset that the bytes can have had: all offsets between the batches kept on either side. If nothing is kept after
+    them, ``last_offset`` is the highest offset that the damaged bytes claim. Without any offsets, ``last_offset`` is
+    below ``first_offset``.
     """
 
     position: int
@@ -54,28 +55,29 @@ class Stretch:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether there are offsets in it, or can have been."""
+        """Whether the stretch has, or can have had, any offsets."""
         return self.first_offset <= self.last_offset
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced(Stretch):
-    """Intact batches, one behind another in ascending offsets, that can't be where they are, if not elsewhere."""
+    """Adjacent intact batches with ascending offsets that can't be kept in place, but perhaps elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Misplaced):
-    """Misplaced batches whose offsets occurred before."""
+    """Misplaced batches with offsets that occurred earlier."""
 
 
 def plan_segment(segment: Segment, producers: ProducerState | None) -> list[Stretch]:
-    """Return the fate of every byte of a segment, in order; neighbours that are kept are one, as misplaced ones are.
+    """Return the fate of every byte of a segment, in order; join adjacent kept stretches, and adjacent misplaced ones.
 
-    ``producers`` is their state before the segment, and afterwards after it: a batch that a broker's recovery would
-    refuse because of it is set aside. Without them none is, and repeated batches beside each other are one, too.
+    ``producers`` is the producer state before the segment, and is updated to the state after it. A batch that a
+    broker's recovery refuses because of this state is set aside. With None, no batch is set aside for that reason, and
+    adjacent repeated batches are joined too.
 
     Raises:
-        CorruptData: the file changes meanwhile.
+        CorruptData: the file changed meanwhile.
     """
     stretches: list[Stretch] = []
     for stretch in _Planner(segment, producers).stretches():
@@ -90,7 +92,7 @@ def plan_segment(segment: Segment, producers: ProducerState | None) -> list[Stre
 
 
 def _joined(last: Stretch, stretch: Stretch) -> Stretch | None:
-    """Return two stretches as one, None where they aren't alike."""
+    """Return two stretches joined into one, or None if they can't be joined."""
     if last.end != stretch.position:
         return None
     if last.fate is stretch.fate is Fate.KEPT:
@@ -102,7 +104,7 @@ def _joined(last: Stretch, stretch: Stretch) -> Stretch | None:
 
 
 class _Planner:
-    """Goes through a segment once."""
+    """Plans a segment in one pass."""
 
     def __init__(self, segment: Segment, producers: ProducerState | None) -> None:
         self._segment = segment
@@ -135,7 +137,7 @@ class _Planner:
             return self._judged(header, block.data)
         try:
             first, last = _offsets_of(self._segment, block)
-        except CorruptData as error:  # which the loader of a broker would fail on, too
+        except CorruptData as error:  # a broker's loader fails on it too
             return Stretch(block.position, block.end, Fate.EXTRA, header.base_offset, header.last_offset, error.reason)
         if self._after < first and last < block.before:
             self._after = last
@@ -144,7 +146,7 @@ class _Planner:
         return Stretch(block.position, block.end, Fate.EXTRA, first, last, reason)
 
     def _judged(self, header: BatchHeader, data: bytes) -> Stretch:
-        """Keep a record batch (v2) that is in its place, unless recovery would refuse it."""
+        """Keep a record batch (v2) that is in place, unless a broker's recovery would refuse it."""
         fate, reason = Fate.KEPT, ""
         try:
             if self._producers is not None:
@@ -173,7 +175,7 @@ class _Planner:
             yield lost
 
     def _intact_in(self, damage: Damage) -> Iterator[BatchHeader]:
-        """Yield the headers of intact batches that the walk passed by: their offsets are too low, or too high."""
+        """Yield the headers of intact batches that the walk skipped because their offsets are too low or too high."""
         file, storage = self._segment.file(), self._segment.storage
         window = Window(file, damage.end)
         bounds = SegmentBounds(self._segment.base_offset, None)
@@ -196,10 +198,10 @@ class _Planner:
 
 
 def _offsets_of(segment: Segment, block: Block) -> tuple[int, int]:
-    """Return the first and the last offset; of a compressed message they are known for certain only inside.
+    """Return a block's first and last offset; for a compressed message, only the inner messages are reliable.
 
     Raises:
-        CorruptData: they can't be had from there.
+        CorruptData: the inner messages can't be decoded.
     """
     if block.header.record_count == UNKNOWN_COUNT:
         offsets = segment.storage.load(block, segment.problems.add).columns.offsets
@@ -214,16 +216,16 @@ def _aside(header: BatchHeader, reason: str, kind: type[Stretch] = Stretch) -> S
 
 
 def header_at(segment: Segment, position: int) -> BatchHeader:
-    """Return the header at a position, whether or not the batch is broken.
+    """Return the header at a byte position, even if the batch is damaged.
 
     Raises:
-        CorruptData: it makes no sense.
+        CorruptData: the header makes no sense.
     """
     return read_header(segment.file().read(position, BATCH_OVERHEAD), 0, position)
 
 
 def _bounded(stretches: list[Stretch], next_base_offset: int | None) -> list[Stretch]:
-    """Let what is lost end before the offset that is kept behind it, which is known only now."""
+    """Set the end of each lost stretch to just below the next kept offset, which is known only after the pass."""
     result = []
     following = next_base_offset
     for stretch in reversed(stretches):

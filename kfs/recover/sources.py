@@ -1,4 +1,4 @@
-"""Where else there may be what a log has lost: other copies, deleted segments, what a damaged compaction replaces."""
+"""Other sources of a log's lost records: copies, deleted segments, the segments that a damaged compaction replaced."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from kfs.recover.runs import Run, joined
 
 
 class Source(ABC):
-    """A log that may have what another one has lost.
+    """A log that may have records that another log has lost.
 
-    ``undoes_compaction`` says that it may have what was removed from that by compaction.
+    ``undoes_compaction`` says that it may also have records that compaction removed from the other log.
     """
 
     def __init__(self, log: Log, *, undoes_compaction: bool = False) -> None:
         self.log = log
         self.undoes_compaction = undoes_compaction
-        #: Why nothing more is taken from it.
+        #: Why nothing more is taken from the source, or None.
         self.failure: str | None = None
 
     @abstractmethod
     def is_proven(self, offsets: OffsetRange) -> bool:
-        """Whether what it has at some offsets belongs there in the other log, too."""
+        """Whether the records that this log has at the given offsets also belong there in the other log."""
 
     def fills(self, gap: OffsetRange) -> bool:
-        """Whether offsets are lost that the other log lacks between two segments, if this one has them."""
+        """Whether offsets that the other log lacks between two segments count as lost if this log has them."""
         return False
 
     def found(self, offsets: OffsetRange) -> tuple[list[Run], list[OffsetRange]]:
-        """Return what it has of some offsets and is proven to belong there, and those that are still lost.
+        """Return this log's proven batches within some offsets, and the offsets that are still lost.
 
-        What it has reaches over none of the offsets. One that can't be read has nothing.
+        No batch extends beyond the offsets. A source that can't be read yields nothing.
         """
         if self.failure is None:
             try:
@@ -59,9 +59,9 @@ class Source(ABC):
                 after = last
 
     def lacks(self, offsets: OffsetRange) -> list[OffsetRange]:
-        """Return of which offsets it doesn't know what there was: damaged here too, or in no segment.
+        """Return the offsets whose records this log doesn't know: damaged here too, or in no segment.
 
-        What lies between intact batches that follow each other isn't among them: if anything, compaction removed it.
+        Offsets missing between consecutive intact batches aren't included: only compaction can have removed those.
         """
         unknown = [offsets]
         for segment, start, end in self.log.spans:
@@ -77,7 +77,7 @@ class Source(ABC):
 
 
 class Copy(Source):
-    """Another copy of the partition, of which is taken what is proven to be of the same history."""
+    """Another copy of the partition; only records proven to be of the same history are taken from it."""
 
     def __init__(self, log: Log, other: Log) -> None:
         super().__init__(other)
@@ -88,14 +88,15 @@ class Copy(Source):
         return self._history.is_proven(offsets)
 
     def fills(self, gap: OffsetRange) -> bool:
-        """See :meth:`Source.fills`; what compaction may have removed isn't lost."""
+        """See :meth:`Source.fills`; offsets that compaction may have removed don't count as lost."""
         return not self._history.may_be_compacted(gap)
 
 
 class Deleted(Source):
-    """Segments that were deleted from the log: by compaction, or because they were of another history.
+    """Segments that were deleted from the log, by compaction or because they belong to another history.
 
-    One leader writes each offset once in its epoch. So a batch in the epoch that the log had there is of its history.
+    In one epoch, the leader writes each offset once. So a batch is of the log's history if its epoch is the log's epoch
+    at that offset.
     """
 
     def __init__(self, log: Log, deleted: Log) -> None:
@@ -106,7 +107,7 @@ class Deleted(Source):
         self._history = CommonHistory(log, deleted)
 
     def is_proven(self, offsets: OffsetRange) -> bool:
-        """See :meth:`Source.is_proven`; what lies below the log start offset is deleted for good."""
+        """See :meth:`Source.is_proven`; records below the log start offset are deleted for good."""
         if offsets.start < self._log_start_offset:
             return False
         if self.log.topic not in NEVER_TIERED and all(map(self._is_of_epoch, self._blocks(offsets))):
@@ -126,7 +127,7 @@ class Deleted(Source):
 
 
 class Replaced(Source):
-    """The segments that a compaction was made of, whose ``.swap`` is ``swap``: a part of this very log."""
+    """The segments that a compaction replaced with the segment in ``swap``: an earlier form of this same log."""
 
     def __init__(self, swap: Log, before: Log) -> None:
         super().__init__(before, undoes_compaction=True)
@@ -134,7 +135,7 @@ class Replaced(Source):
         self._is_same: bool | None = None
 
     def is_proven(self, offsets: OffsetRange) -> bool:
-        """See :meth:`Source.is_proven`; of Kafka's own topics no key may be back that was deleted."""
+        """See :meth:`Source.is_proven`; in Kafka's internal topics, no deleted key may come back."""
         if self.log.topic in NEVER_TIERED:
             return False
         if self._is_same is None:

@@ -1,4 +1,4 @@
-"""Segments that retention, compaction or a broker's recovery has deleted, and that weren't removed yet."""
+"""Segments that retention, compaction or a broker's recovery has deleted, but whose files still exist."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from kfs.recover.salvage import EXTRA
 
 @dataclass(frozen=True, slots=True)
 class Undeleted:
-    """A log with the deleted segments that fit between its own; the others overlap what there is."""
+    """A log merged with the deleted segments that fit between its own; other deleted segments overlap it."""
 
     log: Log
     merged: tuple[Segment, ...] = ()
     overlapping: tuple[Segment, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Whether a ``.log.deleted``, or an index of one, is of a segment that comes back or is set aside."""
+        """Whether a ``.log.deleted`` file or its index belongs to a segment that is merged or set aside."""
         return any(path.startswith(segment.files.log.path[: -len(".log.deleted")]) for segment in self._segments())
 
     def _segments(self) -> Iterable[Segment]:
         return (*self.merged, *self.overlapping)
 
     def set_aside(self, directory: str, report: PartitionReport) -> None:
-        """Copy those that overlap beside the log in ``directory``, and tell of both kinds."""
+        """Copy overlapping segments to a directory beside the log in ``directory``; report both kinds."""
         for segment in self.merged:
             report.changes.append(Change(segment.files.log.path, "undeleted"))
         for segment in self.overlapping:
@@ -45,7 +45,7 @@ class Undeleted:
 
 
 def undelete_segments(log: Log, storage: Storage) -> Undeleted:
-    """Return ``log`` from its first segment on, whatever its log start, with deleted segments between its own."""
+    """Return ``log`` from its first segment on, ignoring its log start offset, merged with deleted segments."""
     paths = {segment.base_offset: segment.files.log.path for segment in log.segments}
     taken = [_range_of(segment) for segment in log.segments if segment.size()]
     deleted = [files.log.path for files in log.files.deleted]
@@ -57,12 +57,12 @@ def undelete_segments(log: Log, storage: Storage) -> Undeleted:
         else:
             merged.append(segment)
             taken.append(offsets)
-            paths[segment.base_offset] = segment.files.log.path  # instead of an empty one, if there is one
+            paths[segment.base_offset] = segment.files.log.path  # replaces an empty segment, if there is one
     return Undeleted(_log_of(log, paths.values(), storage), tuple(merged), tuple(overlapping))
 
 
 def _log_of(log: Log, paths: Iterable[str], storage: Storage) -> Log:
-    """Return a log of just those files, which no checkpoint speaks of."""
+    """Return a log of just the given files, without checkpoints."""
     return Log(PartitionDirectory(log.directory.path, log.directory.name, None, tuple(sorted(paths))), storage)
 
 

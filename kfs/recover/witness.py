@@ -1,4 +1,4 @@
-"""Looking at what a recovery is about to do away with, and noting what of it is lost."""
+"""Records what a broker's recovery is about to remove, and what is lost with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CUT_OFF = "a batch that isn't complete"
 
 
 class Witness(LoadObserver):
-    """Tells a report what a :class:`~kfs.broker_log.log_loader.LogLoader` does; files are named as in ``source``."""
+    """Reports what a :class:`~kfs.broker_log.log_loader.LogLoader` does; the report names files in ``source``."""
 
     def __init__(self, source: str, report: PartitionReport) -> None:
         self._source = source
@@ -60,7 +60,7 @@ class Witness(LoadObserver):
         self._change(segment.path(".log"), "split: its offsets span more than an int32")
 
     def loaded(self, log: UnifiedLog) -> None:
-        """Note where the log begins and ends, which snapshots were of no use, and what lies past the end."""
+        """Report the log's start and end, unusable producer snapshots, and records past the log's end."""
         self._report.log_start_offset = log.log_start_offset
         self._report.log_end_offset = log.log_end_offset
         for error in log.producers.unreadable:
@@ -68,10 +68,10 @@ class Witness(LoadObserver):
         self._find_hidden(log)
 
     def _find_hidden(self, log: UnifiedLog) -> None:
-        """A log may end below offsets that it holds: a broker then gives those to other records."""
+        """Report offsets in the log at or above its end, which a broker will assign to other records."""
         segment = log.segments.last
         hidden: list[BatchHeader] = []
-        with suppress(CorruptData):  # damage in what counts as closed cleanly: a broker finds it when it gets there
+        with suppress(CorruptData):  # damage despite a clean stop: a broker notices it only when it reads there
             headers = segment.records().headers()
             hidden.extend(header for header in headers if header.last_offset >= log.log_end_offset)
         if hidden:
@@ -99,9 +99,9 @@ class Witness(LoadObserver):
 
 
 def _offsets_in(file: OpenFile, segment: LogSegment, start: int) -> tuple[int | None, int | None]:
-    """Return the offsets lost from byte ``start`` on, up to the last that a batch there has or claims.
+    """Return the offsets lost from byte ``start`` on, up to the last one that a batch there has or claims.
 
-    Both None where no batch tells of one.
+    Both are None if no batch has any.
     """
     after = max((header.last_offset for header in segment.records(start).headers()), default=segment.base_offset - 1)
     bounds = SegmentBounds(segment.base_offset, MAX_INT64)
