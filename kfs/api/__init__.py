@@ -1,6 +1,6 @@
-"""Kafka's files in Python: ``kfs.open`` and what it gives. ``docs/PYTHON.md`` shows it."""
+"""The Python API: ``kfs.open`` and the objects it returns. See ``docs/PYTHON.md``."""
 
-from kfs.api.data import Data, Topic, open  # noqa: A004 - it is read as kfs.open
+from kfs.api.data import Data, Topic, open  # noqa: A004 - used as kfs.open
 from kfs.api.partition_log import PartitionLog, SegmentFile
 from kfs.api.record import Record
 from kfs.log.problem import DamagePolicy

@@ -1,4 +1,4 @@
-"""What brokers keep in topics of their own, by name."""
+"""Mappings by name for the state that brokers keep in internal topics."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kfs.log.problem import Problem
 
 
 class NamedState(Protocol):
-    """What the records of such a topic add up to."""
+    """The state that results from the records of an internal topic."""
 
     def names(self) -> Sequence[str]:
-        """Return what there is, sorted."""
+        """Return all names, sorted."""
         ...
 
     def state_problems(self) -> StateProblems:
-        """Return what is wrong with the logs of the topic."""
+        """Return the problems with the topic's logs."""
         ...
 
 
@@ -28,7 +28,7 @@ State = TypeVar("State", bound=NamedState)
 
 
 class ByName(Mapping[str, Entry], Generic[Entry, State]):
-    """A mapping of names to what is known of each, as it is whenever one is asked for."""
+    """A mapping of names to entries; each access reads the current state."""
 
     def __init__(self, opened: Opened, state: State) -> None:
         self._opened = opened
@@ -53,5 +53,5 @@ class ByName(Mapping[str, Entry], Generic[Entry, State]):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the logs that they are kept in, or isn't here of them, and records that can't be read."""
+        """Problems with the logs of the internal topic: damage, missing partitions, unreadable records."""
         return self._state.state_problems().as_problems()

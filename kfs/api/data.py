@@ -1,4 +1,4 @@
-"""Log directories as Python sees them: topics, their partitions, and how to open them."""
+"""Log directories in Python: opening them, their topics, and the topics' partitions."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Topic(Mapping[int, PartitionLog], Scannable):
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """The numbers of its partitions that are here, sorted."""
+        """The numbers of the partitions in the log directories, sorted."""
         return tuple(self._data.source.partitions(self.name))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found wrong in its partitions so far."""
+        """The problems found in its partitions so far."""
         return tuple(problem for log in self.values() for problem in log.problems)
 
     def read(
@@ -88,7 +88,7 @@ class Topic(Mapping[int, PartitionLog], Scannable):
 
 
 class Data(Mapping[str, Topic], Scannable):
-    """Open log directories: a mapping of names to topics; :func:`kfs.open` makes one, and ``with`` closes it.
+    """Open log directories: a mapping of names to topics. :func:`kfs.open` returns one, and ``with`` closes it.
 
     >>> data.topics[:3]
     ('clickstream', 'customer-profiles', 'empty')
@@ -97,13 +97,13 @@ class Data(Mapping[str, Topic], Scannable):
     >>> "nothing of the kind" in data
     False
 
-    Threads may share it. It can't be pickled, and a process that is forked may go on using it.
+    Threads may share it. It can't be pickled, but a forked process can continue to use it.
     """
 
     def __init__(self, source: DataDir, isolation: IsolationLevel, on_damage: DamagePolicy) -> None:
         super().__init__(isolation, on_damage)
         self._source = source
-        self._broker = BrokerState(source)  # which tells copies of a topic from an older one of the same name
+        self._broker = BrokerState(source)  # which tells copies of a topic from an older topic of the same name
         self._is_closed = False
         self._known: dict[tuple[str, int], PartitionLog] = {}
 
@@ -120,18 +120,18 @@ class Data(Mapping[str, Topic], Scannable):
         self.close()
 
     def close(self) -> None:
-        """Give back the files that are kept open; closing it again does nothing."""
+        """Close all files. Closing again does nothing."""
         self._is_closed = True
         self._source.close()
 
     def check_open(self) -> None:
-        """Raise ValueError if it was closed."""
+        """Raise ValueError if the log directories are closed."""
         if self._is_closed:
             raise ValueError("these log directories were closed")
 
     @property
     def source(self) -> DataDir:
-        """What is below: the objects of :mod:`kfs.log`; raise ValueError if it was closed."""
+        """The underlying :class:`~kfs.log.data_dir.DataDir`. Raises ValueError if it is closed."""
         self.check_open()
         return self._source
 
@@ -146,7 +146,7 @@ class Data(Mapping[str, Topic], Scannable):
     # -- topics
 
     def __getitem__(self, topic: str) -> Topic:
-        """Return a topic; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
+        """Return a topic; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) if it is unknown."""
         if not self.source.partitions(topic):
             raise NotFound(f"no topic {topic!r}")
         return Topic(self, topic)
@@ -163,23 +163,23 @@ class Data(Mapping[str, Topic], Scannable):
         return tuple(self.source.topics())
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """Return the log of a partition, the same object each time; raise :class:`~kfs.errors.NotFound`."""
+        """Return a partition's log, always the same object; raise :class:`~kfs.errors.NotFound` if it is unknown."""
         if partition not in self.source.partitions(topic):
             raise NotFound(f"no partition {partition} of {topic!r}")
         return self._known.setdefault((topic, partition), PartitionLog(self, topic, partition))
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Yield the log of every partition, by topic and partition."""
+        """Yield the logs of all partitions, by topic and partition."""
         for topic in self.values():
             yield from topic.values()
 
-    # -- what brokers keep in topics of their own
+    # -- state that brokers keep in internal topics
 
     def groups(self) -> Groups:
-        """Return the consumer groups, by name: committed offsets, lag, members, state.
+        """Return the consumer groups by name: committed offsets, lag, members, state.
 
         Raises:
-            UnusableSource: no partition of a topic is here, or among those that were opened, that they are kept in.
+            UnusableSource: no partition of the internal topics that keep groups is among the open ones.
         """
         from kfs.api.groups import Groups
 
@@ -190,14 +190,13 @@ class Data(Mapping[str, Topic], Scannable):
     def transactions(
         self, *, ended: bool = False, max_timeout: timedelta = DEFAULT_MAX_TRANSACTION_TIMEOUT
     ) -> Iterator[Transaction]:
-        """Yield the open transactions in all logs, and with ``ended`` those before them that committed or aborted.
+        """Yield the open transactions of all logs; with ``ended``, those that committed or aborted precede them.
 
-        To find what is open takes a look at the end of each log; to find all, all of it is read. What nothing came for
-        in ``max_timeout``, the longest that brokers let a transaction take (``transaction.max.timeout.ms``), may be
-        hanging.
+        Open transactions are found near the end of each log. With ``ended``, all logs are read in full. A transaction
+        without a batch for ``max_timeout`` may be hanging; the brokers' maximum is ``transaction.max.timeout.ms``.
 
         Raises:
-            CorruptData: a segment vanished meanwhile, or was cut.
+            CorruptData: a segment was deleted or truncated meanwhile.
 
         >>> broker = kfs.open("broker")
         >>> [(each.topic, each.start_offset, each.transactional_id) for each in broker.transactions()]
@@ -209,10 +208,10 @@ class Data(Mapping[str, Topic], Scannable):
         return transactions_of(self.source.logs(), self._broker.transactional_ids, milliseconds, ended=ended)
 
     def transactional_ids(self) -> TransactionalIds:
-        """Return the transactional ids, by name, and what their coordinators know of them.
+        """Return the transactional ids by name, with what their coordinators know of them.
 
         Raises:
-            UnusableSource: no partition of the topic is here, or among those that were opened, that they are kept in.
+            UnusableSource: no partition of the internal topic that keeps them is among the open ones.
         """
         from kfs.api.transactions import TransactionalIds
 
@@ -221,9 +220,9 @@ class Data(Mapping[str, Topic], Scannable):
         return TransactionalIds(self, self._broker.transactional_ids)
 
     def cluster(self) -> ClusterRows:
-        """Return what KRaft's metadata log says of the cluster, or as much as the directories tell without it.
+        """Return the cluster's state from KRaft's metadata log, or else as much as the directories show without it.
 
-        Its methods yield the objects that ``kfs cluster --json`` prints; nothing in them is secret.
+        Its methods yield the objects that ``kfs cluster --json`` prints. They contain no secrets.
 
         >>> broker = kfs.open("broker")
         >>> summary = broker.cluster().summary()
@@ -237,12 +236,12 @@ class Data(Mapping[str, Topic], Scannable):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found wrong so far: with the log directories themselves, then in each partition."""
+        """The problems found so far: first of the log directories themselves, then of each partition."""
         of_logs = [problem for topic in self.values() for problem in topic.problems]
         return (*self.source.problems, *of_logs)
 
 
-def open(  # noqa: A001 - it is read as kfs.open
+def open(  # noqa: A001 - used as kfs.open
     *log_dirs: str | os.PathLike[str],
     topics: str | Sequence[str] = (),
     isolation: Isolation = IsolationLevel.READ_UNCOMMITTED,
@@ -251,21 +250,21 @@ def open(  # noqa: A001 - it is read as kfs.open
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Data:
-    """Open log directories, single partition directories, or loose ``.log`` files, as one; nothing is ever written.
+    """Open log directories, partition directories, or single ``.log`` files, as one. Nothing is ever written.
 
     Args:
-        log_dirs: one or several. A partition that lies in several is read from the copy that a broker would go by,
-            and what is lost in it from another of the same history.
-        topics: only topics that match this shell pattern, or one of them.
-        isolation: ``"read_committed"`` hides the records of aborted transactions, and all from the first open one on.
-        on_damage: ``"fail"``: a read that comes to what can't be read raises ``CorruptData``; ``"skip"``: it goes on
-            behind. Either way it stands among the ``problems``, and is logged as a warning of the logger ``kfs``.
-        until_high_watermark: end at the high watermark checkpoint, as a consumer does, not with the files.
+        log_dirs: one or more paths. If several contain the same partition, the copy that a broker would prefer is
+            read, and what it has lost comes from another copy with the same history.
+        topics: a shell pattern or several; only matching topics are visible.
+        isolation: ``"read_committed"`` hides records of aborted transactions, and all from the first open one on.
+        on_damage: with ``"fail"``, a read that reaches unreadable bytes raises ``CorruptData``. With ``"skip"``, it
+            continues after them. Both add to ``problems``, and log a warning to the logger ``kfs``.
+        until_high_watermark: end at the high watermark checkpoint, as a consumer does, not at the end of the files.
         max_batch_bytes: a batch larger than this, before or after decompression, counts as damage.
-        cache_bytes: memory for batches that were looked into.
+        cache_bytes: memory for decoded batches.
 
     Raises:
-        UnusableSource: one is missing, unreadable, or holds nothing of Kafka's.
+        UnusableSource: a path is missing, unreadable, or contains no Kafka files.
 
     >>> with kfs.open("data") as data:
     ...     data["launch_info"][0][368776].value

@@ -1,4 +1,4 @@
-"""Consumer groups as Python sees them."""
+"""Consumer groups in Python."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kfs.render.timestamps import time_of
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group has read a partition.
+    """A group's progress in one partition.
 
-    ``offset`` is that of the next record to read, None where none was committed. ``lag`` is the log's end less that, as
-    Kafka's own tool reckons it; None where the partition isn't here. ``next_offset`` is the record that is really read
-    next, and ``next_time`` its time: since then the group is behind. Of a share group ``committed`` is None.
-    ``pending`` are commits in transactions that have not ended. ``note`` says what is odd.
+    ``offset`` is the next offset to read, None if none was committed. ``lag`` is the log end offset minus ``offset``,
+    as Kafka's own tool computes it; None if the partition isn't here. ``next_offset`` is the record that the group
+    actually reads next, and ``next_time`` is its time: the group is behind since then. For a share group, ``committed``
+    is None. ``pending`` are commits in transactions that have not ended. ``note`` describes anything unusual.
     """
 
     topic: str
@@ -45,7 +45,7 @@ class GroupOffset:
 
 
 class Group:
-    """A group at one moment; what its records say besides is in :meth:`json`."""
+    """A consumer group as of one moment; :meth:`json` has all fields of its records."""
 
     def __init__(self, state: GroupState, described: DescribedGroup) -> None:
         self._described = described
@@ -57,44 +57,44 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Its name (``group.id``)."""
+        """The group's name (``group.id``)."""
         return self._described.name
 
     @property
     def type(self) -> GroupType:
-        """What kind of group it is: ``"Classic"``, ``"Consumer"``, ``"Share"`` or ``"Streams"``."""
+        """The group's type: ``"Classic"``, ``"Consumer"``, ``"Share"`` or ``"Streams"``."""
         return self._described.description.type
 
     @property
     def state(self) -> str | None:
-        """Its state as Kafka names it, such as ``"Stable"``; None where nothing here says."""
+        """The group's state in Kafka's terms, such as ``"Stable"``; None if unknown."""
         return self._described.description.state
 
     @property
     def members(self) -> tuple[GroupMember, ...]:
-        """Its members, and what they are assigned."""
+        """The group's members, with their assignments."""
         return self._described.description.members
 
     @property
     def lag(self) -> int | None:
-        """The lag of all its partitions together; None where that of one isn't known: :attr:`notes` say of which.
+        """The total lag of all partitions; None if a partition's lag is unknown, which :attr:`notes` explains.
 
-        A lag below 0, of an offset above its log's end, counts as 0, and is noted.
+        A negative lag, from an offset above the log end offset, counts as 0 and is noted.
         """
         return total_lag(self._described.partitions, self._standings).lag
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which of its partitions :attr:`lag` isn't known of, or which counted as 0, and why."""
+        """The partitions whose lag is unknown or counts as 0, and why."""
         return total_lag(self._described.partitions, self._standings).notes
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Records of it that can't be read."""
+        """The records of the group that can't be read."""
         return self._described.description.problems
 
     def json(self) -> dict[str, Json]:
-        """Return everything that is known of it, as ``kfs groups --json`` prints it."""
+        """Return everything known of the group, as ``kfs groups --json`` prints it."""
         return group_json(self._described, self._standings, time.time())
 
 
@@ -118,7 +118,7 @@ def _offset(partition: GroupPartition, standing: OffsetInLog) -> GroupOffset:
 
 
 class Groups(ByName[Group, GroupState]):
-    """The groups by name, as they are whenever one is asked for.
+    """The groups by name; each access reads the current state.
 
     >>> broker = kfs.open("broker")
     >>> groups = broker.groups()
@@ -130,7 +130,7 @@ class Groups(ByName[Group, GroupState]):
     """
 
     def __getitem__(self, name: str) -> Group:
-        """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) for an unknown one."""
+        """Return a group; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) if it is unknown."""
         described = self._state.group(name)
         if described is None:
             why = self._state.why_not_found(name)

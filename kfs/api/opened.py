@@ -1,4 +1,4 @@
-"""What the parts of open log directories know of the whole."""
+"""The interface of open log directories that their topics, logs and states use."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kfs.read.isolation_level import IsolationLevel
 
 
 class Opened(Protocol):
-    """Log directories that are open, until they are closed."""
+    """Log directories that stay open until they are closed."""
 
     @property
     def isolation(self) -> IsolationLevel:
-        """What a reader sees, unless a read says otherwise."""
+        """The default isolation level of reads."""
         ...
 
     @property
     def on_damage(self) -> DamagePolicy:
-        """What becomes of a read that comes to damage, unless it says otherwise."""
+        """The default damage policy of reads."""
         ...
 
     @property
     def source(self) -> DataDir:
-        """The log directories; raise ValueError if they were closed."""
+        """The log directories. Raises ValueError if they are closed."""
         ...
 
     def check_open(self) -> None:
-        """Raise ValueError if they were closed."""
+        """Raise ValueError if they are closed."""
         ...

@@ -1,4 +1,4 @@
-"""The log of one partition as Python sees it."""
+"""The log of a partition in Python."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from kfs.render.timestamps import Moment, milliseconds_of
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment of a log: its base offset, the path of its ``.log``, and the bytes in it.
+    """A segment of a log: its base offset, the path of its ``.log`` file, and that file's size in bytes.
 
-    ``is_active`` tells the last one, which a broker appends to.
+    ``is_active`` marks the last segment, to which a broker appends.
     """
 
     base_offset: int
@@ -40,7 +40,7 @@ class SegmentFile:
 
 
 class PartitionLog(Scannable):
-    """One partition's log: records by offset, in a row, and what Kafka knows about it.
+    """A partition's log: its records, by offset or as a stream, and what Kafka knows about it.
 
     >>> log = data["launch_info"][0]
     >>> log
@@ -56,7 +56,7 @@ class PartitionLog(Scannable):
     368776 b'4567890'
     368777 b'4567892'
 
-    It follows the files as they change. Threads may share it; an iterator over records is for one thread at a time.
+    It follows the files as they change. Threads may share it, but each iterator must be used by one thread at a time.
     """
 
     def __init__(self, opened: Opened, topic: str, partition: int) -> None:
@@ -84,12 +84,12 @@ class PartitionLog(Scannable):
 
     @property
     def path(self) -> str:
-        """The directory that holds it."""
+        """The partition's directory."""
         return self._log.directory.path
 
     @property
     def segments(self) -> tuple[SegmentFile, ...]:
-        """Its segments, by base offset."""
+        """The segments by base offset."""
         return tuple(
             SegmentFile(segment.base_offset, segment.files.log.path, segment.size(), segment.is_last)
             for segment in self._log.segments
@@ -97,43 +97,43 @@ class PartitionLog(Scannable):
 
     @property
     def size(self) -> int:
-        """The bytes of all its segments."""
+        """The size of all segments in bytes."""
         return self._log.size()
 
     @property
     def log_start_offset(self) -> int:
-        """The offset that it begins at here: of the first segment, or higher where records were deleted.
+        """The first segment's base offset, or a higher offset if the records below that were deleted.
 
-        Of a tiered topic older segments may be in remote storage: :attr:`problems` says which offsets.
+        In a tiered topic, older segments may be in remote storage: :attr:`problems` has their offsets.
         """
         return self._log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset after the last record, the one that the next record gets."""
+        """The offset that the next record gets."""
         return self._log.log_end_offset
 
     @property
     def high_watermark(self) -> int | None:
-        """What the high watermark checkpoint says; None where it says nothing of this log."""
+        """The high watermark in the checkpoint, None if the checkpoint doesn't have this log."""
         return self._log.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction is over: a ``read_committed`` reader sees nothing from there on."""
+        """The last stable offset: every transaction below it has ended, and a ``read_committed`` reader stops there."""
         return self._committed_reader(self._log).last_stable_offset()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was found wrong in its files so far: file, byte position, size in bytes, and the reason.
+        """The problems found in its files so far: file, byte position, size in bytes, reason.
 
-        Offsets that aren't on the disk because tiered storage has moved them away are among it.
+        They include offsets that tiered storage has moved away from the disk.
         """
         _ = self._log.remote
         return tuple(self._log.problems)
 
     def offset_at(self, time: Moment) -> int | None:
-        """Return the lowest offset whose record has that timestamp or a later one; None where none has.
+        """Return the lowest offset whose record has the given timestamp or a later one, or None.
 
         >>> log.offset_at("2020-11-27T03")
         368776
@@ -143,11 +143,11 @@ class PartitionLog(Scannable):
     # -- records
 
     def __getitem__(self, offset: int) -> Record:
-        """Return the record at ``offset``, which need not be there in a compacted log.
+        """Return the record at ``offset``; a compacted log doesn't have all offsets.
 
         Raises:
-            NotFound: there is none, or it isn't one that a reader at the isolation level sees. It is a ``KeyError``.
-            CorruptData: it lies in bytes that can't be read.
+            NotFound: there is no record, or the isolation level hides it. It is a ``KeyError``.
+            CorruptData: the record is in unreadable bytes.
         """
         if isinstance(offset, slice):
             raise TypeError("a log has no slices: log.read(start, until) yields the records of a range of offsets")
@@ -159,7 +159,7 @@ class PartitionLog(Scannable):
         return next(records_of(self.topic, self.partition, found.loaded.columns, (found.record_index,)))
 
     def __contains__(self, offset: object) -> bool:
-        """Whether there is a record at ``offset``; raise :class:`CorruptData` where that can't be read."""
+        """Whether there is a record at ``offset``; raise :class:`CorruptData` if that can't be read."""
         return isinstance(offset, int) and self._reader().find(offset) is not None
 
     def __iter__(self) -> Iterator[Record]:
@@ -176,17 +176,17 @@ class PartitionLog(Scannable):
         isolation: Isolation | None = None,
         on_damage: Damage | None = None,
     ) -> Iterator[Record]:
-        """Iterate over the records in offset order, many batches at a time; memory doesn't grow with the log.
+        """Iterate over the records in offset order. Memory use doesn't grow with the log.
 
-        ``start`` and ``until`` are offsets, of which the second is not included; ``since`` and ``before`` are times:
-        only records from the one up to, not including, the other are yielded. What is appended after the call is not.
-        ``isolation`` and ``on_damage`` are those of :func:`kfs.open` unless given.
+        ``start`` and ``until`` are offsets, ``since`` and ``before`` are times: only records from the first up to, not
+        including, the second are yielded. Records appended after the call aren't. ``isolation`` and ``on_damage``
+        default to those of :func:`kfs.open`.
 
         >>> [record.offset for record in log.read(since="2020-11-27T03", before="2020-11-27T04")]
         [368776, 368777, 368778]
 
         Raises:
-            CorruptData: bytes can't be read, and ``on_damage`` is ``"fail"``; all records before them were yielded.
+            CorruptData: bytes can't be read, and ``on_damage`` is ``"fail"``; raised after all records before them.
         """
         reader, offsets = self._asked(start, until, since, before, isolation)
         log, damage = self._log, self._damage(on_damage)
@@ -200,7 +200,7 @@ class PartitionLog(Scannable):
         isolation: Isolation | None = None,
         on_damage: Damage | None = None,
     ) -> list[Record]:
-        """Return the last ``count`` records, in offset order, without reading what is before them.
+        """Return the last ``count`` records in offset order, without reading earlier ones.
 
         >>> [record.offset for record in log.tail(2)]
         [369103, 369104]
@@ -260,5 +260,5 @@ class PartitionLog(Scannable):
 
 
 def _first_broken(columns: RecordColumns, offsets: OffsetRange) -> int:
-    """Return the index of the first record that is broken although its batch is intact."""
+    """Return the index of the first record that is broken although its batch's CRC is right."""
     return min((index for index in columns.faults if columns.offsets[index] in offsets), default=len(columns))

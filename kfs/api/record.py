@@ -1,4 +1,4 @@
-"""One record as Python sees it."""
+"""A record in Python."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kfs.render.timestamps import time_of
 
 
 class Record(NamedTuple):
-    """A record, as Kafka's ``ConsumerRecord``: a plain tuple, which can be compared, hashed and pickled.
+    """A record like Kafka's ``ConsumerRecord``: a plain tuple, which can be compared, hashed and pickled.
 
-    ``timestamp`` is in milliseconds since 1970, -1 where the format has none (v0). Null keys and values are None, empty
-    ones ``b""``. ``headers`` are pairs of a name and a value, in their order, duplicates kept; bytes of a name that are
-    no UTF-8 are surrogates, as in ``os.fsdecode``.
+    ``timestamp`` is in milliseconds since 1970, -1 in format v0, which has none. Null keys and values are None, empty
+    ones ``b""``. ``headers`` are pairs of name and value in their original order, including duplicates. Bytes of a name
+    that aren't UTF-8 become surrogates, as in ``os.fsdecode``.
 
     >>> record = data["launch_info"][0][368776]
     >>> record.value, record.headers
@@ -40,11 +40,11 @@ class Record(NamedTuple):
 
     @property
     def time(self) -> datetime | None:
-        """The timestamp as a time in UTC; None without one, or where no calendar can write it."""
+        """The timestamp as a time in UTC; None if there is none, or if ``datetime`` can't represent it."""
         return time_of(self.timestamp)
 
     def json(self) -> str:
-        """Return the record as a line of JSON, the one that a mount and ``kfs cat`` show, without the newline."""
+        """Return the record as a line of JSON, as in a mount and from ``kfs cat``, without the newline."""
         headers: tuple[Header, ...] = tuple(
             (name.encode(errors="surrogateescape"), value) for name, value in self.headers
         )
@@ -53,9 +53,9 @@ class Record(NamedTuple):
 
 
 def records_of(topic: str, partition: int, columns: RecordColumns, indexes: Sequence[int]) -> Iterator[Record]:
-    """Yield the records at the indexes of a block, none of which is broken.
+    """Yield the records at the given indexes of a block; none of them may be broken.
 
-    Many records pass through here: a tuple is made at once, without the class's own constructor.
+    This is a hot path: it creates tuples directly, without the class's constructor.
     """
     make, buffer, kind = tuple.__new__, columns.buffer, columns.timestamp_type
     offsets, timestamps, header_starts = columns.offsets, columns.timestamps, columns.header_starts

@@ -1,4 +1,4 @@
-"""What logs, topics and all of the data have in common: they are scanned into Arrow."""
+"""Scans into Arrow, which logs, topics and open data have in common."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Isolation = IsolationLevel | Literal["read_uncommitted", "read_committed"]
 Damage = DamagePolicy | Literal["fail", "skip"]
-#: Offsets from, up to and not including.
+#: The first offset, and the offset after the last; None means no bound.
 Bounds = tuple[int | None, int | None]
 
 
 class Scannable:
-    """Something whose records a scan gives; ``isolation`` and ``on_damage`` are those of :func:`kfs.open`."""
+    """Something whose records can be scanned; ``isolation`` and ``on_damage`` are the defaults of :func:`kfs.open`."""
 
     def __init__(self, isolation: IsolationLevel, on_damage: DamagePolicy) -> None:
         self.isolation: Final = isolation
@@ -30,7 +30,7 @@ class Scannable:
 
     @abstractmethod
     def _logs(self) -> Iterable[Log]:
-        """Return the logs, in order, as they are now."""
+        """Return the current logs in order."""
 
     def scan(
         self,
@@ -46,26 +46,25 @@ class Scannable:
         batch_size: int | None = None,
         jobs: int | None = None,
     ) -> Scan:
-        """Return the records as a stream of Arrow's record batches, which DuckDB, Polars and pandas take as it is.
+        """Return the records as a stream of Arrow record batches, which DuckDB, Polars and pandas accept directly.
 
-        Nothing is read before it is asked for. It needs pyarrow.
+        Reading starts only when the stream is consumed. This needs pyarrow.
 
         Args:
-            columns: names, in this order; those of Spark's Kafka source where none are given. What isn't named isn't
-                looked at.
-            include_headers: the headers as well.
-            offsets: from, up to and not including, each of which may be None; or such pairs by partition, or by topic
-                and partition, all others whole.
-            times: since, up to and not including, each of which may be None.
-            keys: only records that have one of these keys.
-            isolation: that of :func:`kfs.open` unless given.
-            on_damage: likewise.
-            on_problem: told of what is passed over with ``on_damage="skip"``.
-            batch_size: rows that a batch has at most.
-            jobs: processes to decode ahead; one a core unless given, and 1 does it in this one.
+            columns: the columns to return, in order; by default those of Spark's Kafka source. Others aren't decoded.
+            include_headers: also return the headers.
+            offsets: the first offset and the offset after the last, either may be None; or a mapping of partitions, or
+                of pairs of topic and partition, to such pairs. Partitions that aren't in it are scanned whole.
+            times: the first time and the time after the last, either may be None.
+            keys: return only records with one of these keys.
+            isolation: defaults to that of :func:`kfs.open`.
+            on_damage: defaults to that of :func:`kfs.open`.
+            on_problem: called with each problem that ``on_damage="skip"`` skips.
+            batch_size: the maximum number of rows per batch.
+            jobs: the number of decoding processes; by default one per core. With 1, this process decodes.
 
         Raises:
-            ValueError: an argument that can't be.
+            ValueError: an argument is invalid.
 
         >>> table = data["orders"].scan(columns=["partition", "offset", "value"]).to_table()
         >>> table.num_rows, table.column_names
@@ -96,13 +95,13 @@ class Scannable:
         on_problem: Callable[[Problem], None] | None = None,
         jobs: int | None = None,
     ) -> ScanDataset:
-        """Return the records as a dataset of pyarrow: DuckDB and Polars hand it the columns and filters of a query.
+        """Return the records as a pyarrow dataset: DuckDB and Polars push a query's columns and filters down to it.
 
-        It has all columns that :meth:`scan` knows. The arguments are those of :meth:`scan`. Nothing is read before a
+        It has all columns that :meth:`scan` supports; the arguments are those of :meth:`scan`. Nothing is read before a
         query.
 
         Raises:
-            ValueError: an argument that can't be.
+            ValueError: an argument is invalid.
 
         >>> import duckdb
         >>> orders = data["orders"].dataset()
@@ -112,7 +111,7 @@ class Scannable:
         from kfs.render.arrow_columns import Column
         from kfs.scan.dataset import ScanDataset
 
-        # DuckDB counts rows by the first column, which is one that headers tell.
+        # DuckDB counts rows by the first column, so that must be one that batch headers provide.
         first = Column.PARTITION
         columns = [first.label, *(column.label for column in Column if column is not first)]
         scan = self.scan(columns=columns, isolation=isolation, on_damage=on_damage, on_problem=on_problem, jobs=jobs)

@@ -1,4 +1,4 @@
-"""Transactions and transactional ids as Python sees them."""
+"""Transactions and transactional ids in Python."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TransactionState = Literal["open", "hanging", "unknown", "committed", "aborted"]
 class Transaction:
     """A transaction in one partition.
 
-    ``state`` is ``"committed"`` or ``"aborted"`` where there is a marker, at ``end_offset``. Without one it is
-    ``"open"``; ``"hanging"`` if it will never end, as its coordinator doesn't know of it; ``"unknown"`` if what the
-    coordinator knows isn't here. ``last_timestamp`` is that of the last batch or of the marker; timestamps are
-    milliseconds, -1 where there is none. ``transactional_id`` is None where nothing here says whose it is.
+    ``state`` is ``"committed"`` or ``"aborted"`` if there is a marker, which is at ``end_offset``. Without a marker it
+    is ``"open"``; ``"hanging"`` if it will never end, because its coordinator doesn't know it; or ``"unknown"`` if the
+    coordinator's state isn't here. ``last_timestamp`` is that of the last batch or of the marker. Timestamps are in
+    milliseconds, -1 if there is none. ``transactional_id`` is None if its owner is unknown.
     """
 
     topic: str
@@ -45,10 +45,10 @@ class Transaction:
 def transactions_of(
     logs: Iterable[Log], ids: TransactionalIdState, max_timeout_ms: int, *, ended: bool
 ) -> Iterator[Transaction]:
-    """Yield the transactions in some logs: where they are wanted those that ended, then those that didn't.
+    """Yield the transactions in some logs: per log, with ``ended`` the ended ones, then the open ones.
 
     Raises:
-        CorruptData: a segment vanished, or was cut.
+        CorruptData: a segment was deleted or truncated.
     """
     judge = Judge(ids, time.time_ns() // 1_000_000, max_timeout_ms)
     for log in logs:
@@ -93,7 +93,7 @@ def _open(judged: Judged) -> Transaction:
 
 
 class TransactionalIds(ByName[TransactionalId, TransactionalIdState]):
-    """The transactional ids, and what their coordinators know of them, as it is whenever one is asked for.
+    """The transactional ids, with what their coordinators know of them; each access reads the current state.
 
     >>> broker = kfs.open("broker")
     >>> known = broker.transactional_ids()["d-3"]
@@ -102,7 +102,7 @@ class TransactionalIds(ByName[TransactionalId, TransactionalIdState]):
     """
 
     def __getitem__(self, name: str) -> TransactionalId:
-        """Return what is known of one; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) where nothing is."""
+        """Return what is known of an id; raise :class:`~kfs.errors.NotFound` (a ``KeyError``) if it is unknown."""
         known = self._state.get(name)
         if known is None:
             why = self._state.why_not_found(name)
