@@ -1,5 +1,5 @@
-"""The files of a log as lines: what ``kafka-dump-log`` prints, and the same as JSON.
+"""Dumps of a log's files: the output of ``kafka-dump-log``, or the same as JSON.
 
-A :class:`~kfs.dump.dumper.Dumper` reads one file after another and hands each thing it finds (a batch with its
-records, an entry of an index, a producer) to a :class:`~kfs.dump.forms.Form`, which knows how it is written.
+A :class:`~kfs.dump.dumper.Dumper` reads one file after another. It passes all that it finds (a batch with its records,
+an index entry, a producer) to a :class:`~kfs.dump.forms.Form`, which formats it.
 """

@@ -1,4 +1,4 @@
-"""Batches and their records as ``kafka-dump-log`` of Kafka 4.3.1 prints them (``DumpLogSegments.dumpLog``)."""
+"""Batches and records in the format of ``kafka-dump-log`` of Kafka 4.3.1 (``DumpLogSegments.dumpLog``)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from kfs.log.bulk import DecodedBatches
 
 
 class BatchLines(Protocol):
-    """Writes batches, and their records where those are wanted."""
+    """Formats batches and, if wanted, their records."""
 
     def __init__(self, printing: Printing) -> None: ...
 
     def records(self, records: DecodedBatches) -> bytes:
-        """Return the lines of batches that were read together."""
+        """Return the lines of batches that were decoded together."""
         ...
 
     def batch(self, batch: DumpedBatch) -> bytes:
-        """Return the lines of one batch, perhaps an invalid one."""
+        """Return the lines of one batch, which may be invalid."""
         ...
 
 
 def batch_lines(printing: Printing) -> BatchLines:
-    """Return what writes the lines of 4.3.1; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    """Return the formatter for 4.3.1; see :func:`~kfs.compiled.compiled_or_python` for choice and errors."""
     return _lines_class()(printing)
 
 
@@ -47,17 +47,17 @@ def _import_compiled() -> type[BatchLines]:
 
 
 def java_boolean(value: bool) -> str:
-    """Return ``Boolean.toString``."""
+    """Return the text of Java's ``Boolean.toString``."""
     return "true" if value else "false"
 
 
 def optional_long(value: int | None) -> str:
-    """Return ``OptionalLong.toString``."""
+    """Return the text of Java's ``OptionalLong.toString``."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 class BatchText:
-    """Writes them in Python."""
+    """The implementation of :class:`BatchLines` in Python."""
 
     def __init__(self, printing: Printing) -> None:
         self.printing = printing
@@ -87,7 +87,7 @@ class BatchText:
 
     @staticmethod
     def batch_start(header: BatchHeader) -> str:
-        """Return how the line of a batch begins."""
+        """Return the beginning of a batch's line."""
         if header.magic < MAGIC_V2:
             return f"offset: {header.last_offset}"
         return (
@@ -99,7 +99,7 @@ class BatchText:
         )
 
     def horizon(self, header: BatchHeader) -> str:
-        """Return what is said of the delete horizon."""
+        """Return the text on the delete horizon."""
         return f" deleteHorizonMs: {optional_long(header.delete_horizon)}"
 
     def codec(self, header: BatchHeader) -> str:
@@ -107,7 +107,7 @@ class BatchText:
         return header.codec_label
 
     def record_line(self, batch: DumpedBatch, index: int) -> str:
-        """Return the line of one of its records."""
+        """Return the line of one of the batch's records."""
         parts = self.metadata(batch, index) if self.printing.has_metadata else ""
         if self.printing.parser is not None and not batch.header.is_control:
             contents = self._contents(batch, index)
@@ -115,7 +115,7 @@ class BatchText:
         return parts + "\n"
 
     def metadata(self, batch: DumpedBatch, index: int) -> str:
-        """Return what is said of a record beside its contents."""
+        """Return the text on a record's metadata."""
         columns, header = batch.columns, batch.header
         assert columns is not None
         text = (
@@ -140,7 +140,7 @@ class BatchText:
 
     @staticmethod
     def header_keys(batch: DumpedBatch, index: int) -> str:
-        """Return the names of a record's headers, joined."""
+        """Return the names of a record's headers, separated by commas."""
         assert batch.columns is not None
         if batch.columns.header_starts[index] < 0:
             return ""

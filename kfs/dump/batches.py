@@ -1,4 +1,4 @@
-"""The batches that a dump shows, one by one, taken from what the bulk reader gives: several at once, or a run."""
+"""Splits the bulk reader's items, which are several batches or a run of messages, into single batches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kfs.format.columns import RecordColumns
 from kfs.format.layout import LEGACY_HEADER, MAGIC_V1, MAGIC_V2
 from kfs.log.bulk import DecodedBatches
 
-# From the start of a message (v0, v1) to its key: log overhead, crc, magic, attributes, the key's length.
+# The bytes from the start of a message (v0, v1) to its key: log overhead, CRC, magic, attributes, key length.
 _TO_KEY = LEGACY_HEADER.size + 4
 _TIMESTAMP_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """A batch or message, and which records of ``columns`` are its records; None where they can't be had."""
+    """A batch or message, and the range of its records in ``columns``, which is None if they can't be decoded."""
 
     header: BatchHeader
     is_valid: bool = True
@@ -28,19 +28,19 @@ class DumpedBatch:
     stop: int = 0
 
     def sequence(self, index: int) -> int:
-        """The sequence of a record, -1 where its producer counts none; they wrap at 2^31."""
+        """Return a record's sequence number, -1 if its producer has none; sequence numbers wrap around at 2^31."""
         assert self.columns is not None
         return later_sequence(self.header.base_sequence, self.columns.offsets[index] - self.header.base_offset)
 
     def record_crc(self, index: int) -> int:
-        """The CRC of a message (v0, v1) inside of a compressed one, or of the message itself."""
+        """Return the CRC of a message (v0, v1), which may be inside a compressed one."""
         assert self.columns is not None
         at = self.columns.key_starts[index] - _TO_KEY - (_TIMESTAMP_SIZE if self.header.magic == MAGIC_V1 else 0)
         return int(LEGACY_HEADER.unpack_from(self.columns.buffer, at)[2])
 
 
 def batches_of(records: DecodedBatches) -> Iterator[DumpedBatch]:
-    """Yield the batches of records that were read together, or the messages of a run."""
+    """Yield the single batches, or the messages of a run, of records that were decoded together."""
     columns, table = records.columns, records.table
     start = 0
     for row in range(records.first, records.stop):
@@ -53,7 +53,7 @@ def batches_of(records: DecodedBatches) -> Iterator[DumpedBatch]:
 
 
 def headers_of(table: BatchTable) -> Iterator[BatchHeader]:
-    """Yield the headers of the batches, or of the messages of a run, in a table."""
+    """Yield the headers of the batches in a table, or of the messages of a run."""
     header = table.header(0)
     if header.magic == MAGIC_V2:
         yield from map(table.header, range(len(table)))

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Batches and records as lines of text, compiled: the same as :mod:`kfs.dump.batch_text`.
+"""The compiled implementation of :mod:`kfs.dump.batch_text`, with the same output.
 
-Many batches are written at once, with the GIL released: what is most of a log, batches of v2 that hold messages, keys
-and values as text. Anything else is written in Python.
+It formats many batches at once with the GIL released, but only the most common case: data batches in v2, with keys and
+values as text. Everything else is formatted in Python.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -34,10 +34,10 @@ from kfs.format.layout import BATCH_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
 cdef enum Status:
     DONE
     NO_MEMORY
-    OUTSIDE  # columns or rows that point to where there is nothing
+    OUTSIDE  # columns or rows that point outside the buffer
 
 cdef enum:
-    # Where the fields of a batch's header are (kfs.format.layout.BATCH_HEADER).
+    # The offsets of the fields in a batch header (kfs.format.layout.BATCH_HEADER).
     HEADER_SIZE = 61
     LENGTH = 8
     LEADER_EPOCH = 12
@@ -56,18 +56,18 @@ cdef enum:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40
-    # Room for what a line has beside names, keys and values.
+    # Room for a line without its names, keys and values.
     LINE_ROOM = 768
-    MOST_REPLACED = 3  # bytes that one that isn't UTF-8 can become
+    MOST_REPLACED = 3  # the size of the replacement for a byte that isn't UTF-8
 
 assert BATCH_OVERHEAD == HEADER_SIZE
 assert tuple(codec.label for codec in Codec) == ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 cdef struct Rows:
-    const byte* data  # of the batches
+    const byte* data  # the batches
     Py_ssize_t size
-    long long start  # the position of its first byte in the file
+    long long start  # the file position of the first byte
     Py_ssize_t first
     Py_ssize_t stop
     const long long* positions
@@ -75,7 +75,7 @@ cdef struct Rows:
 
 
 cdef class CompiledBatchText:
-    """Writes the batches of one dump."""
+    """The implementation of :class:`kfs.dump.batch_text.BatchLines` in Cython."""
 
     cdef object python
     cdef bint is_fast
@@ -122,7 +122,7 @@ cdef class CompiledBatchText:
 
 
 cdef int open_rows(records, Rows* rows) except -1:
-    """Fill ``rows``, whose pointers are good for as long as the table stays as it is."""
+    """Fill ``rows``; its pointers stay valid until the table changes."""
     table = records.table
     cdef bytes data = table.buffer
     cdef Py_ssize_t count = len(table.positions)
@@ -167,7 +167,7 @@ cdef Status write_batches(
 
 
 cdef inline long long integer(const byte* data, int size) noexcept nogil:
-    """Read a big-endian integer, signed."""
+    """Return a signed big-endian integer."""
     cdef unsigned long long value = 0
     cdef int at
     for at in range(size):
@@ -237,7 +237,7 @@ cdef void put_batch(const byte* header, long long position, Output* output) noex
     put_codec(output, attributes & CODEC_BITS)
     put_literal(output, " crc: ")
     put_number(output, integer(header + CRC, 4) & 0xFFFFFFFFLL)
-    put_literal(output, " isvalid: true\n")  # or it would not be in a table
+    put_literal(output, " isvalid: true\n")  # only valid batches are in a table
 
 
 cdef void put_codec(Output* output, int codec) noexcept nogil:
@@ -333,7 +333,7 @@ cdef Status put_header_keys(const Source* source, Py_ssize_t position, Output* o
 
 
 cdef Status put_text(const Source* source, Py_ssize_t start, Py_ssize_t length, Output* output) noexcept nogil:
-    """Write bytes as the text that Java makes of them; leave room for the rest of a line."""
+    """Write bytes as Java decodes them to text; reserve room for the rest of the line."""
     cdef const byte* text = source.data + start
     cdef Py_ssize_t valid
     if start < 0 or start > source.size or length > source.size - start:
@@ -355,7 +355,7 @@ cdef Status put_text(const Source* source, Py_ssize_t start, Py_ssize_t length, 
 
 
 cdef Py_ssize_t valid_size(const byte* text, Py_ssize_t size) noexcept nogil:
-    """Return how many bytes are UTF-8, from the first on."""
+    """Return how many bytes from the first on are valid UTF-8."""
     cdef Py_ssize_t at = 0
     cdef unsigned long long eight
     cdef unsigned int character
@@ -374,7 +374,7 @@ cdef Py_ssize_t valid_size(const byte* text, Py_ssize_t size) noexcept nogil:
 
 
 cdef Py_ssize_t malformed_size(const byte* text, Py_ssize_t size) noexcept nogil:
-    """Return how many bytes, of which the first begins no character, Java replaces by one (``String.decodeUTF8``)."""
+    """Return how many malformed bytes Java replaces by one character (``String.decodeUTF8``)."""
     cdef byte first = text[0]
     if first < 0xE0 or first > 0xF4 or size < 2 or text[1] >> 6 != 2:
         return 1
@@ -382,4 +382,4 @@ cdef Py_ssize_t malformed_size(const byte* text, Py_ssize_t size) noexcept nogil
         return 1
     if size < 3 or text[2] >> 6 != 2:
         return 2
-    return 3  # a surrogate, or four bytes without the last
+    return 3  # a surrogate, or four bytes without the last one

@@ -1,4 +1,4 @@
-"""Control records as ``kafka-dump-log`` shows them (``DumpLogSegments.printControlRecord``)."""
+"""Control records in the format of ``kafka-dump-log`` (``DumpLogSegments.printControlRecord``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LABELS: Final = {
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:
-    """Return what stands behind the metadata of a control record."""
+    """Return the text that follows a control record's metadata."""
     try:
         record = parse_control_record(key, value)
     except CorruptData as error:
@@ -45,7 +45,7 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
 
 
 def control_json(record: ControlRecord) -> dict[str, Json]:
-    """Return the fields of a control record as Kafka's ``JsonConverter`` names them."""
+    """Return the fields of a control record with the names of Kafka's ``JsonConverter``."""
     if isinstance(record, UnknownControlRecord):
         return {}
     fields: dict[str, Json] = {"version": record.version}

@@ -1,4 +1,4 @@
-"""Dumps files: reads each, hands what is in it to a form, and tells the findings what is wrong."""
+"""Dumps files: reads each file, passes its content to a form, and reports problems."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from kfs.storage.open_files import OpenFile
 from kfs.storage.side_file import read_side_file
 
 Parsed = TypeVar("Parsed")
-#: Entries that are written at a time.
+#: The number of index entries to format at once.
 _MOST_ENTRIES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What is looked at: of a log up to ``max_bytes``, of indexes their sanity only, or whether they are right."""
+    """What to dump: records or only batches, ``max_bytes`` of a log, and of an index only a sanity check or a check."""
 
     is_deep: bool = False
     max_bytes: int | None = None
@@ -48,7 +48,7 @@ class DumpOptions:
 
 
 class Dumper:
-    """Dumps one file after another, in one form."""
+    """Dumps one file after another in one form."""
 
     def __init__(
         self, form: Form, options: DumpOptions, findings: DumpProblems, storage: Storage, ignore: Callable[[str], None]
@@ -73,7 +73,7 @@ class Dumper:
         }
 
     def dump(self, path: str) -> Iterator[bytes]:
-        """Yield the lines of a file; the findings get what is wrong in it, even if that is all of it."""
+        """Yield the lines of a file; report problems, even if the whole file is unreadable."""
         yield self._form.begin(path)
         kind = kind_of(path)
         if kind is None:
@@ -110,7 +110,7 @@ class Dumper:
         most = self._options.max_bytes
         end = walk.size if most is None else min(most, walk.size)
         for item in reader.items(end=end):
-            if item.end > end:  # only now is it known where the batches end
+            if item.end > end:  # a batch's end is known only after it was read
                 if isinstance(item, DecodedBatches):
                     yield from self._records_before(end, item, holes)
                 break
@@ -150,7 +150,7 @@ class Dumper:
         return self._form.batch(batch)
 
     def _damaged_batch(self, damage: Damage, file: OpenFile) -> DumpedBatch | None:
-        """Return what can be shown of a broken batch: nothing unless its header fits what it takes of the file."""
+        """Return a damaged batch, if it can be shown at all: its header's size must match the damaged range."""
         size = damage.problem.size
         try:
             header = read_header(file.read(damage.position, BATCH_OVERHEAD), 0, damage.position)
@@ -217,7 +217,7 @@ class Dumper:
             self._findings.problem(Problem(file.path, file.size() - file.size() % layout.size, 0, reason))
 
     def _sanity(self, file: OpenFile, layout: Struct, offset_field: int) -> bytes:
-        """``sanityCheck`` of the index classes: what a broker asks of an index is asked of its last entry."""
+        """Do the ``sanityCheck`` of Kafka's index classes, by which a broker judges an index: check its last entry."""
         count = file.size() // layout.size
         if not count:
             return self._form.sane_index()
@@ -233,10 +233,10 @@ class Dumper:
         return self._problem(Problem(file.path, (count - 1) * layout.size, layout.size, reason))
 
     def _outline(self, path: str, start: int) -> Outline | None:
-        """Return where the batches of an index's log are, None, and a problem, where there is no log."""
+        """Return the outline of the log that belongs to an index; None, and a problem, if there is none."""
         log = os.path.join(os.path.dirname(path), os.path.basename(path).partition(".")[0] + ".log")
         try:
-            return Outline(self._walk(log, start, lambda problem: None))  # what is wrong there, its own dump says
+            return Outline(self._walk(log, start, lambda problem: None))  # the log's own dump reports its problems
         except CorruptData as error:
             self._findings.problem(Problem(path, 0, 0, f"not held against {os.path.basename(log)}: {error.reason}"))
             return None
@@ -273,13 +273,13 @@ class Dumper:
 
 
 def _lacks_records(records: DecodedBatches) -> bool:
-    """Whether some records of a batch are none of its log: it stands by itself then, and is shown whole."""
+    """Whether a batch has records outside its log's range; such a batch comes alone, and is shown whole."""
     header = records.table.header(0)
     return len(records.table) == 1 and header.magic == MAGIC_V2 and header.record_count != len(records.columns)
 
 
 def _entries(file: OpenFile, layout: Struct, offset_field: int) -> Iterator[tuple[int, int]]:
-    """Yield the entries of an index, as stored, up to the zeros that it was preallocated with."""
+    """Yield the entries of an index as stored, up to the zeros of its preallocation."""
     size = file.size()
     for number, entry in enumerate(layout.iter_unpack(file.read(0, size - size % layout.size))):
         if number and not entry[offset_field]:

@@ -1,4 +1,4 @@
-"""What a dump is made of, and the protocol of those that write it down."""
+"""The elements of a dump, and the interface of the forms that format them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kfs.log.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Printing:
-    """What of a log is printed: its records or only its batches, what they hold, what is known about them."""
+    """The options for a log: print records or only batches, with which parser, and with or without metadata."""
 
     is_deep: bool = False
     parser: MessageParser | None = None
@@ -26,72 +26,72 @@ class Printing:
 
 
 class Form(Protocol):
-    """Writes down what a dump finds, file after file. Every method returns lines, UTF-8, or nothing."""
+    """Formats the elements of a dump, file by file. Every method returns UTF-8 lines, or nothing."""
 
     def begin(self, path: str) -> bytes:
-        """A file begins."""
+        """Begin a file."""
         ...
 
     def log_start(self, base_offset: int) -> bytes:
-        """The base offset of a segment."""
+        """Format a segment's base offset."""
         ...
 
     def snapshot_end(self, end_offset: int, epoch: int) -> bytes:
-        """What a snapshot of the cluster's metadata goes up to."""
+        """Format the end offset and epoch of a KRaft metadata snapshot."""
         ...
 
     def bootstrap_snapshot(self) -> bytes:
-        """The snapshot is the one that a cluster begins with."""
+        """Format the information that a snapshot is the bootstrap snapshot."""
         ...
 
     def records(self, records: DecodedBatches) -> bytes:
-        """Batches, and their records."""
+        """Format batches and their records."""
         ...
 
     def batch(self, batch: DumpedBatch) -> bytes:
-        """One batch, perhaps an invalid one, and its records where they can be had."""
+        """Format one batch, which may be invalid, and its records, if they can be decoded."""
         ...
 
     def trailing_bytes(self, size: int) -> bytes:
-        """Bytes at the end of the log that are no batch."""
+        """Format the number of bytes after the last batch of a log."""
         ...
 
     def empty_index(self) -> bytes:
-        """An offset index without entries."""
+        """Format the information that an offset index has no entries."""
         ...
 
     def sane_index(self) -> bytes:
-        """An index that a broker would not rebuild."""
+        """Format the information that a broker would accept an index."""
         ...
 
     def offset_entries(self, entries: Sequence[tuple[int, int]]) -> bytes:
-        """Entries of an offset index: offset and position."""
+        """Format entries of an offset index: offset and position."""
         ...
 
     def time_entries(self, entries: Sequence[tuple[int, int]]) -> bytes:
-        """Entries of a time index: timestamp and offset."""
+        """Format entries of a time index: timestamp and offset."""
         ...
 
     def aborted_transactions(self, transactions: Sequence[AbortedTxn]) -> bytes:
-        """Entries of a transaction index."""
+        """Format entries of a transaction index."""
         ...
 
     def producers(self, producers: Sequence[ProducerStateEntry]) -> bytes:
-        """Producers in a snapshot of their states."""
+        """Format the producers of a producer snapshot."""
         ...
 
     def leader_epochs(self, epochs: Sequence[EpochEntry]) -> bytes:
-        """Lines of a ``leader-epoch-checkpoint``."""
+        """Format the entries of a ``leader-epoch-checkpoint``."""
         ...
 
     def offset_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> bytes:
-        """Lines of one of the offset checkpoints of a log directory."""
+        """Format the entries of an offset checkpoint of a log directory."""
         ...
 
     def properties(self, properties: Mapping[str, Json]) -> bytes:
-        """Names and values: ``partition.metadata``, ``meta.properties``, ``quorum-state``."""
+        """Format names and values: ``partition.metadata``, ``meta.properties``, ``quorum-state``."""
         ...
 
     def problem(self, problem: Problem) -> bytes:
-        """Something that is wrong in the file, which is said on standard error too."""
+        """Format a problem with the file, which also goes to standard error."""
         ...

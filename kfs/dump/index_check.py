@@ -1,8 +1,8 @@
-"""Indexes held against their log, which is walked once whatever the number of entries.
+"""Checks indexes against their log, in one walk for any number of entries.
 
-What is legal from any broker isn't found fault with. Brokers before 4.x gave an entry the first or the last offset of
-an append, later ones the last of a batch; all that a reader relies on is that the position is a batch's, and that no
-record before it has the entry's offset or a higher one.
+Entries from every broker version are accepted. Before 4.x, an entry has the first or the last offset of an append;
+later, the last offset of a batch. Readers rely only on this: a batch begins at the position, and all records before it
+have offsets below the entry's offset.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNKNOWN: Final = -1
 
 
 class Outline:
-    """Where the batches of a log are, their last offsets and their latest timestamps.
+    """The positions of a log's batches, with their last offsets and largest timestamps.
 
-    ``last_offsets`` never go back: where a batch's do, or it is damaged, it stands with those before it.
+    ``last_offsets`` never decrease: a damaged batch, or one with lower offsets, has the highest offset before it.
     """
 
     def __init__(self, walk: SegmentWalk) -> None:
@@ -54,7 +54,7 @@ class Outline:
 
     def _add(self, header: BatchHeader) -> None:
         self.positions.append(header.position)
-        # Where a wrapper's messages begin isn't known outside.
+        # A wrapper's header doesn't have the first offset of its messages.
         self.base_offsets.append(self._highest + 1 if header.record_count == UNKNOWN_COUNT else header.base_offset)
         self._highest = max(self._highest, header.last_offset)
         self.last_offsets.append(self._highest)
@@ -68,16 +68,16 @@ class Outline:
         self.timestamps.append(NO_TIMESTAMP)
 
     def batch_at(self, position: int) -> int | None:
-        """Return the number of the batch at a position, None where none begins."""
+        """Return the number of the batch at a position, or None if no batch begins there."""
         index = bisect_left(self.positions, position)
         return index if index < len(self.positions) and self.positions[index] == position else None
 
     def is_damaged(self, index: int) -> bool:
-        """Whether the bytes at that number are no batch."""
+        """Whether the bytes with the given number aren't a valid batch."""
         return self.positions[index] in self._damaged
 
     def last_offset_before(self, index: int) -> int:
-        """Return the highest offset before a batch, -1 where there is none."""
+        """Return the highest offset before a batch, -1 if there is none."""
         return self.last_offsets[index - 1] if index else _UNKNOWN
 
 
@@ -86,10 +86,10 @@ def _table(block: Block) -> BatchTable:
 
 
 def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[list[Pair], list[Problem]]:
-    """Hold the entries (offset, position) of an offset index against the log.
+    """Check the entries (offset, position) of an offset index against the log.
 
-    Returns those whose offset is that of a record before their position, each with the last offset of the batch it
-    points at, and as problems those that point at no batch, or stand before their predecessor.
+    Returns the entries with an offset that a record before their position has, each with the last offset of the batch
+    at the position. Returns as problems the entries that point to no batch or are out of order.
     """
     mismatches, problems = [], []
     previous = (-1, -1)
@@ -101,7 +101,7 @@ def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[lis
         index = outline.batch_at(position)
         if index is None:
             if (offset, position) == (entries[0][0], 0) and not number:
-                continue  # the first of a preallocated index without entries, of a log without batches
+                continue  # the first entry of a preallocated, empty index of an empty log
             where = f"the log ends at {outline.end}" if position >= outline.end else "no batch begins there"
             reason = f"entry of offset {offset} at position {position} of the log: {where}"
             problems.append(Problem(path, number * OFFSET_INDEX_ENTRY.size, OFFSET_INDEX_ENTRY.size, reason))
@@ -111,17 +111,17 @@ def check_offsets(path: str, entries: list[Pair], outline: Outline) -> tuple[lis
 
 
 def check_times(entries: list[Pair], outline: Outline, base_offset: int) -> IndexFindings:
-    """Hold the entries (timestamp, offset) of a time index against the log and against each other."""
+    """Check the entries (timestamp, offset) of a time index against the log and each other."""
     findings = IndexFindings()
     previous = NO_TIMESTAMP
     for timestamp, offset in entries:
         if (timestamp, offset) == (0, base_offset):
-            continue  # the first of a preallocated index without entries
+            continue  # the first entry of a preallocated, empty index
         index = bisect_left(outline.last_offsets, offset)
         if index == len(outline.last_offsets):
             findings.not_found.append((offset, _UNKNOWN))
         elif outline.last_offsets[index] != offset:
-            # Before 4.x the offset could be that of the record itself.
+            # Before 4.x, the offset could be the record's own.
             if offset < outline.base_offsets[index] or outline.timestamps[index] != timestamp:
                 findings.not_found.append((offset, outline.last_offsets[index]))
         elif not outline.is_damaged(index) and outline.timestamps[index] != timestamp:

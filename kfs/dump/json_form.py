@@ -1,7 +1,7 @@
-"""A dump as JSON, one object a line, with everything that is known: the form to parse.
+"""The dump as JSON, one object per line, with all known fields: the form for programs.
 
-``type`` says what an object is (``file``, ``batch``, ``record``, ``offsetIndexEntry`` ...). Names and values of
-records follow the rules of :mod:`kfs.render.record_json`: UTF-8 as text, all else as base64, with an ``encoding``.
+``type`` is the kind of object (``file``, ``batch``, ``record``, ``offsetIndexEntry`` ...). Names and values of
+records follow the rules of :mod:`kfs.render.record_json`: UTF-8 as text, all else as base64 with an ``encoding``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kfs.render.state_json import aborted_txn_fields, leader_epoch_fields, produ
 
 
 def json_of(node: Json) -> str:
-    """Return JSON without blanks in which nothing can drive a terminal."""
+    """Return JSON without whitespace and without terminal control characters."""
     if isinstance(node, str):
         return quote(node.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     if isinstance(node, Mapping):
@@ -48,7 +48,7 @@ def json_of(node: Json) -> str:
 
 
 class JsonForm:
-    """Writes an object for each thing that is found."""
+    """Formats each element of a dump as a JSON object."""
 
     def __init__(self, printing: Printing) -> None:
         parser = printing.parser
@@ -194,7 +194,7 @@ def _batch_fields(batch: DumpedBatch) -> str:
 
 
 class _Known(NamedTuple):
-    """What the attributes of a batch say, as it is written."""
+    """The parts of a batch's JSON that depend only on its attributes."""
 
     transaction: str
     has_horizon: bool

@@ -1,4 +1,4 @@
-"""Which files can be dumped, by their names, and those of a directory in the order in which they are."""
+"""The kinds of files that can be dumped, by name, and the dumpable files of a directory in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
 
 
 class FileKind(Enum):
-    """What is in a file."""
+    """The kind of a file's content."""
 
     LOG = auto()
     SNAPSHOT = auto()
@@ -53,16 +53,16 @@ _BY_NAME: Final = {
 
 
 def kind_of(path: str) -> FileKind | None:
-    """Return what a file is by its name, None for one that isn't dumped."""
+    """Return the kind of a file by its name, None if it can't be dumped."""
     name = os.path.basename(path)
     return _BY_NAME.get(name) or _BY_SUFFIX.get(name[name.rfind(".") :] if "." in name else "")
 
 
 def base_offset(path: str) -> int:
-    """Return the offset that a file's name begins with.
+    """Return the offset at the beginning of a file's name.
 
     Raises:
-        CorruptData: it begins with none.
+        CorruptData: the name doesn't begin with an offset.
     """
     text = os.path.basename(path).partition(".")[0].lstrip("0") or "0"
     if not _NUMBER.match(text) or int(text) > MAX_INT64 or not os.path.basename(path)[0].isdigit():
@@ -71,10 +71,10 @@ def base_offset(path: str) -> int:
 
 
 def snapshot_end(path: str) -> tuple[int, int]:
-    """Return the end offset and the epoch that the name of a metadata snapshot says.
+    """Return the end offset and the epoch in the name of a metadata snapshot.
 
     Raises:
-        CorruptData: it is no such name.
+        CorruptData: it isn't the name of a snapshot.
     """
     match = _SNAPSHOT.match(os.path.basename(path))
     if match is None:
@@ -83,10 +83,10 @@ def snapshot_end(path: str) -> tuple[int, int]:
 
 
 def files_of(path: str) -> Iterator[str]:
-    """Yield the file, or those below the directory that can be dumped, sorted by name; links aren't followed down.
+    """Yield the file, or all dumpable files below the directory, sorted by name; links to directories aren't followed.
 
     Raises:
-        OSError: there is nothing at the path, or a directory can't be listed.
+        OSError: the path doesn't exist, or a directory can't be listed.
     """
     if status_at(path).kind is not PathKind.DIRECTORY:
         yield path

@@ -1,7 +1,7 @@
-"""What keys and values mean: decoders by name, and those of Kafka's own topics.
+"""Parsers of keys and values: decoders by name, and parsers of Kafka's internal topics.
 
-Each gives the text that ``kafka-dump-log`` prints behind ``key:`` and ``payload:``, or None where it prints neither.
-A record that can't be decoded is one of the texts, never an error.
+Each returns the texts that ``kafka-dump-log`` prints after ``key:`` and ``payload:``, or None if it prints neither. For
+a record that can't be decoded, the text says so; no parser raises an error.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Bytes = bytes | None
 
 
 class MessageParser(Protocol):
-    """Tells what the records of a log say."""
+    """Parses the records of a log."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
-        """Return what is printed of a record's key and value."""
+        """Return the texts to print for a record's key and value."""
         ...
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """Return what the decoding adds to the record as JSON, beside its bytes."""
+        """Return the decoded fields to add to the record's JSON besides the raw bytes."""
         ...
 
 
-#: Makes text of bytes; raises ValueError, with the words of Kafka's, where they aren't what it reads.
+#: Converts bytes to text; raises ValueError with Kafka's message if the bytes don't fit the type.
 Decoder = Callable[[bytes], str]
 
 
@@ -63,7 +63,7 @@ def _number(name: str, layout: str, show: Callable[[float], str] = str) -> Decod
     return decode
 
 
-#: By the name that the command line knows them by.
+#: The decoders by their names on the command line.
 DECODERS: Final[Mapping[str, Decoder]] = {
     "string": java_text,
     "long": _number("Long", ">q"),
@@ -73,18 +73,18 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     "base64": lambda data: b64encode(data).decode("ascii"),
     "hex": lambda data: data.hex(),
 }
-#: Where the decoders of Kafka are that ours are the equals of, now and before 4.0.
+#: The packages of Kafka's equivalent decoders, from 4.0 on and before.
 _KAFKA_PACKAGES: Final = ("org.apache.kafka.tools.api.", "kafka.serializer.")
 _KAFKA_DECODERS: Final = {
     "StringDecoder": "string",
     "LongDecoder": "long",
     "IntegerDecoder": "integer",
-    "DefaultDecoder": "hex",  # leaves the bytes as they are, and Kafka's tool prints where Java keeps them
+    "DefaultDecoder": "hex",  # returns the bytes as they are; Kafka's tool then prints the Java object's identity
 }
 
 
 def decoder_name(name: str) -> str | None:
-    """Return our name of a decoder, given that or the class of Kafka's; None where there is no such decoder."""
+    """Return the name of our decoder for that name or for a Kafka class; None if there is no such decoder."""
     for package in _KAFKA_PACKAGES:
         if name.startswith(package):
             return _KAFKA_DECODERS.get(name.removeprefix(package))
@@ -92,7 +92,7 @@ def decoder_name(name: str) -> str | None:
 
 
 class DecoderMessageParser:
-    """Keys and values by a decoder each."""
+    """Decodes keys and values with one decoder each."""
 
     def __init__(self, key: str = "string", value: str = "string") -> None:
         self.key_decoder = DECODERS[key]
@@ -100,7 +100,7 @@ class DecoderMessageParser:
 
     @property
     def is_text(self) -> bool:
-        """Whether both are text: then the lines may be made without asking for every record."""
+        """Whether both decoders are for strings, so that lines can be made in bulk."""
         return self.key_decoder is self.value_decoder is java_text
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
@@ -108,7 +108,7 @@ class DecoderMessageParser:
         return _decoded(self.key_decoder, offset, key), _decoded(self.value_decoder, offset, value)
 
     def json(self, offset: int, key: Bytes, value: Bytes) -> Mapping[str, Json]:
-        """See :meth:`MessageParser.json`; text says no more than the bytes do."""
+        """See :meth:`MessageParser.json`; strings add nothing to the raw bytes."""
         if self.is_text:
             return {}
         texts = self.texts(offset, key, value)
@@ -125,7 +125,7 @@ def _decoded(decoder: Decoder, offset: int, data: Bytes) -> str | None:
 
 
 class CoordinatorMessageParser:
-    """The topics of the coordinators (``DumpLogSegments.CoordinatorRecordMessageParser``)."""
+    """The parser of the coordinators' topics (``DumpLogSegments.CoordinatorRecordMessageParser``)."""
 
     def __init__(self, kinds: RecordKinds) -> None:
         self.kinds = kinds
@@ -173,7 +173,7 @@ def _value_json(record: CoordinatorRecord) -> Mapping[str, Json] | None:
 
 
 def _expand_members(group: dict[str, Json]) -> None:
-    """Show what the members of a group of consumers say to each other instead of its bytes."""
+    """Replace the members' subscription and assignment bytes in a consumer group by their decoded content."""
     members = group["members"]
     assert isinstance(members, list)
     for member in members:
@@ -186,7 +186,7 @@ def _expand_members(group: dict[str, Json]) -> None:
                 member[field] = member[field] if expanded is None else message_json(expanded)
 
 
-#: What Kafka's tool says of a record without a value, where it prints what Java says.
+#: Kafka's tool prints these Java errors for a record without a value.
 _NULL_FRAME: Final = "Error while reading frame version"
 _NULL_POINTER: Final = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
@@ -195,7 +195,7 @@ _NULL_POINTER: Final = (
 
 
 class ClusterMetadataMessageParser:
-    """``__cluster_metadata`` (``DumpLogSegments.ClusterMetadataLogMessageParser``)."""
+    """The parser of ``__cluster_metadata`` (``DumpLogSegments.ClusterMetadataLogMessageParser``)."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
         """See :meth:`MessageParser.texts`."""
@@ -213,7 +213,7 @@ class ClusterMetadataMessageParser:
 
 
 class RemoteLogMessageParser:
-    """``__remote_log_metadata`` (``DumpLogSegments.RemoteMetadataLogMessageParser``)."""
+    """The parser of ``__remote_log_metadata`` (``DumpLogSegments.RemoteMetadataLogMessageParser``)."""
 
     def texts(self, offset: int, key: Bytes, value: Bytes) -> Texts:
         """See :meth:`MessageParser.texts`."""
@@ -242,15 +242,15 @@ def _metadata_json(record: MetadataRecord) -> Mapping[str, Json]:
 
 
 def offsets_message_parser() -> MessageParser:
-    """Return the decoder of ``__consumer_offsets``."""
+    """Return the parser of ``__consumer_offsets``."""
     return CoordinatorMessageParser(GROUP_KINDS)
 
 
 def transaction_message_parser() -> MessageParser:
-    """Return the decoder of ``__transaction_state``."""
+    """Return the parser of ``__transaction_state``."""
     return CoordinatorMessageParser(TRANSACTION_KINDS)
 
 
 def share_state_message_parser() -> MessageParser:
-    """Return the decoder of ``__share_group_state``."""
+    """Return the parser of ``__share_group_state``."""
     return CoordinatorMessageParser(SHARE_STATE_KINDS)

@@ -1,4 +1,4 @@
-"""What a dump finds wrong: problems, said at once, and what ``kafka-dump-log`` lists after the last file."""
+"""The problems that a dump finds: some are reported at once, some listed at the end, as by ``kafka-dump-log``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class IndexFindings:
-    """Entries of one index that say what isn't so: pairs of what the index says and what the log has."""
+    """The wrong entries of one index, as pairs of the index's value and the log's."""
 
     mismatches: list[Pair] = field(default_factory=list)
     out_of_order: list[Pair] = field(default_factory=list)
     not_found: list[Pair] = field(default_factory=list)
 
     def reasons(self) -> Iterator[str]:
-        """Yield each as a sentence."""
+        """Yield a sentence for each wrong entry."""
         for stated, found in self.mismatches:
             yield f"an entry has timestamp {stated}, its batch {found}"
         for stated, previous in self.out_of_order:
@@ -32,10 +32,9 @@ class IndexFindings:
 
 
 class DumpProblems:
-    """Collects what is wrong in one file after another; ``say`` gets each problem as a line of text.
+    """Collects the problems of all files; ``say`` receives each problem as a line of text.
 
-    ``is_bad`` says whether there was anything. Holes between offsets aren't wrong (compaction leaves them), but they
-    are listed.
+    ``is_bad`` says whether there was any problem. Offset gaps are listed, but aren't problems: compaction leaves them.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -46,37 +45,37 @@ class DumpProblems:
         self._holes: dict[str, dict[int, int]] = {}
 
     def problem(self, problem: Problem) -> None:
-        """Something is wrong: say so."""
+        """Report a problem."""
         self.is_bad = True
         self._say(str(problem.error()))
 
     def unusable(self, path: str, reason: str) -> None:
-        """Nothing can be dumped of what a path names: say so."""
+        """Report a path that can't be dumped at all."""
         self.is_bad = True
         self._say(f"{path}: {reason}")
 
     def trailing_bytes(self) -> None:
-        """A log ends in bytes that are no batch; the lines say so."""
+        """Note that a log ends with bytes that aren't a batch; the dump itself shows them."""
         self.is_bad = True
 
     def offset_index(self, path: str, mismatches: list[Pair]) -> None:
-        """Entries of an offset index: their offset, and the last one of the batch that they point at."""
+        """Add wrong entries of an offset index: the entry's offset, and the last offset of the batch it points to."""
         if mismatches:
             self.is_bad = True
             self._offset_indexes[_absolute(path)] = mismatches
 
     def time_index(self, path: str, findings: IndexFindings) -> None:
-        """Entries of a time index that aren't true."""
+        """Add the wrong entries of a time index."""
         if findings.mismatches or findings.out_of_order or findings.not_found:
             self.is_bad = True
             self._time_indexes[_absolute(path)] = findings
 
     def holes(self, path: str) -> HoleFinder:
-        """Return what watches the offsets of a log."""
+        """Return a finder of offset gaps for a log."""
         return HoleFinder(self._holes.setdefault(_absolute(path), {}))
 
     def lines(self) -> Iterator[str]:
-        """Yield what Kafka's tool writes to standard error at its end; of several files in their order."""
+        """Yield the lines that Kafka's tool writes to standard error at the end, per kind in the order of files."""
         for path, pairs in self._offset_indexes.items():
             yield f"Mismatches in :{path}"
             for offset, found in sorted(dict(pairs).items(), reverse=True):
@@ -107,14 +106,14 @@ class DumpProblems:
 
 
 class HoleFinder:
-    """Finds where the offsets of a log leave some out, or go back. What lies before its first record is no hole."""
+    """Finds gaps in a log's offsets, and offsets that decrease. Offsets before the first record aren't a gap."""
 
     def __init__(self, holes: dict[int, int]) -> None:
         self._holes = holes
         self._last: int | None = None
 
     def look_at(self, offsets: array[int]) -> None:
-        """Take the offsets of the next records."""
+        """Process the offsets of the next records."""
         if not offsets:
             return
         first, last = offsets[0], offsets[-1]
@@ -128,5 +127,5 @@ class HoleFinder:
 
 
 def _absolute(path: str) -> str:
-    """Return ``File.getAbsolutePath``: not normalised."""
+    """Return the path of Java's ``File.getAbsolutePath``, which isn't normalised."""
     return os.path.join(os.getcwd(), path)

@@ -1,4 +1,4 @@
-"""The lines of ``kafka-dump-log`` of Kafka 4.3.1 (``DumpLogSegments.java``)."""
+"""The output of ``kafka-dump-log`` of Kafka 4.3.1 (``DumpLogSegments.java``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kfs.log.problem import Problem
 
 
 class TextForm:
-    """Writes what Kafka 4.3.1 writes."""
+    """Formats a dump as Kafka 4.3.1 does."""
 
     def __init__(self, printing: Printing) -> None:
         self.lines: BatchLines = batch_lines(printing)
@@ -104,12 +104,12 @@ class TextForm:
         return joined(f"{name}: {value}\n" for name, value in properties.items())
 
     def problem(self, problem: Problem) -> bytes:
-        """See :meth:`~kfs.dump.forms.Form.problem`; the text has no place for it."""
+        """See :meth:`~kfs.dump.forms.Form.problem`; Kafka's tool doesn't print problems here."""
         return b""
 
 
 def last_batch(producer: ProducerStateEntry) -> str:
-    """Return what is said of the last batch of a producer, if anything."""
+    """Return the text on a producer's last batch, empty if it has none."""
     if not producer.has_batch:
         return ""
     return (
@@ -119,10 +119,10 @@ def last_batch(producer: ProducerStateEntry) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return lines as they are written; a path's bytes come back as they were."""
+    """Return lines encoded as UTF-8; bytes of a path that aren't UTF-8 are restored."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def joined(lines: Iterable[str]) -> bytes:
-    """Return lines as they are written."""
+    """Return lines joined and encoded."""
     return encoded("".join(lines))

@@ -1,7 +1,7 @@
-"""The lines of ``kafka-dump-log`` of earlier years: Kafka 2.0, whose form most articles show, and 2.8.
+"""The output of ``kafka-dump-log`` of older versions: Kafka 2.0, which most articles show, and Kafka 2.8.
 
-What holds in both: compression types by the names of the enumeration, ``Starting offset`` instead of ``Log starting
-offset``, producers without their last timestamp. The records of Kafka's own topics are shown as 4.x shows them.
+Both write compression types by their enum names, ``Starting offset`` instead of ``Log starting offset``, and producers
+without their last timestamp. Records of Kafka's internal topics are formatted as in 4.x.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kfs.format.producer_snapshot import ProducerStateEntry
 
 
 class _EarlierBatchText(BatchText):
-    """What the two have in common of batches."""
+    """The batch format that both versions share."""
 
     def codec(self, header: BatchHeader) -> str:
         """See :meth:`~kfs.dump.batch_text.BatchText.codec`."""
         return header.codec_label.upper()
 
     def _is_valid(self, batch: DumpedBatch, index: int) -> str:
-        """Whether a record is: those of v2 have no CRC of their own."""
+        """Return whether a record is valid. Records in v2 have no CRC of their own."""
         assert batch.columns is not None
         return java_boolean(index not in batch.columns.faults)
 
@@ -36,7 +36,7 @@ class _EarlierBatchText(BatchText):
         return "null" if batch.header.magic >= MAGIC_V2 else str(batch.record_crc(index))
 
     def _parts(self, batch: DumpedBatch, index: int) -> tuple[str, str]:
-        """Return the key and the value as they are printed, or nothing."""
+        """Return the texts of the key and the value, which may be empty."""
         columns, parser = batch.columns, self.printing.parser
         if parser is None or columns is None or batch.header.is_control:
             return "", ""
@@ -45,7 +45,7 @@ class _EarlierBatchText(BatchText):
 
 
 def _earlier_control_text(key: bytes | None, value: bytes | None) -> str:
-    """Return what stands behind the metadata of a control record: KRaft's were not opened yet."""
+    """Return the text that follows a control record's metadata; old versions don't parse KRaft's control records."""
     try:
         record = parse_control_record(key, value)
     except CorruptData:
@@ -56,7 +56,7 @@ def _earlier_control_text(key: bytes | None, value: bytes | None) -> str:
 
 
 class BatchText20(_EarlierBatchText):
-    """Writes what Kafka 2.0 wrote: a line for each record, or else for each batch."""
+    """Formats batches as Kafka 2.0 does: a line per record, or without records a line per batch."""
 
     def batch(self, batch: DumpedBatch) -> bytes:
         """See :meth:`~kfs.dump.batch_text.BatchLines.batch`."""
@@ -105,10 +105,10 @@ class BatchText20(_EarlierBatchText):
 
 
 class BatchText28(_EarlierBatchText):
-    """Writes what Kafka 2.8 wrote: lines for batches and, behind a bar, for their records."""
+    """Formats batches as Kafka 2.8 does: a line per batch, then a line per record, which begins with a bar."""
 
     def horizon(self, header: BatchHeader) -> str:
-        """See :meth:`~kfs.dump.batch_text.BatchText.horizon`; it was not known yet."""
+        """See :meth:`~kfs.dump.batch_text.BatchText.horizon`; Kafka 2.8 doesn't print it."""
         return ""
 
     def record_line(self, batch: DumpedBatch, index: int) -> str:
@@ -144,7 +144,7 @@ class BatchText28(_EarlierBatchText):
 
 
 class _EarlierForm(TextForm):
-    """What the two have in common beside batches."""
+    """The format that both versions share, except for batches."""
 
     def log_start(self, base_offset: int) -> bytes:
         """See :meth:`~kfs.dump.forms.Form.log_start`."""
@@ -165,7 +165,7 @@ class _EarlierForm(TextForm):
 
 
 class TextForm20(_EarlierForm):
-    """Writes what Kafka 2.0 wrote."""
+    """Formats a dump as Kafka 2.0 does."""
 
     def __init__(self, printing: Printing) -> None:
         super().__init__(printing)
@@ -173,7 +173,7 @@ class TextForm20(_EarlierForm):
 
 
 class TextForm28(_EarlierForm):
-    """Writes what Kafka 2.8 wrote."""
+    """Formats a dump as Kafka 2.8 does."""
 
     def __init__(self, printing: Printing) -> None:
         super().__init__(printing)
