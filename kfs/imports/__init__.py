@@ -1,1 +1,1 @@
-"""Records as lines of JSON back into the partitions of a log directory: the counterpart of :mod:`kfs.cat`."""
+"""Imports JSON lines and tables as records into a log directory's partitions: the counterpart of :mod:`kfs.cat`."""

@@ -1,4 +1,4 @@
-"""How records are laid out in batches, and what a message format can't hold."""
+"""The layout of records in batches, and the limits of the message formats."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kfs.format.writer import encode_batch
 
 DEFAULT_BATCH_RECORDS: Final = 1000
 DEFAULT_BATCH_BYTES: Final = 64 * 1024
-#: The epoch of the leader that is said to have written it all.
+#: The leader epoch of all imported batches.
 _LEADER_EPOCH: Final = 0
-#: About what a record has beside its key, value and headers, in bytes; and a header beside its own.
+#: The approximate size in bytes of a record without key, value and headers, and of a header without its name and value.
 _RECORD_OVERHEAD: Final = 10
 _HEADER_OVERHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """The message format and codec, and how much goes into a batch: records, and bytes before compression, or so.
+    """The message format and codec, and the approximate size of a batch: in records, and in bytes before compression.
 
-    Without a ``magic`` the format is v2, but v0 for records that have no type of timestamp: no other keeps that.
+    Without a ``magic``, the format is v2, but v0 for records without a timestamp type, because only v0 can hold these.
     """
 
     magic: int | None = None
@@ -34,13 +34,13 @@ class BatchLayout:
     batch_bytes: int = DEFAULT_BATCH_BYTES
 
     def magic_of(self, record: Record) -> int:
-        """Return the message format that a record is written in."""
+        """Return the message format for a record."""
         if self.magic is not None:
             return self.magic
         return MAGIC_V0 if record.timestamp_type is TimestampType.NO_TIMESTAMP else MAGIC_V2
 
     def refusal(self, record: Record) -> str | None:
-        """Say why the format can't hold all of a record; None where it can."""
+        """Return why the format can't hold a record, or None if it can."""
         magic = self.magic_of(record)
         label = f"message format v{magic}"
         if record.timestamp_type is TimestampType.NO_TIMESTAMP:
@@ -57,15 +57,15 @@ class BatchLayout:
         return None
 
     def belong_together(self, first: Record, record: Record) -> bool:
-        """Whether a record can be in the batch that begins with ``first``: the types, and distances that fit."""
+        """Whether a record can be in the batch that begins with ``first``: same timestamp type, and deltas that fit."""
         if record.timestamp_type is not first.timestamp_type or record.offset - first.offset > MAX_INT32:
             return False
-        if first.timestamp_type is TimestampType.LOG_APPEND_TIME:  # a batch has one time for all
+        if first.timestamp_type is TimestampType.LOG_APPEND_TIME:  # all records of a batch share one append time
             return record.timestamp == first.timestamp
         return abs(record.timestamp - first.timestamp) <= MAX_INT64
 
     def encode(self, records: Sequence[Record]) -> bytes:
-        """Return the batch of records that belong together, or what is one in the older formats."""
+        """Return the batch, or in v0 and v1 the message set, of records that can be in one batch."""
         magic = self.magic_of(records[0])
         timestamp_type = records[0].timestamp_type
         append_time = records[0].timestamp if timestamp_type is TimestampType.LOG_APPEND_TIME else None
@@ -83,6 +83,6 @@ class BatchLayout:
 
 
 def size_of(record: Record) -> int:
-    """Return about what a record takes in an uncompressed batch, in bytes."""
+    """Return the approximate size of a record in an uncompressed batch, in bytes."""
     headers = sum(len(key) + len(value or b"") + _HEADER_OVERHEAD for key, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers + _RECORD_OVERHEAD

@@ -1,4 +1,4 @@
-"""The lines that are to be imported, parsed, checked and numbered."""
+"""Parses, checks and numbers the lines to import."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kfs.format.record import Record
 from kfs.log.directory_name import is_legal_topic
 from kfs.render.record_line import parse_line
 
-#: A line that is longer, in bytes, is no record: a batch in which it could be is more than kfs reads.
+#: The maximum size of a line in bytes. A longer one is no record: its batch would be too large for kfs to read.
 MAX_LINE_BYTES: Final = 1 << 30
 _ADVANCE_BYTES: Final = 256 * 1024
-#: The offset after the last one has to be an offset too.
+#: The next offset must be a valid offset too.
 _MAX_OFFSET: Final = MAX_INT64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRecord:
-    """A record, the partition it belongs to, and where it was read: the name of the input and the line's number.
+    """A record with its partition and its origin: the input's name and the line number.
 
-    ``unit`` is what is numbered: a table has rows.
+    ``unit`` is ``"line"``, or ``"row"`` in a table.
     """
 
     source: str
@@ -34,21 +34,21 @@ class ImportedRecord:
     unit: str = "line"
 
     def bad(self, reason: str) -> BadLine:
-        """Return the error that this line can't be imported."""
+        """Return the error for a line that can't be imported."""
         return BadLine(self.source, self.number, reason, self.unit)
 
     @property
     def where(self) -> str:
-        """Where it was read."""
+        """The line's origin, for messages."""
         return f"{self.source}: {self.unit} {self.number}"
 
 
 def lines_of(
     file: BinaryIO, source: str, advance: Callable[[int], None] = lambda size: None
 ) -> Iterator[ImportedRecord | BadLine]:
-    """Yield the lines of an input that is called ``source``, and those that are no records; one at a time in memory.
+    """Yield the records of the input named ``source``, and errors for invalid lines; keep one line in memory.
 
-    ``advance`` gets every now and then how many more bytes were read.
+    ``advance`` is called from time to time with the number of bytes read since the last call.
     """
     maker = LineMaker(source)
     number = unsaid = 0
@@ -77,7 +77,7 @@ def _parsed(maker: LineMaker, data: bytes, number: int) -> ImportedRecord | BadL
 
 
 class LineMaker:
-    """Checks the records of one input; remembers the partitions that were met, which are few."""
+    """Checks the records of one input, and caches the input's partitions."""
 
     def __init__(self, source: str, unit: str = "line") -> None:
         self._source = source
@@ -85,14 +85,14 @@ class LineMaker:
         self._partitions: dict[tuple[str, int], TopicPartition] = {}
 
     def line(self, number: int, topic: str, partition: int, record: Record) -> ImportedRecord:
-        """Return the line of a record; raise ValueError where it is one that no log can have."""
+        """Return the line of a record; raise ValueError if no log can contain the record."""
         found = self._partitions.get((topic, partition)) or self._partition(topic, partition)
         _check_range("offset", record.offset, 0, _MAX_OFFSET)
         _check_range("timestamp", record.timestamp, -MAX_INT64 - 1, MAX_INT64)
         return ImportedRecord(self._source, number, found, record, self._unit)
 
     def bad(self, number: int, reason: str) -> BadLine:
-        """Return the error that what has this number can't be imported."""
+        """Return the error for a line or row that can't be imported."""
         return BadLine(self._source, number, reason, self._unit)
 
     def _partition(self, topic: str, partition: int) -> TopicPartition:

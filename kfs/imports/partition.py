@@ -1,4 +1,4 @@
-"""One partition that is imported: its records gathered into batches, the batches appended to its log."""
+"""The import of one partition: gathers its records into batches and appends these to its log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kfs.imports.lines import ImportedRecord
 
 @dataclass(slots=True)
 class PartitionImport:
-    """Takes the lines of a partition in their order, each of which the layout's format can hold.
+    """Takes a partition's lines in order; the layout's message format must be able to hold each of them.
 
-    With ``new_offsets`` they are numbered from 0 on. A batch has at most ``most_bytes``: what a segment can hold.
+    With ``new_offsets``, offsets are assigned from 0 on. A batch has at most ``most_bytes``, the segment size.
     """
 
     log: UnifiedLog
@@ -35,7 +35,7 @@ class PartitionImport:
         return self._next_offset
 
     def add(self, line: ImportedRecord) -> Iterator[BadLine]:
-        """Take a line, and append the batch that is full before or with it; yield the lines that can't be imported."""
+        """Take a line; append the waiting batch if the line doesn't fit; yield errors for invalid lines."""
         record = line.record
         if self.new_offsets:
             record = replace(record, offset=self._next_offset)
@@ -56,7 +56,7 @@ class PartitionImport:
         return self.layout.belong_together(self._waiting[0].record, line.record)
 
     def flush(self) -> Iterator[BadLine]:
-        """Append what is waiting; yield the lines that are too large."""
+        """Append the waiting records; yield errors for lines that are too large."""
         lines, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if lines:
             yield from self._append(lines)
@@ -65,7 +65,7 @@ class PartitionImport:
         records = [line.record for line in lines]
         try:
             data = self.layout.encode(records)
-        except ValueError as error:  # a field that is too long
+        except ValueError as error:  # a field is too long
             data, reason = b"", str(error)
         else:
             reason = f"{len(data)} bytes, more than a segment may have ({self.most_bytes})"
@@ -81,7 +81,7 @@ class PartitionImport:
 
     def _append_batch(self, data: bytes, first: int, last: int) -> None:
         if last - self.log.segments.last.base_offset > MAX_INT32:
-            self.log.roll(first)  # of a compressed message of the older formats the log can't tell where it begins
+            self.log.roll(first)  # the log doesn't know the first offset of a compressed v0 or v1 message
         self.log.append(data)
         if self.first_offset is None:
             self.first_offset = first

@@ -1,7 +1,7 @@
-"""All that is imported: lines of any topics and partitions, mixed as they may be, into one or several log directories.
+"""Imports lines of any topics and partitions, in any mix, into one or several log directories.
 
-Partitions get their names when everything is written and on the disk; until then, and for ever if that moment does not
-come, they look like those of deleted topics, which a broker removes when it starts.
+A partition gets its final name only when everything is written and synced. Until then it has the name of a deleted
+topic's partition. So if the import fails, a broker removes it at the next start.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kfs.imports.lines import ImportedRecord
 from kfs.imports.partition import PartitionImport
 from kfs.imports.topic_ids import ImportTopicIds
 
-#: Partitions whose files are held open.
+#: The maximum number of partitions with open files.
 _MOST_OPEN: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A partition that was made: where, of what topic id, how many records, and the offsets from the first on."""
+    """A new partition: its directory, its topic id, its number of records, and its start and end offset."""
 
     partition: TopicPartition
     directory: str
@@ -40,9 +40,10 @@ class Imported:
 
 
 class Import:
-    """Makes partitions of lines; nothing is there until :meth:`finish`, and nothing stays if the block is left before.
+    """Creates partitions from lines. They appear with :meth:`finish`; leaving the block earlier discards them.
 
-    ``on_bad_line`` is given each line that can't be imported, which is then left out; it raises it to stop.
+    ``on_bad_line`` is called with each line that can't be imported, which is then skipped; it may raise the error to
+    stop the import.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class Import:
         segment_bytes: int = SEGMENT_BYTES,
         new_offsets: bool = False,
     ) -> None:
-        """Look at each log directory, which must be there.
+        """Prepare the log directories, which must exist.
 
         Raises:
-            UnusableSource: there is none, or one can't be listed.
+            UnusableSource: a log directory doesn't exist, or can't be listed.
         """
-        # Only the size decides: how old the records are says nothing about when a segment was begun.
+        # Segments roll only by size: the records' timestamps don't tell when a segment was created.
         config = LogConfig(segment_bytes=segment_bytes, segment_ms=MAX_INT64)
         self._logs = LogManager(log_dirs, config)
         self._topic_ids = ImportTopicIds(self._logs.log_dirs, topic_id)
@@ -83,11 +84,11 @@ class Import:
             self._logs.discard()
 
     def add(self, lines: Iterable[ImportedRecord | BadLine]) -> None:
-        """Take the lines of an input.
+        """Import the lines of an input.
 
         Raises:
-            BadLine: where ``on_bad_line`` does.
-            KfsError: a partition is there already, or its topic has another id.
+            BadLine: raised by ``on_bad_line``.
+            KfsError: a partition exists already, or its topic has another id.
         """
         for line in lines:
             if isinstance(line, BadLine):
@@ -117,7 +118,7 @@ class Import:
         return PartitionImport(log, self._layout, self._segment_bytes, self._new_offsets)
 
     def _keep_open(self, partition: TopicPartition) -> None:
-        """Note that a partition is in use, and have the one used longest ago close its files."""
+        """Mark a partition as in use; if too many are open, close the files of the least recently used one."""
         self._open[partition] = None
         self._open.move_to_end(partition)
         if len(self._open) > _MOST_OPEN:
@@ -130,15 +131,15 @@ class Import:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no line was a record that a partition could be begun with."""
+        """Whether no partition was begun, because no line was a valid record."""
         return not self._partitions
 
     def finish(self) -> list[Imported]:
-        """Write what isn't yet written and give the partitions their names; return them in the order they were begun.
+        """Write the remaining records and rename the partitions; return these in the order in which they were begun.
 
         Raises:
-            BadLine: where ``on_bad_line`` does.
-            CorruptData: a checkpoint that is there already can't be read.
+            BadLine: raised by ``on_bad_line``.
+            CorruptData: an existing checkpoint can't be read.
         """
         for partition, each in self._partitions.items():
             self._keep_open(partition)

@@ -1,4 +1,4 @@
-"""The rows of Arrow and Parquet files that are to be imported: those of ``kfs cat`` and of Spark's Kafka source."""
+"""Reads the rows to import from Arrow and Parquet files with the columns of ``kfs cat`` or of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kfs.imports.lines import ImportedRecord, LineMaker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows that become Python's objects at once.
+#: The number of rows to convert to Python objects at once.
 _ROWS: Final = 1024
-#: What is read at once of a column of Parquet, which may be as large as the file.
+#: The number of bytes to read at once of a Parquet column, which may be as large as the file.
 _PARQUET_BUFFER_BYTES: Final = 1024 * 1024
-#: How many of the unit of a column of timestamps make a millisecond; of seconds it is the other way round.
+#: How many units of a timestamp column are a millisecond. Seconds are handled separately.
 _PER_MILLISECOND: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 _MILLISECONDS_A_SECOND: Final = 1000
 _TIMESTAMP: Final = "timestamp"
@@ -29,7 +29,7 @@ _TYPES: Final = {-1: TimestampType.NO_TIMESTAMP, 0: TimestampType.CREATE_TIME, 1
 
 
 class TableInput(StrEnum):
-    """What a table is read from."""
+    """The file format of a table."""
 
     PARQUET = "Parquet"
     ARROW_FILE = "an Arrow file"
@@ -37,7 +37,7 @@ class TableInput(StrEnum):
 
     @classmethod
     def of(cls, head: bytes) -> TableInput | None:
-        """Return what begins with these bytes; None where it is no table. No line of JSON begins so."""
+        """Return the format that begins with these bytes, or None. A JSON line doesn't begin with any of them."""
         for start, kind in (
             (b"PAR1", cls.PARQUET),
             (b"ARROW1", cls.ARROW_FILE),
@@ -48,19 +48,19 @@ class TableInput(StrEnum):
         return None
 
 
-#: What a stream ends with (a message of no length), so that one that was cut can be told from one that is complete.
+#: A complete Arrow stream ends with a message of length 0; a truncated one doesn't.
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def rows_of(
     file: BinaryIO, kind: TableInput, source: str, advance: Callable[[int], None] = lambda size: None
 ) -> Iterator[ImportedRecord | BadLine]:
-    """Yield the rows of a table that is called ``source``, and those that are no records; some at a time in memory.
+    """Yield the records of the table named ``source``, and errors for invalid rows; keep a few rows in memory.
 
-    ``advance`` gets every now and then how many more bytes were read.
+    ``advance`` is called from time to time with the number of bytes read since the last call.
 
     Raises:
-        KfsError: it can't be read to its end, or has not the columns of records.
+        KfsError: the table can't be read to its end, or doesn't have a record's columns.
     """
     maker = LineMaker(source, "row")
     number = told = 0
@@ -81,14 +81,14 @@ def rows_of(
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
-    """Return what pyarrow raises for bytes that break their format."""
+    """Return the exceptions that pyarrow raises for corrupt data."""
     import pyarrow as pa
 
     return pa.ArrowException, OSError, MemoryError, ValueError
 
 
 def _batches(file: BinaryIO, kind: TableInput, source: str) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, of the columns that matter, none of which lies about its own sizes."""
+    """Yield the table's batches, validated, with only the columns of records."""
     if kind is not TableInput.ARROW_STREAM and not file.seekable():
         raise KfsError(f"{source}: is {kind}, of which the end has to be read first: name the file")
     for batch in _stored_batches(file, kind, source):
@@ -123,7 +123,7 @@ def _stored_batches(file: BinaryIO, kind: TableInput, source: str) -> Iterator[p
 
 
 class _Ending:
-    """A file that is read to its end, and remembers what the last bytes were."""
+    """A file wrapper that remembers the last bytes read."""
 
     closed = False
 
@@ -137,7 +137,7 @@ class _Ending:
         return data
 
     def close(self) -> None:
-        """Leave the file open: who opened it closes it."""
+        """Do nothing: the owner closes the file."""
 
 
 # -- the columns
@@ -145,7 +145,7 @@ class _Ending:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What a column has to be of."""
+    """The required type of a column."""
 
     what: str
     fits: Callable[[pa.DataType], bool]
@@ -208,10 +208,10 @@ _COLUMNS: Final = {
 
 
 def _checked(schema: pa.Schema, source: str) -> Sequence[str]:
-    """Return the names of the columns that records are made of.
+    """Return the names of the columns to read.
 
     Raises:
-        KfsError: one is missing, there twice, or of another type.
+        KfsError: a column is missing, occurs twice, or has another type.
     """
     names = [name for name in _COLUMNS if name in schema.names]
     missing = [name for name, expected in _COLUMNS.items() if expected.is_required and name not in names]
@@ -229,7 +229,7 @@ def _checked(schema: pa.Schema, source: str) -> Sequence[str]:
 
 
 def _decoded(of: pa.DataType) -> pa.DataType:
-    """Return the type of what a dictionary has, or the type itself."""
+    """Return the value type of a dictionary type; any other type as it is."""
     from pyarrow import types
 
     return of.value_type if types.is_dictionary(of) else of
@@ -245,7 +245,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[Mapping[str, Any]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return what is in a column; of timestamps milliseconds, or what is none as a :class:`ValueError`."""
+    """Return the values of a column; a timestamp in milliseconds, or as a :class:`ValueError` if not whole."""
     import pyarrow as pa
 
     if not _is_timestamp(_decoded(column.type)):

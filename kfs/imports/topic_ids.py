@@ -1,4 +1,4 @@
-"""Which id a topic gets that is imported."""
+"""The topic ids of imported topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kfs.storage.side_file import read_side_file
 
 
 class ImportTopicIds:
-    """The ids of topics: that of the partitions that are there already, or the one that was given, or a new one."""
+    """Chooses topic ids: that of the topic's existing partitions, else the given one, else a new one."""
 
     def __init__(self, log_dirs: Sequence[str], given: Uuid | None = None) -> None:
         self._log_dirs = log_dirs
@@ -24,10 +24,10 @@ class ImportTopicIds:
         self._ids: dict[str, Uuid] = {}
 
     def of(self, topic: str) -> Uuid:
-        """Return the id of a topic.
+        """Return a topic's id.
 
         Raises:
-            KfsError: an id was given, and another topic got it, or this one has another.
+            KfsError: an id was given, but is taken by another imported topic, or the topic already has another id.
             CorruptData: the ``partition.metadata`` of a partition can't be read.
         """
         known = self._ids.get(topic)
@@ -59,7 +59,7 @@ class ImportTopicIds:
 
 
 def random_topic_id() -> Uuid:
-    """Return a new id, none that begins with ``-``: a command line would take it for an option (``Uuid.java``)."""
+    """Return a new id that doesn't begin with ``-``, which a command line would take for an option (``Uuid.java``)."""
     while str(topic_id := Uuid(uuid.uuid4().bytes)).startswith("-"):
         pass
     return topic_id
