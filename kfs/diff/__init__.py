@@ -1,1 +1,1 @@
-"""Copies of partitions beside each other: what each is worth, which to keep, and where they differ."""
+"""Compares the copies of partitions: which copy to keep, and where the others differ."""

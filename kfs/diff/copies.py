@@ -1,4 +1,4 @@
-"""Copies of one partition, from several brokers' disks or a backup: what each is worth, and which to keep."""
+"""Compares the copies of one partition, from several brokers' disks or a backup, and chooses the one to keep."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from kfs.log.problem import Problem, Problems
 
 
 class State(StrEnum):
-    """What a copy is, seen from the one to keep."""
+    """The state of a copy compared to the one to keep."""
 
     KEEP = "keep"
     SAME = "same"
-    PARTIAL = "partial"  # what it has is the same, but it lacks some
+    PARTIAL = "partial"  # its records are the same, but some are missing
     DIVERGED = "diverged"
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets from ``first`` to ``last``, both included; ``records`` of them are known to be there (-1: not counted).
+    """Offsets from ``first`` to ``last``, both inclusive; ``records`` of them have records (-1: not counted).
 
-    ``completed`` of those are read from other copies where all are read as one: they are proven to be of the same
-    history. ``place`` is where, in the copy that has them, the first record lies, if that was looked up. ``is_normal``
-    is False for what makes copies differ: compaction, which every broker does by itself, doesn't.
+    ``completed`` of these records come from other copies when all copies are read as one, because they are proven to be
+    of the same history. ``place`` is the position of the first record in the copy that has it, if looked up.
+    ``is_normal`` marks a difference due to compaction, which every broker does on its own schedule.
     """
 
     first: int
@@ -47,9 +47,9 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """One copy: its offsets go from ``log_start_offset`` up to, not including, ``log_end_offset``.
+    """The report on one copy; ``log_end_offset`` is exclusive.
 
-    ``lacks`` is what the copy to keep has and this one doesn't; ``only_here`` the reverse.
+    ``lacks`` are the offsets that only the copy to keep has, ``only_here`` those that only this copy has.
     """
 
     path: str
@@ -66,7 +66,7 @@ class CopyReport:
 
     @property
     def differs(self) -> bool:
-        """Whether it matters which copy is taken, this one or the one to keep."""
+        """Whether this copy's content differs from the copy to keep by more than compaction."""
         if self.state is State.KEEP:
             return False
         return self.state is not State.SAME or any(not offsets.is_normal for offsets in self.only_here)
@@ -74,7 +74,7 @@ class CopyReport:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPartition:
-    """The copies of a partition, the one to keep first."""
+    """The copies of a partition; the first is the one to keep."""
 
     topic: str
     partition: int
@@ -82,12 +82,12 @@ class ComparedPartition:
 
     @property
     def differs(self) -> bool:
-        """Whether the copies aren't all alike, or there is just one."""
+        """Whether any copy differs, or there is only one."""
         return len(self.copies) < 2 or any(copy.differs for copy in self.copies)
 
 
 def report_on(logs: Sequence[Log]) -> ComparedPartition:
-    """Compare the copies of one partition with the one to keep: see :meth:`~kfs.log.log.Log.standing`.
+    """Compare the copies of one partition with the one to keep, chosen by :meth:`~kfs.log.log.Log.standing`.
 
     Raises:
         CorruptData: a file changed meanwhile.
@@ -101,7 +101,7 @@ def report_on(logs: Sequence[Log]) -> ComparedPartition:
 
 
 class _Completed:
-    """The copy to keep as it is read beside the others: what it has lost comes from them where that is proven."""
+    """The copy to keep, completed from the other copies where these are proven to be of the same history."""
 
     def __init__(self, kept: Log, others: Sequence[Log]) -> None:
         self._kept = kept
@@ -115,7 +115,7 @@ class _Completed:
         return log
 
     def count(self, log: Log, lacks: Mapping[LackCause, Lack]) -> dict[LackCause, int]:
-        """Return how many of the records that ``log`` has, and the copy to keep ``lacks``, are read nevertheless."""
+        """Return how many records that ``log`` has and the copy to keep ``lacks`` are completed from other copies."""
         lost = {cause: lack.records for cause, lack in lacks.items() if cause is not LackCause.COMPACTED}
         if not any(lost.values()):
             return {}
@@ -163,7 +163,7 @@ def _judge(kept: Log, log: Log, comparison: Comparison, completed: _Completed) -
 
 
 def _longer(kept: Log, log: Log) -> Divergence | None:
-    """A copy that goes on where the one to keep has ended does so in an older leader epoch."""
+    """Return the divergence of a copy that is longer than the one to keep, but ends in an older leader epoch."""
     end = kept.log_end_offset
     if log.log_end_offset <= end:
         return None
@@ -185,7 +185,7 @@ def _unmatched(
     name: str,
     completed: Mapping[LackCause, int] = MappingProxyType({}),
 ) -> Iterator[Offsets]:
-    """Yield what ``having`` has and ``lacking`` doesn't: ``name`` is what to call the latter."""
+    """Yield what ``having`` has and ``lacking`` doesn't; ``name`` is what messages call ``lacking``."""
     start, end = lacking.log_start_offset, lacking.log_end_offset
     if start > having.log_start_offset:
         last = min(start, having.log_end_offset) - 1

@@ -1,4 +1,4 @@
-"""The partitions of a comparison, each compared by any process."""
+"""The comparison of all partitions, in several processes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kfs.log.log import Log
 from kfs.log.storage import Storage
 from kfs.read.workers.job import Job, OpenJob
 
-#: What became of a partition: a report, or why there is none.
+#: The result for a partition: a report, or why there is none.
 Outcome = ComparedPartition | CorruptData
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The copies of a partition, by where each lies, and how many bytes they have together."""
+    """The places of a partition's copies, and their total size in bytes."""
 
     places: tuple[tuple[str, tuple[str, ...]], ...]
     size: int
@@ -28,14 +28,14 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class CompareJob(Job[Copies, Outcome]):
-    """Partitions are compared that log directories have, those of topics that match, or of all."""
+    """The job that compares the partitions of several log directories; ``topics`` are patterns, none means all."""
 
     log_dirs: tuple[str, ...]
     topics: tuple[str, ...]
     max_batch_bytes: int
 
     def open(self) -> OpenComparison:
-        """Open the log directories; raise :class:`~kfs.errors.UnusableSource` where one won't do."""
+        """Open the log directories; raise :class:`~kfs.errors.UnusableSource` if one is unusable."""
         return OpenComparison(self)
 
     def bytes_of(self, task: Copies) -> int:
@@ -44,7 +44,7 @@ class CompareJob(Job[Copies, Outcome]):
 
 
 class OpenComparison(OpenJob[Copies, Outcome]):
-    """Compares partitions of log directories that it has open."""
+    """Compares the partitions of open log directories."""
 
     def __init__(self, job: CompareJob) -> None:
         storage = Storage(max_batch_bytes=job.max_batch_bytes)
@@ -53,14 +53,14 @@ class OpenComparison(OpenJob[Copies, Outcome]):
         self._logs: dict[tuple[str, tuple[str, ...]], Log] = {}
 
     def all_copies(self) -> list[Copies]:
-        """Return the copies of each partition; partition directories alone, of different names, are of one."""
+        """Return the copies of each partition; partition directories on their own are copies whatever their names."""
         partitions = list(self._data_dir.copies())
         if not self._data_dir.log_dirs and all(len(logs) == 1 for logs in partitions):
             partitions = [[log for logs in partitions for log in logs]]
         return [Copies(tuple(map(_place_of, logs)), sum(log.size() for log in logs)) for logs in partitions]
 
     def do(self, task: Copies) -> Iterator[Outcome]:
-        """Yield what comes of a partition."""
+        """Yield the result for a partition."""
         if not self._logs:
             self._logs = {_place_of(log): log for logs in self._data_dir.copies() for log in logs}
         try:
@@ -75,7 +75,7 @@ class OpenComparison(OpenJob[Copies, Outcome]):
         return log
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close the log directories."""
         self._data_dir.close()
 
 
