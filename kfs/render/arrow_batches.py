@@ -1,4 +1,4 @@
-"""Buffers as Arrow's record batches, not copied. The one module below the commands that needs pyarrow."""
+"""Converts Arrow buffers into record batches without copying. This module needs pyarrow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES: Final = {
 
 
 def _codecs() -> pa.Array:
-    """Return the names of codecs, from buffers: ``pa.array`` imports pandas wherever there is one."""
+    """Return the codec names as an array, built from buffers because ``pa.array`` imports pandas if it is installed."""
     names = [codec.label.encode() for codec in Codec]
     ends = array("i", accumulate(map(len, names), initial=0))
     return pa.Array.from_buffers(pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))])
@@ -40,22 +40,22 @@ _CODECS: Final = _codecs()
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
-    """Return the schema of these columns; everything may be null, as in the schema of Spark's Kafka source."""
+    """Return the schema of these columns; all are nullable, as in the schema of Spark's Kafka source."""
     return pa.schema([(column.label, _TYPES[column.kind]) for column in columns])
 
 
 def reader_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-    """Return a reader of batches that have this schema."""
+    """Return a reader of batches with this schema."""
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def table_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return batches that have this schema as a table."""
+    """Return a table of batches with this schema."""
     return pa.Table.from_batches(batches, schema)
 
 
 def record_batch(schema: pa.Schema, columns: Sequence[Column], built: ArrowBuffers) -> pa.RecordBatch:
-    """Return the buffers of these columns, whose schema this is, as a record batch."""
+    """Return the buffers of these columns as a record batch with this schema."""
     arrays: list[pa.Array] = []
     at = 0
     for column in columns:

@@ -1,7 +1,7 @@
-"""Records of decoded blocks laid out in Arrow's buffers, in Python.
+"""Lays out the records of decoded blocks in Arrow's buffers, in Python.
 
-:class:`ArrowBuilder` is the protocol, :class:`PythonArrowBuilder` needs only the interpreter. pyarrow isn't needed
-before the buffers become arrays (:mod:`kfs.render.arrow_batches`), so worker processes do without it.
+:class:`ArrowBuilder` is the interface, :class:`PythonArrowBuilder` the implementation in pure Python. Neither needs
+pyarrow, so worker processes don't import it; :mod:`kfs.render.arrow_batches` makes arrays of the buffers.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from kfs.render.arrow_columns import BatchFields, Column
 if TYPE_CHECKING:
     from kfs.read.workers.job import Arena
 
-#: Milliseconds that are microseconds, too, in an int64; other timestamps are null.
+#: The range of milliseconds whose microseconds fit an int64; timestamps outside it are null.
 LAST_MILLISECOND: Final = MAX_INT64 // 1000
 FIRST_MILLISECOND: Final = -LAST_MILLISECOND
 
-#: None where a buffer isn't needed: the validity of a column without nulls.
+#: A buffer is None if it isn't needed: the validity of a column without nulls.
 Buffers = list[memoryview | None]
 NO_BATCH: Final = BatchFields()
 
 
 class ArrowBuffers(NamedTuple):
-    """A number of rows, and the buffers of each column as :data:`~kfs.render.arrow_columns.BUFFERS` counts them."""
+    """A number of rows, and the buffers of each column; :data:`~kfs.render.arrow_columns.BUFFERS` has their number."""
 
     rows: int
     buffers: Buffers
 
     def with_buffers(self, buffers: Buffers) -> ArrowBuffers:
-        """Return the same with other buffers."""
+        """Return the same rows with other buffers."""
         return self._replace(buffers=buffers)
 
 
 class ArrowBuilder(Protocol):
-    """Lays out records of one segment, block by block, in the columns that are wanted, and no others.
+    """Lays out the records of one segment, block by block, in the requested columns.
 
-    ``topic`` is UTF-8, ``segment`` the segment's base offset. What is not UTF-8 in the name of a header is replaced as
-    Java does. A timestamp of more microseconds than int64 has is null.
+    ``topic`` is UTF-8, ``segment`` the segment's base offset. Bytes of a header name that aren't UTF-8 are replaced as
+    Java does. A timestamp whose microseconds don't fit an int64 is null.
     """
 
     def __init__(
@@ -55,39 +55,39 @@ class ArrowBuilder(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many records were added since the last :meth:`finish`."""
+        """The number of records added since the last :meth:`finish`."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """The bytes of keys, values and headers of these records, as far as they are laid out."""
+        """The total size in bytes of these records' keys, values and headers, as far as these columns are requested."""
         ...
 
     def add(self, columns: RecordColumns, indexes: Sequence[int], fields: BatchFields = NO_BATCH) -> None:
-        """Add those records of a block, none of them broken; ``fields`` are those of the batch of all of them.
+        """Add the records at the given indexes of a block, none of them broken; ``fields`` are those of their batch.
 
         Raises:
-            ValueError: the columns point outside of their buffer.
-            OverflowError: a column would have more than 2^31 - 1 bytes; take what was added, before that can be.
+            ValueError: the columns point outside their buffer.
+            OverflowError: a column would exceed 2^31 - 1 bytes; call :meth:`finish` before that.
         """
         ...
 
     def finish(self) -> ArrowBuffers:
-        """Return the buffers of what was added, and begin anew."""
+        """Return the buffers of the added records, and start over without records."""
         ...
 
 
 def arrow_builder(
     columns: Sequence[Column], topic: str, partition: int, segment: int, arena: Arena | None = None
 ) -> ArrowBuilder:
-    """Return a builder; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
-    # A directory may have any bytes for a name; what Arrow calls a string has characters.
+    """Return a builder; see :func:`~kfs.compiled.compiled_or_python` for the choice and errors."""
+    # A directory name may have any bytes, but an Arrow string must be UTF-8.
     name = topic.encode(errors="surrogateescape").decode(errors="replace").encode()
     return _builder_class()(columns, name, partition, segment, arena)
 
 
 def open_arena() -> Arena | None:
-    """Return an arena without memory, None where nothing lays anything out in one: only the compiled builder does."""
+    """Return an arena without memory, None if the builder is :class:`PythonArrowBuilder`, which doesn't use one."""
     if _builder_class() is PythonArrowBuilder:
         return None
     from kfs.render.compiled_arrow import CompiledArena
@@ -108,7 +108,7 @@ def _import_compiled() -> type[ArrowBuilder]:
 
 
 class PythonArrowBuilder:
-    """The builder in Python; it needs no arena."""
+    """The builder in pure Python; it ignores the arena."""
 
     def __init__(
         self, columns: Sequence[Column], topic: bytes, partition: int, segment: int, arena: Arena | None = None
@@ -174,7 +174,7 @@ class PythonArrowBuilder:
                 self.nbytes += len(text) + len(value or b"")
 
     def finish(self) -> ArrowBuffers:
-        """See :meth:`ArrowBuilder.take`."""
+        """See :meth:`ArrowBuilder.finish`."""
         built = ArrowBuffers(self.rows, [buffer for column in self._columns for buffer in self._buffers_of(column)])
         self._begin()
         return built
@@ -214,14 +214,14 @@ def _check(is_inside: bool) -> None:
 
 
 def _variable(fields: Sequence[bytes | None]) -> Buffers:
-    """Return validity, offsets and bytes."""
+    """Return the validity, offsets and bytes of variable-length fields."""
     offsets = array("i", accumulate((len(field or b"") for field in fields), initial=0))
     data = b"".join(field for field in fields if field)
     return [_bits([field is not None for field in fields]), memoryview(offsets), memoryview(data)]
 
 
 def _bits(values: Sequence[bool], *, always: bool = False) -> memoryview | None:
-    """Return bits, the lowest of a byte first; None where all are set, unless they are needed always."""
+    """Return values as bits, lowest bit of a byte first; None if all are set, unless ``always``."""
     if all(values) and not always:
         return None
     number = sum(1 << at for at, value in enumerate(values) if value)
@@ -239,7 +239,7 @@ def _sequences(columns: RecordColumns, indexes: Sequence[int], fields: BatchFiel
     return [later_sequence(fields.base_sequence, columns.offsets[index] - fields.base_offset) for index in indexes]
 
 
-#: Of the columns that are numbers: the type code of the array that holds them ...
+#: The array type codes of the numeric columns ...
 _TYPECODES: Final = {
     Column.OFFSET: "q",
     Column.TIMESTAMP: "q",
@@ -255,7 +255,7 @@ _TYPECODES: Final = {
     Column.CODEC: "b",
     Column.MAGIC: "i",
 }
-#: ... and where they are from.
+#: ... and the functions that compute their values.
 _NUMBERS: Final[dict[Column, _Numbers]] = {
     Column.OFFSET: lambda columns, indexes, _: [columns.offsets[index] for index in indexes],
     Column.TIMESTAMP_TYPE: lambda columns, indexes, _: [columns.timestamp_type] * len(indexes),

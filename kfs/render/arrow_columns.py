@@ -1,7 +1,7 @@
-"""Which columns records have in Arrow, and of what buffers each is made. Nothing here needs pyarrow.
+"""The Arrow columns of records, and the buffers of each. Nothing here needs pyarrow.
 
-The first eight are those of Spark's Kafka source, in its order (``KafkaRecordToRowConverter.scala``), the last of them
-only where headers are asked for. The others tell where a record was found, and what its batch says of it.
+The first eight are those of Spark's Kafka source, in its order (``KafkaRecordToRowConverter.scala``); the last of them,
+the headers, is optional. The other columns tell where the record was found, and have fields of its batch.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from kfs.format.layout import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_P
 
 
 class ColumnLayout(Enum):
-    """How the values of a column are kept, and so which buffers it has, in the order of Arrow's C data interface."""
+    """The layout of a column's values, which determines its buffers, in the order of Arrow's C data interface."""
 
     BINARY = auto()  # validity, offsets (int32), bytes
-    STRING = auto()  # the same
-    INT64 = auto()  # validity, values; so are the four below
+    STRING = auto()  # as BINARY
+    INT64 = auto()  # validity, values; also for the four below
     INT32 = auto()
     TIMESTAMP = auto()  # microseconds, int64
-    CODEC = auto()  # int8, an index into the names of codecs
+    CODEC = auto()  # int8, an index into the codec names
     BOOLEAN = auto()  # bits
     HEADERS = (
         auto()
     )  # validity, offsets; of the names: validity, offsets, bytes; of the values: validity, offsets, bytes
 
 
-#: How many buffers a column of each kind has.
+#: The number of buffers of a column of each kind.
 BUFFERS: Final = dict.fromkeys(ColumnLayout, 2) | {
     ColumnLayout.BINARY: 3,
     ColumnLayout.STRING: 3,
@@ -37,7 +37,7 @@ BUFFERS: Final = dict.fromkeys(ColumnLayout, 2) | {
 
 
 class Column(Enum):
-    """A column: its name and its kind."""
+    """A column with its name and its kind."""
 
     KEY = ("key", ColumnLayout.BINARY)
     VALUE = ("value", ColumnLayout.BINARY)
@@ -69,18 +69,18 @@ _ALL: Final = tuple(Column)
 SPARK_COLUMNS: Final = _ALL[:7]
 SPARK_COLUMNS_WITH_HEADERS: Final = _ALL[:8]
 _BY_LABEL: Final = {column.label: column for column in Column}
-#: Columns that need the header of a record's batch.
+#: The columns that need the batch header of a record.
 _OF_BATCH: Final = frozenset(_ALL[_ALL.index(Column.POSITION) :])
-#: Columns that come from the header or the position of a record's batch.
+#: The columns that need no decoded record, only the batch header or position.
 _BY_HEADER: Final = _OF_BATCH - {Column.SEQUENCE} | {
     *(Column.TOPIC, Column.PARTITION, Column.SEGMENT, Column.TIMESTAMP_TYPE),
 }
 
 
 class BatchFields(NamedTuple):
-    """What is the same for all records of a batch, of which those that are asked for become columns.
+    """The fields that all records of a batch share; the requested ones become columns.
 
-    ``position`` is the byte position of the batch in its file. A message of the older formats is a batch of its own.
+    ``position`` is the batch's byte position in its file. A message in format v0 or v1 is its own batch.
     """
 
     position: int = -1
@@ -95,10 +95,10 @@ class BatchFields(NamedTuple):
 
 
 def columns_named(names: Iterable[str]) -> tuple[Column, ...]:
-    """Return the columns of these names, in that order.
+    """Return the columns with these names, in the given order.
 
     Raises:
-        ValueError: one is unknown or occurs twice, or there is none.
+        ValueError: a name is unknown or occurs twice, or there are no names.
     """
     columns: list[Column] = []
     for name in names:
@@ -114,10 +114,10 @@ def columns_named(names: Iterable[str]) -> tuple[Column, ...]:
 
 
 def needs_batches(columns: Iterable[Column]) -> bool:
-    """Whether some of the columns are fields of a record's batch, its position included."""
+    """Whether any of the columns needs the batch header, or its position."""
     return not _OF_BATCH.isdisjoint(columns)
 
 
 def come_from_headers(columns: Iterable[Column]) -> bool:
-    """Whether the columns of records can be made without decoding them."""
+    """Whether the columns can be made without decoding the records."""
     return _BY_HEADER.issuperset(columns)

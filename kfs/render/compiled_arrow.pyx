@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records laid out in Arrow's buffers, compiled: the same as :mod:`kfs.render.arrow_builder`.
+"""The compiled implementation of :mod:`kfs.render.arrow_builder`, with the same result.
 
-A whole block is laid out with the GIL released. What the columns say is checked against their buffer before it is used.
+It lays out a whole block with the GIL released. Positions in the columns are checked against their buffer before use.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -29,13 +29,13 @@ from kfs.render.arrow_builder import FIRST_MILLISECOND, LAST_MILLISECOND, NO_BAT
 cdef enum Status:
     DONE
     NO_MEMORY
-    OUTSIDE  # the columns point to where the buffer isn't
-    TOO_LARGE  # more bytes in a column than an int32 counts
+    OUTSIDE  # the columns point outside the buffer
+    TOO_LARGE  # a column has more bytes than fit an int32
 
 cdef enum:
     MOST_COLUMNS = 32
-    SMALL = 16  # what a short field is copied by, all of it at once: an Output has as much to spare
-    ALIGNMENT = 64  # of what lies in an arena, as Arrow recommends for the beginning of a buffer
+    SMALL = 16  # a short field is copied as this many bytes at once, because an Output has as many to spare
+    ALIGNMENT = 64  # of buffers in an arena, as Arrow recommends
 
 cdef enum Number:
     NO_NUMBER
@@ -67,7 +67,7 @@ cdef dict NUMBERS = {
     Column.CODEC: CONSTANT_8,
     Column.MAGIC: CONSTANT_32,
 }
-#: Of the columns that come from a batch: where in its fields.
+#: The index in a batch's fields of each column that comes from a batch.
 cdef dict FIELDS = {
     Column.POSITION: 0,
     Column.BASE_OFFSET: 1,
@@ -83,7 +83,7 @@ cdef int BASE_OFFSET_FIELD = 1
 
 
 cdef class Lent:
-    """Memory of another owner, kept for as long as it is needed."""
+    """Memory of another owner, kept alive as long as it is in use."""
 
     cdef Py_buffer view
 
@@ -106,7 +106,7 @@ cdef class CompiledArena:
         self.used = 0
 
     cdef void lend(self, Output* output, Py_ssize_t size):
-        """Have an empty output write its first ``size`` bytes here, if there is room for them."""
+        """Let an empty output write its first ``size`` bytes into the arena, if there is room."""
         size += SMALL + (-(size + SMALL) & (ALIGNMENT - 1))
         if self.lent is not None and size <= self.lent.view.len - self.used:
             output.data = <byte*>self.lent.view.buf + self.used
@@ -115,7 +115,7 @@ cdef class CompiledArena:
             self.used += size
 
     cdef Py_ssize_t keep(self, const Output* output):
-        """Return where an output lies that is finished; if it is the last one, what it didn't need can be used."""
+        """Return the position of a finished output in the arena; if it is the last one, its unused rest is reused."""
         cdef Py_ssize_t place = output.data - <byte*>self.lent.view.buf
         if place + output.room == self.used:
             self.used = place + output.size + (-output.size & (ALIGNMENT - 1))
@@ -123,7 +123,7 @@ cdef class CompiledArena:
 
 
 cdef class Buffer:
-    """Memory that is freed when it is no longer in use, or lies at a ``place`` of an arena, None where it doesn't."""
+    """Memory that is freed after use, or that is at ``place`` in an arena; ``place`` is None outside the arena."""
 
     cdef byte* data
     cdef Py_ssize_t size
@@ -145,14 +145,14 @@ cdef struct Bits:
 
 
 cdef struct Variable:
-    # Fields of any length, one after the other: where each ends, and which are null.
+    # Fields of variable length, one after the other: the end of each, and which are null.
     Output ends
     Output data
     Bits validity
 
 
 cdef struct Rows:
-    # Which records are meant: ``count`` of them from ``first`` on or, unless that is NULL, those in ``picked``.
+    # The selected records: ``count`` of them from ``first`` on or, if it isn't NULL, those in ``picked``.
     Py_ssize_t count
     Py_ssize_t first
     const long long* picked
@@ -160,7 +160,7 @@ cdef struct Rows:
 
 cdef struct NumberColumn:
     Number number
-    int field  # of a batch, -1: none
+    int field  # the index in the batch's fields, -1: none
     long long constant
     Output values
     Bits validity
@@ -171,7 +171,7 @@ cdef inline Py_ssize_t row_at(const Rows* rows, Py_ssize_t at) noexcept nogil:
 
 
 cdef bint put_bits(Bits* bits, Py_ssize_t count, bint value) noexcept nogil:
-    """Append ``count`` equal bits; False where there is no memory."""
+    """Append ``count`` equal bits; return False if memory runs out."""
     cdef Py_ssize_t at = bits.count
     cdef Py_ssize_t stop = at + count
     cdef Py_ssize_t needed = (stop + 7) // 8
@@ -199,7 +199,7 @@ cdef bint put_bits(Bits* bits, Py_ssize_t count, bint value) noexcept nogil:
 
 
 cdef inline void put_bit(Bits* bits, bint value) noexcept nogil:
-    """Append a bit to those that there is room for."""
+    """Append a bit; there must be room for it."""
     if not bits.count & 7:
         bits.bytes.data[bits.count >> 3] = 0
         bits.bytes.size += 1
@@ -232,7 +232,7 @@ cdef inline void put_int32(Output* output, int value) noexcept nogil:
 cdef Status put_fields(
     Variable* column, const Source* source, const int* starts, const int* lengths, const Rows* rows
 ) noexcept nogil:
-    """Append keys or values of records."""
+    """Append the records' keys or values."""
     cdef Py_ssize_t at, index, length
     cdef Py_ssize_t nulls = 0
     cdef long long total = column.data.size
@@ -271,7 +271,7 @@ cdef struct Headers:
 
 
 cdef Status put_headers(Headers* headers, const Source* source, const Rows* rows) noexcept nogil:
-    """Append the headers of records; one without any has null, as in Spark's source."""
+    """Append the records' headers; a record without headers has null, as in Spark's source."""
     cdef Py_ssize_t at, index
     cdef int count
     cdef int total = <int>(headers.names.ends.size // 4) - 1
@@ -329,7 +329,7 @@ cdef Status put_headers_of_record(
 
 
 cdef inline bint is_text(const byte* text, Py_ssize_t size) noexcept nogil:
-    """Whether this is UTF-8."""
+    """Whether the text is valid UTF-8."""
     cdef Py_ssize_t at = 0
     cdef int length
     cdef unsigned int character
@@ -345,7 +345,7 @@ cdef inline bint is_text(const byte* text, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint put_replaced(Output* output, const byte* text, Py_ssize_t size) noexcept with gil:
-    """Append what isn't UTF-8 as Java would read it; False where there is no memory."""
+    """Append text that isn't UTF-8 as Java decodes it; return False if memory runs out."""
     cdef bytes replaced
     try:
         replaced = java_text(text[:size]).encode()
@@ -407,7 +407,7 @@ cdef inline void copy_int64s(long long* out, const long long* values, const Rows
 cdef Status put_timestamps(
     NumberColumn* column, long long* out, const long long* milliseconds, const Rows* rows
 ) noexcept nogil:
-    """Turn milliseconds to microseconds, what is too many of them to null."""
+    """Convert milliseconds to microseconds; those that don't fit an int64 become null."""
     cdef Py_ssize_t at
     cdef bint is_each_small = True
     copy_int64s(out, milliseconds, rows)
@@ -435,7 +435,7 @@ cdef inline int later_sequence(int base_sequence, long long delta) noexcept nogi
 
 
 cdef bint begin_ends(Output* ends, Py_ssize_t rows) noexcept nogil:
-    """Write where the first field begins, unless that was done, and make room for a number of them."""
+    """Write the offset 0 of the first field if it is missing, and make room for the ends of ``rows`` fields."""
     if not reserve(ends, 4 * (rows + 1)):
         return False
     if not ends.size:
@@ -454,7 +454,7 @@ cdef int check_index(Py_ssize_t index, Py_ssize_t count) except -1:
 
 
 cdef long long* picked_from(indexes, Py_ssize_t count) except NULL:
-    """Return the indexes in C terms, each checked; the caller frees them."""
+    """Return the checked indexes as a C array, which the caller must free."""
     cdef long long* picked = <long long*>malloc(len(indexes) * sizeof(long long))
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t index
@@ -495,7 +495,7 @@ cdef inline Py_ssize_t with_slack(Py_ssize_t size) noexcept:
 
 
 cdef class CompiledArrowBuilder:
-    """Gathers records of one segment."""
+    """The implementation of :class:`kfs.render.arrow_builder.ArrowBuilder` in Cython."""
 
     cdef readonly Py_ssize_t rows
     cdef tuple columns
@@ -510,7 +510,7 @@ cdef class CompiledArrowBuilder:
     cdef Py_ssize_t expected_rows, expected_keys, expected_values
     cdef Py_ssize_t expected_headers, expected_names, expected_header_values
     cdef CompiledArena arena
-    cdef Lent lent  # what of the arena is written to, which may be in use elsewhere by now
+    cdef Lent lent  # the arena's memory in use for this batch; the arena itself may use other memory by now
 
     def __cinit__(self, columns, bytes topic not None, int partition, long long segment, CompiledArena arena=None):
         cdef int at
@@ -612,7 +612,7 @@ cdef class CompiledArrowBuilder:
         return status
 
     cdef void lay_out(self, Py_ssize_t rows):
-        """Have what is added next written to the arena; what there is most of lies last."""
+        """Let the next records be written into the arena; the largest columns come last."""
         cdef int at
         cdef CompiledArena arena = self.arena
         self.lent = arena.lent
@@ -631,10 +631,10 @@ cdef class CompiledArrowBuilder:
             self.lend_variable(&self.value, rows, self.expected_values)
 
     cdef Py_ssize_t lately(self, Py_ssize_t before, Py_ssize_t now):
-        """Return how large something becomes that was once so large, and this time was ``now``.
+        """Return the size to expect next time, if ``before`` was expected last time and ``now`` was the actual size.
 
-        Many batches are smaller, as a piece of work ended. In an arena that's no reason to expect less; memory of its own
-        is dear where it isn't filled, as all of it is given back to the system.
+        The last batch of a task is often smaller. In an arena, that is no reason to expect less. Without an arena, a
+        buffer that isn't filled is expensive, because its memory goes back to the system.
         """
         return now if self.arena is None else max(now, before - before // 64)
 
@@ -647,7 +647,7 @@ cdef class CompiledArrowBuilder:
         self.arena.lend(&column.data, with_slack(size))
 
     cdef bint expect(self, Py_ssize_t rows) noexcept nogil:
-        """Begin with an offset of 0 wherever there are offsets, and with room for as much as there was the last time."""
+        """Begin all columns of ends with 0, and make room for as much as last time."""
         cdef int at
         rows = max(rows, self.expected_rows)
         if self.has_key and not begin(&self.key, rows, self.expected_keys):
@@ -667,7 +667,7 @@ cdef class CompiledArrowBuilder:
         return True
 
     def finish(self):
-        """See :meth:`kfs.render.arrow_builder.ArrowBuilder.take`."""
+        """See :meth:`kfs.render.arrow_builder.ArrowBuilder.finish`."""
         cdef list buffers = []
         cdef Py_ssize_t headers = max(self.headers.names.ends.size // 4 - 1, 0)
         self.expected_rows = self.lately(self.expected_rows, self.rows)
@@ -703,11 +703,11 @@ cdef class CompiledArrowBuilder:
         return ArrowBuffers(rows, buffers)
 
     cdef bint is_in_arena(self):
-        """Whether this batch is written to the arena, as long as that isn't used for something else."""
+        """Whether this batch is written to the arena, and the arena still uses the same memory."""
         return self.lent is not None and self.lent is self.arena.lent
 
     cdef object handed_over(self, Output* output):
-        """Return what was written as a buffer, and forget it."""
+        """Return what was written as a buffer, and reset the output."""
         cdef Buffer buffer = Buffer.__new__(Buffer)
         cdef byte* data = output.data
         cdef byte* less
@@ -740,7 +740,7 @@ cdef class CompiledArrowBuilder:
         return [self.taken_bits(&column.validity), self.taken_ends(&column.ends), self.handed_over(&column.data)]
 
     cdef object repeated(self, Number number, long long value, Py_ssize_t rows):
-        """Return a column of nothing but one number."""
+        """Return a column that repeats one number."""
         cdef NumberColumn column
         cdef Rows all_rows
         memset(&column, 0, sizeof(NumberColumn))
@@ -755,7 +755,7 @@ cdef class CompiledArrowBuilder:
         return self.handed_over(&column.values)
 
     cdef list repeated_text(self, bytes text, Py_ssize_t rows):
-        """Return a column of nothing but one string."""
+        """Return a column that repeats one string."""
         cdef Variable column
         cdef const byte* data = text
         cdef Py_ssize_t size = len(text)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records as lines of JSON, compiled: the same as :mod:`kfs.render.record_json`.
+"""The compiled implementation of :mod:`kfs.render.record_json`, with the same output.
 
-A whole block is written, or measured, with the GIL released. What the columns say is checked against their buffer
-before it is used.
+It writes or measures a whole block with the GIL released. Positions in the columns are checked against their buffer
+before use.
 """
 
 from cpython.array cimport array, clone
@@ -57,13 +57,13 @@ cdef extern from "json_text.h" nogil:
 cdef enum Status:
     DONE
     NO_MEMORY
-    OUTSIDE  # the columns point to where the buffer isn't
+    OUTSIDE  # the columns point outside the buffer
 
 cdef enum:
-    MOST_ESCAPED = 6  # bytes that one byte of text can become
-    MEASURED_BYTES = 64 * 1024  # text from this size on is measured before room is made for it
-    # Room for what a line has beside the topic, the key, the value and the headers: 4 numbers and the names of fields.
-    # It is asked for with each field, and so is also what json_text.h may write past the end.
+    MOST_ESCAPED = 6  # the size of an escaped byte of text
+    MEASURED_BYTES = 64 * 1024  # text of at least this size is measured before room is made for it
+    # Room for a line without the topic, key, value and headers: 4 numbers and the names of fields. It is reserved
+    # with each field, so it also covers what json_text.h may write past the end.
     LINE_OVERHEAD = 256
     MOST_SPARE = 4 * 1024 * 1024
 
@@ -89,7 +89,7 @@ cdef class CompiledRecordJson:
 
     cdef bytes start
     cdef object python
-    cdef Output spare  # room that is kept from one block to the next, while no thread uses it
+    cdef Output spare  # a buffer to reuse from one block to the next, empty while a thread uses it
 
     def __cinit__(self, topic, partition):
         memset(&self.spare, 0, sizeof(Output))
@@ -186,7 +186,7 @@ cdef class CompiledRecordJson:
             self.give_back(&output)
 
     cdef void take(self, Output* output) noexcept:
-        """Take the spare room, which no other thread does meanwhile: there is no Python in between."""
+        """Take the spare buffer; no other thread can interfere, as no Python code runs in between."""
         output[0] = self.spare
         memset(&self.spare, 0, sizeof(Output))
 
@@ -212,7 +212,7 @@ cdef class CompiledRecordJson:
 
 
 cdef class CompiledSequencedJson:
-    """Renders the records of batches, each with its sequence."""
+    """Renders the records of batches with their sequence numbers."""
 
     def lines(self, columns, Py_ssize_t first, Py_ssize_t stop, bytes start, long long base_offset, int base_sequence):
         """See :meth:`kfs.render.record_json.SequencedJson.lines`."""
@@ -243,7 +243,7 @@ cdef class CompiledSequencedJson:
 
 
 cdef int source_of(Columns columns, Source* source) except -1:
-    """Fill ``source``, whose pointers are good for as long as the columns are."""
+    """Fill ``source``; its pointers stay valid as long as the columns exist."""
     source.data = columns.buffer
     source.size = len(columns.buffer)
     source.count = columns.filled
@@ -279,8 +279,8 @@ cdef Status write_lines(
 ) noexcept nogil:
     """Append the lines of the records from ``first`` to ``stop``.
 
-    Where each begins, and the last ends, goes to ``starts`` unless that is NULL; ``sequences`` is NULL where they are
-    not told.
+    The start of each line and the end of the last one go to ``starts``, unless it is NULL. Without ``sequences``, lines
+    have no sequence numbers.
     """
     cdef Py_ssize_t index
     cdef Status status
@@ -329,7 +329,7 @@ cdef inline long long later_sequence(const Sequences* sequences, long long offse
 
 
 cdef Py_ssize_t guess_of(const Source* source, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t fixed) noexcept nogil:
-    """What room the lines probably take."""
+    """Return the estimated size of the lines."""
     cdef Py_ssize_t room = (fixed + LINE_OVERHEAD) * (stop - first)
     if first == 0 and stop == source.count:
         room += source.size + source.size // 4
@@ -343,7 +343,7 @@ cdef struct Date:
 
 
 cdef Date civil_from_days(long long days) noexcept nogil:
-    """Days since 1970 to a date of the Gregorian calendar, counted in eras of 400 years from a first of March."""
+    """Convert days since 1970 to a date of the Gregorian calendar; counts in eras of 400 years that begin in March."""
     cdef Date date
     cdef long long shifted = days + 719468
     cdef int era = <int>((shifted if shifted >= 0 else shifted - 146096) // 146097)
@@ -391,7 +391,7 @@ cdef inline void put_time(Output* output, long long timestamp) noexcept nogil:
 cdef Status put_field(
     const Source* source, Py_ssize_t start, Py_ssize_t length, Output* output, const char* encoding
 ) noexcept nogil:
-    """Write bytes as a JSON string, followed by ``encoding`` where that is base64, or null; leave room for the rest."""
+    """Write bytes as a JSON string (followed by ``encoding`` for base64) or null; reserve room for the line's rest."""
     cdef const byte* text = source.data + start
     cdef Py_ssize_t size = -1
     cdef Py_ssize_t room
@@ -453,7 +453,7 @@ cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcep
     while at < size:
         at += json_write_plain(out, text + at, size - at, &written)
         out += written
-        while at < size and not json_is_plain(text[at]):  # what isn't ASCII seldom comes alone
+        while at < size and not json_is_plain(text[at]):  # characters outside ASCII usually come in groups
             length = read_character(text + at, size - at, &character)
             if length == 0:
                 return -1
@@ -476,7 +476,7 @@ cdef Py_ssize_t write_text(byte* out, const byte* text, Py_ssize_t size) noexcep
 
 
 cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
-    """Return what :func:`write_text` would."""
+    """Return what :func:`write_text` would return."""
     cdef size_t written = 0
     cdef Py_ssize_t at = 0
     cdef int length
@@ -493,7 +493,7 @@ cdef Py_ssize_t text_size(const byte* text, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline bint is_control(unsigned int character) noexcept nogil:
-    """What is written as an escape, :mod:`kfs.render.quoting` says why."""
+    """Whether a character must be escaped; see :mod:`kfs.render.quoting`."""
     if character < 0x20 or 0x7F <= character < 0xA0 or character == 0x061C:
         return True
     if character < 0x200E or character > 0x2069:
@@ -525,7 +525,7 @@ cdef void write_base64(byte* out, const byte* data, Py_ssize_t size) noexcept no
 
 
 cdef Status measure_lines(const Source* source, Py_ssize_t fixed, long long* starts) noexcept nogil:
-    """Like :func:`write_lines` of all records, without the lines."""
+    """Compute the ``starts`` that :func:`write_lines` would give for all records."""
     cdef Py_ssize_t index, size, field
     cdef long long total = 0
     fixed += strlen(TIMESTAMP) + strlen(KEY) + strlen(VALUE) + strlen(HEADERS) + strlen(LINE_END)
@@ -566,7 +566,7 @@ cdef inline int number_size(long long number) noexcept nogil:
 cdef Py_ssize_t field_size(
     const Source* source, Py_ssize_t start, Py_ssize_t length, Py_ssize_t encoding_size
 ) noexcept nogil:
-    """Return what :func:`put_field` writes, -1 where it is outside of the buffer."""
+    """Return the number of bytes that :func:`put_field` writes, -1 if the field is outside the buffer."""
     cdef Py_ssize_t size
     if length < 0:
         return 4
@@ -595,12 +595,12 @@ cdef Py_ssize_t headers_size(const Source* source, Py_ssize_t position) noexcept
     return size
 
 
-#: How text can be written: a byte at a time, or by what a processor has for many at a time, the best last.
+#: The ways to write text: byte by byte, or with SIMD instructions, the fastest last.
 WAYS = (JSON_BYTES, JSON_BY_SHUFFLE, JSON_BY_COMPRESS)
 
 
 def write_by(int most):
-    """Write text by the best way that this processor has, up to ``most`` of :data:`WAYS`; return which that is."""
+    """Choose the fastest way of writing text that this processor has, up to ``most`` of :data:`WAYS`; return it."""
     return json_text_use(most)
 
 

@@ -1,4 +1,4 @@
-"""What the compiled renderers share: the buffer they write into, the columns they read, the characters of UTF-8."""
+"""Shared by the compiled renderers: the output buffer, access to the columns, and decoding of UTF-8."""
 
 from cpython.array cimport array
 
@@ -33,7 +33,7 @@ cdef struct Source:
 
 
 cdef inline int open_source(columns, Source* source) except -1:
-    """Fill ``source``, whose pointers are good for as long as the columns stay as they are."""
+    """Fill ``source``; its pointers stay valid until the columns change."""
     cdef bytes data = columns.buffer
     cdef Py_ssize_t count = len(columns.offsets)
     source.data = data
@@ -62,7 +62,7 @@ cdef inline const int* int32s(array column, Py_ssize_t count) except? NULL:
 
 
 cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* character) noexcept nogil:
-    """Decode a character of UTF-8, strictly; return how many bytes it has, 0 if it is none."""
+    """Decode a UTF-8 character strictly; return its number of bytes, 0 if it is invalid."""
     cdef unsigned int first = text[0]
     if first < 0x80:
         character[0] = first
@@ -76,7 +76,7 @@ cdef inline int read_character(const byte* text, Py_ssize_t size, unsigned int* 
         if size < 3 or text[1] >> 6 != 2 or text[2] >> 6 != 2:
             return 0
         character[0] = (first & 0x0F) << 12 | (text[1] & 0x3F) << 6 | (text[2] & 0x3F)
-        # What two bytes can say, and the halves of UTF-16's pairs.
+        # Invalid: characters that fit two bytes, and the surrogates of UTF-16.
         return 0 if character[0] < 0x800 or character[0] >> 11 == 0x1B else 3
     if size < 4 or text[1] >> 6 != 2 or text[2] >> 6 != 2 or text[3] >> 6 != 2:
         return 0
@@ -92,12 +92,12 @@ cdef struct Header:
 
 
 cdef inline bint read_header_count(const Source* source, Py_ssize_t* position, int* count) noexcept nogil:
-    """Read how many headers follow; False where that isn't in the buffer, or they can't be."""
+    """Read the number of headers; return False if it is outside the buffer or negative."""
     return read_varint(source.data, position, source.size, count) and count[0] >= 0
 
 
 cdef inline bint next_header(const Source* source, Py_ssize_t* position, Header* header) noexcept nogil:
-    """Read where the key and the value of a header are; False where one of them isn't in the buffer."""
+    """Read the positions of a header's key and value; return False if one is outside the buffer."""
     if not read_varint(source.data, position, source.size, &header.key_length) or header.key_length < 0:
         return False
     if header.key_length > source.size - position[0]:

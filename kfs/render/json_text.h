@@ -1,4 +1,4 @@
-/* Text as the inside of a JSON string: what is plain ASCII, many bytes at a time where json_text_use() was called. */
+/* Writes the inside of a JSON string; plain ASCII goes many bytes at a time after a call of json_text_use(). */
 
 #ifndef KFS_JSON_TEXT_H
 #define KFS_JSON_TEXT_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The parts of a record's line that are always the same: Cython would count their lengths anew each time. */
+/* The constant parts of a record's line. They are macros so that the C compiler knows their lengths. */
 #define SEQUENCE ",\"sequence\":"
 #define TIMESTAMP ",\"timestamp\":"
 #define KEY ",\"key\":"
@@ -19,24 +19,24 @@
 #define HEADER_ENCODING ",\"encoding\":\"base64\""
 #define LINE_END "]}\n"
 
-/* A call may write 64 bytes past the end of what it has written. */
+/* A call may write up to 64 bytes past the end of its output. */
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>
 #define JSON_SHUFFLE __attribute__((target("ssse3")))
 #define JSON_COMPRESS __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")))
 
-/* For eight bytes of which those in a mask need a backslash: where each byte of the output comes from (a negative
- * number: it is a backslash), and how many there are. */
+/* For each mask of which of eight bytes need a backslash: the source of each output byte (a negative number means a
+ * backslash), and the number of output bytes. */
 static int8_t json_sources[256][16];
 static uint8_t json_sizes[256];
 #endif
 
-/* What json_write_plain goes by: a byte at a time, shuffles of 16 bytes (SSSE3), compression of 64 (AVX-512 VBMI2). */
+/* The ways of json_write_plain: byte by byte, shuffles of 16 bytes (SSSE3), compression of 64 (AVX-512 VBMI2). */
 enum { JSON_BYTES, JSON_BY_SHUFFLE, JSON_BY_COMPRESS };
 static int json_way = JSON_BYTES;
 
-/* Go by the best that there is, up to `most`; return what that is. */
+/* Choose the best way that the processor supports, up to `most`; return it. */
 static int json_text_use(int most) {
     json_way = JSON_BYTES;
 #ifdef JSON_SHUFFLE
@@ -62,12 +62,12 @@ static int json_text_use(int most) {
 
 static inline int json_is_escaped(uint8_t byte) { return byte == '"' || byte == '\\'; }
 
-/* Whether it is ASCII and no control, and so is written as it is, perhaps behind a backslash. */
+/* Whether a byte is ASCII and no control character, so that it is written as it is, perhaps after a backslash. */
 static inline int json_is_plain(uint8_t byte) { return byte >= 0x20 && byte < 0x7F; }
 
 #ifdef JSON_SHUFFLE
 
-/* A bit for each byte that isn't plain. Signed comparison: what isn't ASCII is below, too. */
+/* A bit for each byte that isn't plain. The comparison is signed: bytes outside ASCII are negative. */
 static inline int json_bits_not_plain(__m128i block) {
     __m128i control = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
     return _mm_movemask_epi8(_mm_or_si128(control, _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7F))));
@@ -77,7 +77,7 @@ static inline __m128i json_escaped(__m128i block) {
     return _mm_or_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8('"')), _mm_cmpeq_epi8(block, _mm_set1_epi8('\\')));
 }
 
-/* Like json_write_plain, as far as it can go in steps of eight bytes. */
+/* As json_write_plain, but in steps of eight bytes, and only as far as these go. */
 JSON_SHUFFLE static inline size_t json_write_by_shuffle(
     uint8_t *out, const uint8_t *text, size_t size, size_t *written
 ) {
@@ -104,8 +104,8 @@ JSON_COMPRESS static inline __mmask32 json_plain_mask(__m256i block, __mmask32 l
     return _mm256_mask_cmplt_epu8_mask(loaded, above, _mm256_set1_epi8(0x7F - 0x20));
 }
 
-/* Write the bytes of a block that are in `taken`; return how many that became. Each is given the room of two, for a
- * backslash before it, and what room is left over is squeezed out. */
+/* Write the bytes of a block that are in `taken`; return the number of bytes written. Each byte gets room for two, with
+ * a possible backslash before it; then the unused room is squeezed out. */
 JSON_COMPRESS static inline size_t json_compress(uint8_t *out, __m256i block, __mmask32 taken) {
     __mmask32 escaped = _mm256_mask_cmpeq_epi8_mask(taken, block, _mm256_set1_epi8('"')) |
                         _mm256_mask_cmpeq_epi8_mask(taken, block, _mm256_set1_epi8('\\'));
@@ -115,7 +115,7 @@ JSON_COMPRESS static inline size_t json_compress(uint8_t *out, __m256i block, __
     return (size_t)(__builtin_popcount(taken) + __builtin_popcount(escaped));
 }
 
-/* Like json_write_plain, 32 bytes at a time. */
+/* As json_write_plain, but 32 bytes at a time. */
 JSON_COMPRESS static inline size_t json_write_by_compress(
     uint8_t *out, const uint8_t *text, size_t size, size_t *written
 ) {
@@ -136,7 +136,7 @@ JSON_COMPRESS static inline size_t json_write_by_compress(
         __mmask32 loaded = size - at >= 32 ? all : ((__mmask32)1 << (size - at)) - 1;
         block = _mm256_maskz_loadu_epi8(loaded, text + at);
         plain = json_plain_mask(block, loaded);
-        plain &= ~(plain + 1); /* up to the first that isn't */
+        plain &= ~(plain + 1); /* up to the first byte that isn't plain */
         to += json_compress(to, block, plain);
         at += (size_t)__builtin_popcount(plain);
     }
@@ -146,8 +146,8 @@ JSON_COMPRESS static inline size_t json_write_by_compress(
 
 #endif
 
-/* Write bytes up to the first that isn't plain, with backslashes where they belong; return how many of them, and in
- * `written` how many that became. */
+/* Write bytes up to the first that isn't plain, with backslashes as needed; return the number of bytes read, and set
+ * `written` to the number of bytes written. */
 static inline size_t json_write_plain(uint8_t *out, const uint8_t *text, size_t size, size_t *written) {
     size_t at = 0;
     uint8_t *to = out;
@@ -169,14 +169,14 @@ static inline size_t json_write_plain(uint8_t *out, const uint8_t *text, size_t 
     return at;
 }
 
-/* Return how many bytes json_write_plain would take; add what it would write to `written`. */
+/* Return how many bytes json_write_plain would read; add the number of bytes it would write to `written`. */
 static inline size_t json_measure_plain(const uint8_t *text, size_t size, size_t *written) {
     size_t at = 0;
     size_t backslashes = 0;
 #ifdef JSON_SHUFFLE
     while (size - at >= 16) {
         __m128i counts = _mm_setzero_si128();
-        /* A byte counts to 255. */
+        /* A byte can count to 255. */
         size_t end = size - at >= 255 * 16 ? at + 255 * 16 : at + (size - at) / 16 * 16;
         int others = 0;
         for (; at < end; at += 16) {

@@ -1,4 +1,4 @@
-/* A buffer that grows while lines are written into it. */
+/* A buffer that grows as it is written to. */
 
 #ifndef KFS_OUTPUT_H
 #define KFS_OUTPUT_H
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a copy may write past the end of what it has written. */
+/* How far a copy may write past the end of its output. */
 #define OUTPUT_SPARE 16
 
 typedef struct {
     uint8_t* data;
     ptrdiff_t size;
     ptrdiff_t room;
-    int is_lent; /* the memory is another owner's: what outgrows it moves to memory of its own */
+    int is_lent; /* the memory belongs to another owner; output that outgrows it moves to memory of its own */
 } Output;
 
 static const char output_pairs[] =
@@ -23,7 +23,7 @@ static const char output_pairs[] =
     "50515253545556575859606162636465666768697071727374757677787980818283848586878889909192939495969798"
     "99";
 
-/* Make room for more bytes and for the spare ones; 0 where there is no memory. */
+/* Make room for more bytes and for the spare ones; return 0 if memory runs out. */
 static inline int output_reserve(Output* output, ptrdiff_t more) {
     ptrdiff_t room, needed = output->size + more + OUTPUT_SPARE;
     uint8_t* grown;
@@ -43,7 +43,7 @@ static inline int output_reserve(Output* output, ptrdiff_t more) {
     return 1;
 }
 
-/* Let go of what was written, and of the memory unless it is lent. */
+/* Forget the output, and free its memory unless it is lent. */
 static inline void output_clear(Output* output) {
     if (!output->is_lent)
         free(output->data);
@@ -55,7 +55,7 @@ static inline void output_put(Output* output, const uint8_t* text, ptrdiff_t siz
     output->size += size;
 }
 
-/* A macro, so that the length of a literal is counted when this is compiled. */
+/* A macro, so that the compiler knows the length of a literal. */
 #define output_literal(output, text) output_put(output, (const uint8_t*)(text), (ptrdiff_t)strlen(text))
 
 /* Write two digits. */

@@ -1,4 +1,4 @@
-"""Bytes as JSON text: UTF-8 as it is, all else as base64, and nothing that could drive a terminal."""
+"""Bytes as JSON text: UTF-8 as it is, everything else as base64, and no terminal control characters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\
 
 
 def quote(text: str) -> str:
-    """Return ``text`` as a JSON string; controls are written as ``u`` and four digits, in lower case."""
+    """Return ``text`` as a JSON string; control characters become ``u`` and four lower-case hex digits."""
     text = text.replace("\\", "\\\\").replace('"', '\\"')
-    if not text.isprintable():  # true of most text, and cheaper than the search
+    if not text.isprintable():  # most text is printable, and this is cheaper than the search
         text = _CONTROL.sub(_escape, text)
     return f'"{text}"'
 
@@ -22,7 +22,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_bytes(data: bytes) -> tuple[str, bool]:
-    """Return ``data`` as a JSON string, and whether that is base64 because it isn't UTF-8."""
+    """Return ``data`` as a JSON string, and whether it is base64 because it isn't UTF-8."""
     try:
         return quote(data.decode()), False
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""A record as one line of JSON, of which :mod:`kfs.render.record_line` makes a record again: nothing is lost."""
+"""Records as lines of JSON, without loss: :mod:`kfs.render.record_line` turns a line back into the record."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _DECODER = PythonDecoder()
 
 
 def line_start(topic: str, partition: int) -> str:
-    """Return what every line of a partition begins with, up to the offset."""
-    # A directory may have any bytes for a name; JSON has characters.
+    """Return the beginning of every line of a partition, up to the offset."""
+    # A directory name may have any bytes, but JSON must be UTF-8.
     name = topic.encode(errors="surrogateescape").decode(errors="replace")
     return f'{{"topic":{quote(name)},"partition":{partition},"offset":'
 
 
 class RenderedLines:
-    """The lines of one block, one a record, in offset order.
+    """The lines of one block, one per record, in offset order.
 
     Line ``i`` is ``buffer[starts[i]:starts[i + 1]]``. A record that is broken inside an intact batch
-    (``faults``, by index) has an empty line. ``timestamps`` are milliseconds.
+    (``faults``, by index) has an empty line. ``timestamps`` are in milliseconds.
     """
 
     __slots__ = ("__weakref__", "buffer", "faults", "first_offset", "last_offset", "offsets", "starts", "timestamps")
@@ -48,15 +48,15 @@ class RenderedLines:
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return len(self.buffer) + 24 * len(self.offsets) + 1024  # what objects cost
+        """The memory used, in bytes."""
+        return len(self.buffer) + 24 * len(self.offsets) + 1024  # the overhead of the objects
 
     def line(self, index: int) -> bytes:
-        """Return the line of the record at ``index``, its newline included."""
+        """Return the line of the record at ``index``, including its newline."""
         return self.buffer[self.starts[index] : self.starts[index + 1]]
 
     def size(self, index: int) -> int:
-        """Return the length of that line in bytes."""
+        """Return the size of the line at ``index`` in bytes."""
         return self.starts[index + 1] - self.starts[index]
 
 
@@ -67,22 +67,22 @@ class RecordJson:
         self._start = line_start(topic, partition)
 
     def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
-        """Render a block; ``covers`` are the first and last offset that it answers for."""
+        """Render a block; ``covers`` are the first and last offset that the block is responsible for."""
         lines = self._lines(columns)
         return RenderedLines(b"".join(lines), _starts_of(lines), columns, covers)
 
     def text(self, columns: RecordColumns) -> bytes:
-        """Return :attr:`RenderedLines.buffer`: all lines in one."""
+        """Return all lines of a block together, as in :attr:`RenderedLines.buffer`."""
         return b"".join(self._lines(columns))
 
     def starts(self, columns: RecordColumns) -> array[int]:
-        """Return :attr:`RenderedLines.starts` without keeping the lines: their sizes, summed up."""
+        """Return the lines' positions, as in :attr:`RenderedLines.starts`, without keeping the lines."""
         return _starts_of(self._lines(columns))
 
     def batches(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[bytes, int]:
-        """Render the batches in rows ``first`` to ``stop``, up to one of control records or one that can't be decoded.
+        """Render the batches in rows ``first`` to ``stop``; stop early at a control batch or one that can't be decoded.
 
-        ``limit`` bounds the decompressed bytes of each. Returns the lines, and the row before which they end.
+        ``limit`` bounds the decompressed bytes of each batch. Returns the lines, and the row after the last one.
         """
         lines = []
         while first < stop and not table.attributes[first] & CONTROL_MASK:
@@ -114,14 +114,14 @@ class RecordJson:
 
 
 class SequencedJson:
-    """Renders the records of batches (v2), each with its sequence, without the partition."""
+    """Renders the records of batches (v2) with their sequence numbers; the caller gives the line's beginning."""
 
     def lines(
         self, columns: RecordColumns, first: int, stop: int, start: bytes, base_offset: int, base_sequence: int
     ) -> bytes:
-        """Render the records ``first`` to ``stop``: each line is ``start``, the offset, the sequence, and the rest.
+        """Render the records ``first`` to ``stop``: each line is ``start``, the offset, the sequence number, the rest.
 
-        The sequences count from ``base_sequence`` at ``base_offset``.
+        The record at ``base_offset`` has the sequence number ``base_sequence``.
         """
         beginning = start.decode()
         lines = []
@@ -134,14 +134,14 @@ class SequencedJson:
 
 
 def record_fields(columns: RecordColumns, index: int, *, has_contents: bool) -> str:
-    """Return what a line says behind the offset of a record: its times and, if they are wanted, its contents."""
+    """Return the part of a line after the record's offset: its times and, if wanted, its contents."""
     timestamp = columns.timestamps[index]
     times = f',"timestamp":{timestamp}{_kind_of(columns)}{_when(timestamp)}'
     return times + _contents(columns, index) if has_contents else times
 
 
 def record_line(topic: str, partition: int, record: Record) -> str:
-    """Return the line of a record that is no part of a block, without its newline."""
+    """Return the line of a single record, without its newline."""
     times = f'"timestamp":{record.timestamp}{_kind(record.timestamp_type)}{_when(record.timestamp)}'
     contents = _contents_of(record.key, record.value, record.headers)
     return f"{line_start(topic, partition)}{record.offset},{times}{contents}}}"

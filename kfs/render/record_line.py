@@ -1,4 +1,4 @@
-"""A line of JSON as a record again; what is wrong with one that is none is said by field."""
+"""Parses a line of JSON into a record; an error message names the invalid field."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TEXT_OR_NULL: Final = "text or null"
 
 
 def parse_line(line: bytes | str) -> tuple[str, int, Record]:
-    """Return the topic, the partition and the record of a line that :class:`~kfs.render.record_json.RecordJson` made.
+    """Return the topic, partition and record of a line from :class:`~kfs.render.record_json.RecordJson`.
 
     Raises:
-        ValueError: it is no such line; the message names the field, what is there and what was expected.
+        ValueError: the line is invalid; the message has the field, its value and what was expected.
     """
     fields = _object(line)
     record = Record(
@@ -57,7 +57,7 @@ def _object(line: bytes | str) -> dict[str, Any]:
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name, _MISSING)
-    if type(value) is not int:  # True is an int, too
+    if type(value) is not int:  # isinstance would accept True
         raise _unexpected(name, value, "an integer")
     return value
 
@@ -78,7 +78,7 @@ def _timestamp_type(fields: Mapping[str, Any]) -> TimestampType:
 
 
 def _bytes(fields: Mapping[str, Any], name: str, encoding_name: str, place: str = "") -> bytes | None:
-    """Return the bytes of a field, null as None; ``place`` is put before names in messages."""
+    """Return the bytes of a field, None for null; ``place`` precedes field names in messages."""
     text = fields.get(name, _MISSING)
     if text is None:
         return None
@@ -124,7 +124,7 @@ def _unexpected(name: str, value: object, expected: str) -> ValueError:
 
 
 def _shown(value: object) -> str:
-    """Return a value of JSON as a message may have it: short, and of what holds others only what it is."""
+    """Return a JSON value for a message: truncated, or for a list or object only its kind."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     text = json.dumps(value)

@@ -1,4 +1,4 @@
-"""The renderer that is used, of the two there are."""
+"""The interfaces of the JSON renderers, and the choice between compiled and Python ones."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class LineRenderer(Protocol):
     def __init__(self, topic: str, partition: int) -> None: ...
 
     def lines(self, columns: RecordColumns, covers: tuple[int, int]) -> RenderedLines:
-        """Render a block; ``covers`` are the first and last offset that it answers for."""
+        """Render a block; ``covers`` are the first and last offset that the block is responsible for."""
         ...
 
     def text(self, columns: RecordColumns) -> bytes:
-        """Return :attr:`RenderedLines.buffer` of a block: all lines in one."""
+        """Return all lines of a block together, as in :attr:`RenderedLines.buffer`."""
         ...
 
     def batches(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[bytes, int]:
-        """Render the batches in rows ``first`` to ``stop``, up to one of control records or one that can't be decoded.
+        """Render the batches in rows ``first`` to ``stop``; stop early at a control batch or one that can't be decoded.
 
-        ``limit`` bounds the decompressed bytes of each. Returns the lines, and the row before which they end.
+        ``limit`` bounds the decompressed bytes of each batch. Returns the lines, and the row after the last one.
         """
         ...
 
@@ -37,12 +37,12 @@ class LineRenderer(Protocol):
         ...
 
     def starts(self, columns: RecordColumns) -> array[int]:
-        """Return :attr:`RenderedLines.starts` of a block without its lines: their sizes, summed up."""
+        """Return the lines' positions, as in :attr:`RenderedLines.starts`, without the lines."""
         ...
 
 
 class SequencedRenderer(Protocol):
-    """Renders the records of batches as lines of JSON with sequences."""
+    """Renders the records of batches as lines of JSON with sequence numbers."""
 
     def __init__(self) -> None: ...
 
@@ -54,7 +54,7 @@ class SequencedRenderer(Protocol):
 
 
 def line_renderer(topic: str, partition: int) -> LineRenderer:
-    """Return a renderer for a partition; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    """Return a partition's renderer; see :func:`~kfs.compiled.compiled_or_python` for the choice and errors."""
     return _renderer_class()(topic, partition)
 
 
@@ -71,7 +71,7 @@ def _import_compiled() -> type[LineRenderer]:
 
 
 def sequenced_renderer() -> SequencedRenderer:
-    """Return a renderer for batches; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    """Return a renderer of batches; see :func:`~kfs.compiled.compiled_or_python` for the choice and errors."""
     return _sequenced_class()()
 
 

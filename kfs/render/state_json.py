@@ -1,4 +1,4 @@
-"""What brokers keep beside the records of a partition as JSON: the same names in ``meta/`` and ``kfs dump``."""
+"""A partition's state files as JSON, with the same names in ``meta/`` and ``kfs dump``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def leader_epoch_fields(entry: EpochEntry) -> Mapping[str, int]:
-    """Return an entry of a leader epoch checkpoint."""
+    """Return the fields of a leader epoch checkpoint entry."""
     return {"leaderEpoch": entry.leader_epoch, "startOffset": entry.start_offset}
 
 
 def producer_fields(producer: ProducerStateEntry) -> Mapping[str, int | None]:
-    """Return a producer in a snapshot, null where no batch of it is known, or it has no open transaction."""
+    """Return the fields of a snapshot's producer: None for those of its last batch, or its transaction, without one."""
     has_batch = producer.has_batch
     return {
         "producerId": producer.producer_id,
@@ -33,7 +33,7 @@ def producer_fields(producer: ProducerStateEntry) -> Mapping[str, int | None]:
 
 
 def aborted_txn_fields(transaction: AbortedTxn) -> Mapping[str, int]:
-    """Return an entry of a transaction index."""
+    """Return the fields of a transaction index entry."""
     return {
         "producerId": transaction.producer_id,
         "firstOffset": transaction.first_offset,

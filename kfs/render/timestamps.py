@@ -1,4 +1,4 @@
-"""Kafka's milliseconds as ISO 8601, and back."""
+"""Kafka's timestamps, in milliseconds, as ISO 8601 and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from kfs.format.layout import NO_TIMESTAMP
 
-#: A ``datetime`` (UTC unless it says otherwise), ISO 8601 text that may be cut short, or milliseconds since 1970.
+#: A ``datetime`` (UTC by default), ISO 8601 text that may be abbreviated, or milliseconds since 1970.
 Moment = datetime | str | int
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,12 +23,12 @@ _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)
 
 
 def has_time(timestamp: int) -> bool:
-    """Whether a timestamp is there at all and a calendar can write it (years 1 to 9999)."""
+    """Whether a timestamp is set and within the years 1 to 9999."""
     return timestamp != NO_TIMESTAMP and FIRST_MILLISECOND <= timestamp <= LAST_MILLISECOND
 
 
 def iso_time(timestamp: int) -> str | None:
-    """Return milliseconds as ``2020-11-27T03:12:51.205Z``, None where there is no such time."""
+    """Return milliseconds as ``2020-11-27T03:12:51.205Z``, None if :func:`has_time` is false."""
     if not has_time(timestamp):
         return None
     second, millisecond = divmod(timestamp, 1000)
@@ -36,7 +36,7 @@ def iso_time(timestamp: int) -> str | None:
 
 
 def time_of(timestamp: int) -> datetime | None:
-    """Return milliseconds as a time in UTC, None where there is no such time."""
+    """Return milliseconds as a time in UTC, None if :func:`has_time` is false."""
     return _EPOCH + timestamp * _MILLISECOND if has_time(timestamp) else None
 
 
@@ -46,13 +46,13 @@ def _second(second: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return the milliseconds of an ISO 8601 date or time, UTC unless it says otherwise.
+    """Return the milliseconds of an ISO 8601 date or time, in UTC by default.
 
-    It may be cut short (``2020``, ``2020-11``, ``2020-11-27T03``): then the first moment of that. A
-    number of nine digits or more is milliseconds since 1970.
+    An abbreviated time (``2020``, ``2020-11``, ``2020-11-27T03``) means its first moment. A number of nine digits or
+    more is milliseconds since 1970.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
     if _MILLISECONDS.match(text):
         return int(text)
@@ -62,10 +62,10 @@ def parse_time(text: str) -> int:
 
 
 def milliseconds_of(moment: Moment) -> int:
-    """Return a time, UTC unless it says otherwise, in milliseconds since 1970, rounded up; text as :func:`parse_time`.
+    """Return a time, in UTC by default, as milliseconds since 1970, rounded up; for text, see :func:`parse_time`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text isn't a time.
     """
     if isinstance(moment, int):
         return moment
@@ -77,7 +77,7 @@ def milliseconds_of(moment: Moment) -> int:
 
 
 def age_text(milliseconds: int) -> str:
-    """Return a length of time in its two largest units: ``3d4h``, ``12m7s``, ``0s``; below 0 it lies ahead."""
+    """Return a duration in its two largest units: ``3d4h``, ``12m7s``, ``0s``; a negative one has a minus sign."""
     left = abs(milliseconds)
     first = next((at for at, (_, size) in enumerate(_UNITS) if left >= size), len(_UNITS) - 1)
     sign = "-" if milliseconds <= -_UNITS[-1][1] else ""
