@@ -1,4 +1,4 @@
-"""A split as batches of rows in Arrow's buffers, in one process."""
+"""Reads splits into Arrow buffers, in one process."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from kfs.render.arrow_columns import BatchFields, come_from_headers, needs_batch
 from kfs.scan.batches import by_batch, in_whole
 from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 
-#: How many times its size text can become that isn't UTF-8: a byte is replaced by three.
+#: The maximum growth of text that isn't UTF-8: one byte is replaced by three.
 _MOST_GROWTH: Final = 3
 
 
 class ArrowReader:
-    """Reads splits of one request, in any order: of each its rows, and problems where they are between those.
+    """Reads splits of one request, in any order: yields the rows of each, and problems in between.
 
-    Rows may be laid out in an ``arena``, whose memory may be another one after each item that is yielded.
+    With an ``arena``, rows may be laid out in its memory, which the caller may change after each item that is yielded.
     """
 
     def __init__(self, request: Request, arena: Arena | None = None) -> None:
@@ -45,18 +45,18 @@ class ArrowReader:
         self._idle: tuple[BatchRange, ArrowBuilder] | None = None
 
     def read(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[ArrowBuffers | Problem]:
-        """Yield the rows of a split, and each problem behind what lies before it.
+        """Yield the rows of a split, and each problem after the rows before it.
 
-        That the segment is gone, or was cut, is a problem, too.
+        A segment that is deleted or truncated meanwhile is a problem too.
         """
         return self._built(batches, self._reader.select(log, batches, offsets))
 
     def read_some(
         self, log: Log, offsets: WantedOffsets, first: int | None, last: int | None
     ) -> Iterator[ArrowBuffers | Problem]:
-        """Yield only the first rows, or the last; see :func:`~kfs.cat.records.some_of`."""
+        """Yield only the first or the last rows; see :func:`~kfs.cat.records.some_of`."""
         gone: list[CorruptData] = []
-        reader = SplitReader(self._request.selection, self._request.isolation)  # records are counted one by one
+        reader = SplitReader(self._request.selection, self._request.isolation)  # records must be counted one by one
         found = some_of(reader, log, offsets, first, last, gone.append)
         for batches, of_range in groupby(found, key=itemgetter(0)):
             yield from self._built(batches, map(itemgetter(1), of_range))
@@ -84,7 +84,7 @@ class ArrowReader:
             yield vanished
 
     def _builder_for(self, batches: BatchRange) -> ArrowBuilder:
-        """Return the last builder if it is for that segment, as it knows how large batches become; else a new one."""
+        """Return the last builder if it is for the same segment, because it knows the batch sizes; else a new one."""
         idle, self._idle = self._idle, None
         if idle is not None and batches.continues(idle[0]):
             return idle[1]
@@ -122,7 +122,7 @@ class ArrowReader:
 
 @cache
 def _nothing_of_records(timestamp_type: TimestampType) -> RecordColumns:
-    """Return records of which nothing is known, to be counted: no column is asked of them that they have."""
+    """Return records without content, to make rows whose columns all come from batch headers."""
     zeros, none = array("q", [0]) * DEFAULT_BATCH_ROWS, array("i", [-1]) * DEFAULT_BATCH_ROWS
     return RecordColumns(b"", zeros, zeros, timestamp_type, none, none, none, none, none)
 

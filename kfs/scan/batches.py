@@ -1,4 +1,4 @@
-"""Which of the records that were decoded together are of which batch."""
+"""Assigns records that were decoded together to their batches."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kfs.read.by_header import WholeBatches
 from kfs.render.arrow_builder import NO_BATCH
 from kfs.render.arrow_columns import BatchFields
 
-#: Where in an uncompressed message (v0, v1) the key is: behind the offset, size, CRC, magic, attributes, in v1 the
-#: timestamp, and its own length.
+#: The position of the key in an uncompressed message (v0, v1): after the offset, size, CRC, magic, attributes, in v1
+#: the timestamp, and the key length.
 _KEY_START = {MAGIC_V0: 22, 1: 30}
 
 
 def by_batch(records: DecodedBatches, indexes: Sequence[int]) -> Iterator[tuple[Sequence[int], BatchFields]]:
-    """Yield those of the indexes, which ascend, that are of one batch, and what there is to know of it.
+    """Yield the indexes, which must ascend, batch by batch, each with the fields of its batch.
 
-    A message of the older formats is a batch, compressed ones with all that are inside.
+    In v0 and v1, a message is a batch; a compressed message is one batch with all messages inside.
     """
     table, offsets = records.table, records.columns.offsets
     at = 0
@@ -38,9 +38,9 @@ def by_batch(records: DecodedBatches, indexes: Sequence[int]) -> Iterator[tuple[
 
 
 def in_whole(batches: WholeBatches, *, each: bool) -> Iterator[tuple[int, TimestampType, BatchFields]]:
-    """Yield how many records follow one another with timestamps of that type, and what there is to know of their batch.
+    """Yield numbers of consecutive records, with their timestamp type and the fields of their batch.
 
-    That is known where each batch is counted by itself; else several are counted together.
+    With ``each``, every batch is counted on its own. Otherwise several are counted together, without their fields.
     """
     table = batches.table
     if each:
@@ -72,7 +72,7 @@ def _fields_of(header: BatchHeader) -> BatchFields:
 def _of_messages(
     records: DecodedBatches, row: int, indexes: Sequence[int]
 ) -> Iterator[tuple[Sequence[int], BatchFields]]:
-    """A compressed message, or a run of uncompressed ones, which share no batch."""
+    """Yield the batches of a compressed message, or of a run of uncompressed ones, each of which is its own batch."""
     position, columns = records.table.positions[row], records.columns
     header = records.table.header(row)
     codec = header.attributes & CODEC_MASK

@@ -1,7 +1,7 @@
-"""What a filter of pyarrow can be true for: topics, partitions, offsets and times.
+"""Finds the topics, partitions, offsets and times for which a pyarrow filter can be true.
 
-pyarrow itself is asked: ``Dataset.get_fragments(filter)`` leaves out fragments whose guarantee contradicts the filter.
-So no expression is interpreted here, and what pyarrow can't simplify bounds nothing.
+It asks pyarrow itself: ``Dataset.get_fragments(filter)`` omits fragments whose guarantee contradicts the filter. So
+no code here interprets expressions, and a filter that pyarrow can't simplify restricts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kfs.log.log import Log
 from kfs.read.selection import Selection
 from kfs.render.arrow_columns import Column
 
-#: Names of columns, or expressions by the names of their results.
+#: The names of columns, or a mapping of result names to expressions.
 Projection = Sequence[str] | Mapping[str, Any]
 
 _FORM: Final = ds.IpcFileFormat()
@@ -28,7 +28,7 @@ _MICROSECONDS: Final = 1000
 
 
 class Condition:
-    """A filter over rows of a schema that has every column it uses."""
+    """A filter on rows; the schema must have all columns that the filter uses."""
 
     def __init__(self, schema: pa.Schema, expression: ds.Expression) -> None:
         self._schema = schema
@@ -36,20 +36,20 @@ class Condition:
         self._used = columns_used(schema, (), expression)
 
     def logs_of(self, logs: Iterable[Log]) -> Iterator[Log]:
-        """Yield the logs that can have rows for which the filter is true."""
+        """Yield the logs whose rows can match the filter."""
         listed = tuple(logs)
         topic, partition = ds.field(Column.TOPIC.label), ds.field(Column.PARTITION.label)
         possible = self._possible([(topic == log.topic) & (partition == log.partition) for log in listed])
         return (listed[index] for index in possible)
 
     def selection(self) -> Selection:
-        """Return a selection of offsets and times that has all records for which the filter is true."""
+        """Return a selection of offsets and times that includes all records that match the filter."""
         start, end = self._range_of(Column.OFFSET)
         times = [self._times(Column.TIMESTAMP, _MICROSECONDS), self._times(Column.TIMESTAMP_MILLIS, 1)]
         return Selection(start, end).within(times[0]).within(times[1])
 
     def _times(self, column: Column, per_millisecond: int) -> Selection:
-        """Return the times of the rows; before 1970, and without a time, there may be others if they are all."""
+        """Return the range of times; unbounded if rows before 1970 or without a time can match."""
         field, zero = ds.field(column.label), self._scalar(column, 0)
         if column.label not in self._used or self._possible([field < zero, field.is_null()]):
             return Selection()
@@ -58,7 +58,7 @@ class Condition:
         return Selection(since=start // per_millisecond, before=before)
 
     def _range_of(self, column: Column) -> tuple[int, int]:
-        """Return from where and up to where, from 0 on, values of a column are that the filter can be true for."""
+        """Return the range of a column's values, from 0 on, for which the filter can be true; the end is exclusive."""
         if column.label not in self._used:
             return 0, MAX_INT64
         field, values = ds.field(column.label), range(MAX_INT64)
@@ -73,7 +73,7 @@ class Condition:
         return bool(self._possible([guarantee]))
 
     def _possible(self, guarantees: Sequence[ds.Expression]) -> list[int]:
-        """Return the indexes of the guarantees under which the filter can be true."""
+        """Return the indexes of the guarantees that allow the filter to be true."""
         fragments = [
             _FORM.make_fragment(str(index), _FILES, partition_expression=guarantee)
             for index, guarantee in enumerate(guarantees)
@@ -83,7 +83,7 @@ class Condition:
 
 
 def columns_used(schema: pa.Schema, columns: Projection, expression: ds.Expression | None) -> list[str]:
-    """Return the names of the columns that a projection and a filter need, in the order of the schema."""
+    """Return the names of the columns that a projection and a filter need, in schema order."""
     return [name for name in schema.names if not _can_do_without(name, schema, columns, expression)]
 
 

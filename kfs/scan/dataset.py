@@ -1,4 +1,4 @@
-"""A scan as a dataset of pyarrow, to which engines hand the columns and the filter of each query."""
+"""A scan as a pyarrow dataset, which receives the columns and filter of each query from an engine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kfs.render.arrow_columns import Column
 from kfs.scan.condition import Condition, Projection, columns_used
 from kfs.scan.scan import Scan
 
-#: What pyarrow says is missing where it scans the dataset itself.
+#: pyarrow reports this as a missing file if it scans the dataset by itself.
 _NOT_A_FILE: Final = "kfs reads this dataset by its scanner() and to_table()"
 
 
 class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """The records of a scan, for engines that push predicates down: DuckDB, ``polars.scan_pyarrow_dataset``, pyarrow.
 
-    A query makes only its columns, and decodes no batch if headers tell them, as for ``count(*)``. It reads only the
-    topics and partitions, the range of offsets, and, from 1970 on, the range of times that its filter can be true for;
-    pyarrow then applies the filter itself.
+    A query makes only its own columns, and decodes no batch if the headers suffice, as for ``count(*)``. It reads only
+    the topics, partitions, offsets and, from 1970 on, times for which its filter can be true. Then pyarrow applies the
+    filter itself.
 
-    ``scanner`` and what rests on it (``to_table``, ``to_batches``, ``head``, ``take``, ``count_rows``, ``filter``) are
-    as for any dataset. What pyarrow does below its Python classes (``join``, ``sort_by``, a union) raises
-    FileNotFoundError: it needs a table.
+    ``scanner`` and the methods based on it (``to_table``, ``to_batches``, ``head``, ``take``, ``count_rows``,
+    ``filter``) work as in any dataset. Methods that pyarrow implements below its Python classes (``join``, ``sort_by``,
+    a union) raise FileNotFoundError; they need a table.
     """
 
     def __init__(self, scan: Scan, condition: ds.Expression | None = None) -> None:
@@ -36,11 +36,11 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was left out so far; see :attr:`Scan.problems <kfs.scan.scan.Scan.problems>`."""
+        """The problems skipped so far; see :attr:`Scan.problems <kfs.scan.scan.Scan.problems>`."""
         return self._scan.problems
 
     def filter(self, expression: ds.Expression) -> ScanDataset:
-        """Return the dataset of those rows for which ``expression`` is true."""
+        """Return a dataset of the rows for which ``expression`` is true."""
         return ScanDataset(self._scan, self._and(expression))
 
     def scanner(
@@ -49,7 +49,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         filter: ds.Expression | None = None,  # noqa: A002 - pyarrow's name
         **options: Any,
     ) -> ds.Scanner:
-        """Return a scanner of one iteration; ``options`` are those of :meth:`pyarrow.dataset.Dataset.scanner`."""
+        """Return a scanner for one iteration; ``options`` are those of :meth:`pyarrow.dataset.Dataset.scanner`."""
         condition = self._and(filter)
         scan = self._scanned(columns, condition)
         return ds.Scanner.from_batches(
@@ -64,7 +64,7 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         filter: ds.Expression | None = None,  # noqa: A002 - pyarrow's name
         **options: Any,
     ) -> int:
-        """Return for how many rows ``filter`` is true."""
+        """Return the number of rows for which ``filter`` is true."""
         condition = self._and(filter)
         if condition is None:
             return self._scan.count_rows()
@@ -80,10 +80,10 @@ class ScanDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no
         return self._condition & expression
 
     def _scanned(self, columns: Projection | None, expression: ds.Expression | None) -> Scan:
-        """Return the scan that has all that a query uses."""
+        """Return a scan with all columns and rows that a query uses."""
         names = self.schema.names
         if columns is not None:
-            # Rows can be counted by any column: by one for which nothing is decoded.
+            # Any column can serve to count rows: take one that needs no decoding.
             names = columns_used(self.schema, columns, expression) or [Column.PARTITION.label]
         if expression is None:
             return self._scan.narrowed(names)

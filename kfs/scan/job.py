@@ -1,4 +1,4 @@
-"""Splits of logs read into batches of rows, by any process."""
+"""The job that reads splits of logs into Arrow buffers, in any process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kfs.scan.request import Request
 
 @dataclass(frozen=True, slots=True)
 class ScanJob(LogJob[ArrowBuffers | Problem]):
-    """What a scan reads. The process that asks for rows uses them, and has no time to read as well."""
+    """The job of a scan. The consuming process is busy with the rows, so it doesn't read."""
 
     request: Request
 
-    #: With less, two processes lose a fifth to waking each other.
+    #: With smaller portions, two processes lose a fifth of their time to waking each other.
     portion_bytes: ClassVar[int] = 8 * MEBIBYTE
     ready_bytes: ClassVar[int] = 128 * MEBIBYTE
     takes_part: ClassVar[bool] = False
@@ -34,12 +34,12 @@ class ScanJob(LogJob[ArrowBuffers | Problem]):
         return OpenScanJob(self.request, LogsOfWorker(), open_arena())
 
     def open_on(self, logs: OpenLogs) -> OpenScanJob:
-        """Open the job on logs that are open, or will be, in the process that asks."""
+        """Open the job on logs that the consuming process has open, or will open."""
         return OpenScanJob(self.request, logs, None)
 
 
 class OpenScanJob(OpenLogJob[ArrowBuffers | Problem]):
-    """Reads splits; what can't be read, or has vanished, is a problem behind what lies before it."""
+    """Reads splits; anything that can't be read or has been deleted is a problem, after the rows before it."""
 
     def __init__(self, request: Request, logs: OpenLogs, arena: Arena | None) -> None:
         super().__init__(logs)

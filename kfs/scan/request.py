@@ -1,4 +1,4 @@
-"""What is wanted of records: small, ready to be sent to other processes."""
+"""The request of a scan: small enough to be sent to other processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kfs.read.selection import Selection
 from kfs.render.arrow_columns import SPARK_COLUMNS, Column
 
 DEFAULT_BATCH_ROWS: Final = 16 * 1024
-#: A batch that has as many bytes of keys, values and headers gets no more.
+#: A batch with this many bytes of keys, values and headers is full.
 DEFAULT_BATCH_BYTES: Final = 32 * 1024 * 1024
-#: More rows than that are never in a batch: int32 then counts the bytes of the longest topic's name, too.
+#: The maximum number of rows in a batch, so that even the bytes of the longest topic name fit an int32.
 _MOST_ROWS: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Which columns of which records, and how many rows and bytes make a batch, at most or so.
+    """The columns and records to read, and the maximum rows and approximate maximum bytes of a batch.
 
-    ``batch_rows`` is never exceeded; a batch has more bytes than ``batch_bytes`` by what one block has, at most.
+    ``batch_rows`` is never exceeded; ``batch_bytes`` is exceeded by at most one block.
     """
 
     columns: tuple[Column, ...] = SPARK_COLUMNS

@@ -1,4 +1,4 @@
-"""The records of logs as a stream of Arrow's record batches, for any engine that takes one."""
+"""The records of logs as a stream of Arrow record batches, for any engine that reads Arrow streams."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from kfs.scan.request import DEFAULT_BATCH_ROWS, Request
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Problems that are remembered; others are only told.
+#: The maximum number of problems to remember; ``on_problem`` receives all.
 _MOST_PROBLEMS: Final = 10_000
 
 Bounds = tuple[int | None, int | None]
-#: Offsets from, up to and not including; or these by partition, or by topic and partition.
+#: The first offset and the offset after the last; or a mapping of partition, or topic and partition, to such pairs.
 Offsets = Bounds | Mapping[int, Bounds] | Mapping[tuple[str, int], Bounds]
 
 
 class Scan:
-    """The records of logs, in the order of the logs and of their offsets; it may be iterated any number of times.
+    """The records of logs, in the order of the logs and their offsets; it can be iterated any number of times.
 
-    Each iteration reads anew, and takes in what was appended since. A batch is of one partition, and of one split of
-    a segment: it may have fewer rows than ``batch_size``, never more. Several processes decode ahead, in order; what
-    they have ready is bounded, and so is memory.
+    Each iteration reads the logs again, and includes records appended since. A batch comes from one split of a segment,
+    so it may have fewer rows than ``batch_size``, but never more. Several processes decode ahead, in order; the amount
+    of decoded data, and so the memory, is bounded.
 
-    ``columns`` are names (:class:`~kfs.render.arrow_columns.Column`). A timestamp is as in Spark's source: what has
-    none (-1) is the last millisecond of 1969; a time that int64 can't count in microseconds is null
-    (``timestampMillis`` has it). A record without headers has null for them, as there.
+    ``columns`` are names (:class:`~kfs.render.arrow_columns.Column`). Timestamps are as in Spark's source: without a
+    timestamp (-1) it is the last millisecond of 1969; one whose microseconds don't fit an int64 is null
+    (``timestampMillis`` has it). A record without headers has null headers, as in Spark's source.
 
-    ``offsets`` that name partitions leave all others whole. ``times`` are as those of ``kfs cat --since --before``:
-    from the first on, up to and not including the second. A ``selection`` stands for offsets, times and keys in one.
-    Only the ``first`` or the ``last`` records of each log are wanted where that is given; this process reads them.
+    If ``offsets`` is a mapping, partitions that aren't in it are read whole. ``times`` are as in ``kfs cat --since
+    --before``: the second is exclusive. ``selection`` replaces offsets, times and keys. With ``first`` or ``last``,
+    only that many records of each log are returned, and this process reads them.
 
-    With ``on_damage="fail"`` what can't be read raises :class:`~kfs.errors.CorruptData`, which names file and position.
-    With ``"skip"`` it is left out, ``on_problem`` gets it, and ``problems`` has it, each place once. Either way so is
-    what is wanted of offsets that tiered storage has moved away.
+    With ``on_damage="fail"``, data that can't be read raises :class:`~kfs.errors.CorruptData` with file and position.
+    With ``"skip"``, it is left out; ``on_problem`` is called with the problem, and ``problems`` has each place once. In
+    both cases, requested offsets that tiered storage has moved away are left out and reported in this way.
 
-    By the PyCapsule protocol it is an Arrow stream: DuckDB, Polars, pandas and pyarrow take it as it is.
+    It is an Arrow stream by the PyCapsule protocol: DuckDB, Polars, pandas and pyarrow accept it directly.
 
     Raises:
-        ValueError: an argument that can't be.
-        ModuleNotFoundError: there is no pyarrow, which is needed when the schema or a batch is asked for.
+        ValueError: an argument is invalid.
+        ModuleNotFoundError: pyarrow isn't installed; it is needed for the schema and for batches.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class Scan:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was left out so far, by all iterations; at most 10,000 places are remembered."""
+        """The problems skipped so far, by all iterations; at most 10,000 places are remembered."""
         return tuple(self._problems.values())
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches. Close the iterator, or drop it, where not all are wanted."""
+        """Yield the batches. Close or drop the iterator if you don't need all of them."""
         from kfs.render.arrow_batches import record_batch, schema_of
 
         columns = self._request.columns
@@ -129,21 +129,21 @@ class Scan:
                 self._meet(portion)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of one iteration."""
+        """Return a reader for one iteration."""
         from kfs.render.arrow_batches import reader_of
 
         return reader_of(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
-        """Return all records at once, in memory."""
+        """Return all records as a table in memory."""
         from kfs.render.arrow_batches import table_of
 
         return table_of(self.schema, iter(self))
 
     def count_rows(self) -> int:
-        """Return how many records an iteration has, from the headers of batches where these tell; columns don't count.
+        """Return the number of records of an iteration, from batch headers where possible; no columns are made.
 
-        Damage and problems are as for an iteration, but that batches aren't decoded: see :mod:`kfs.read.by_header`.
+        Problems are handled as in an iteration, except that batches aren't decoded: see :mod:`kfs.read.by_header`.
         """
         counting = self.narrowed([Column.PARTITION.label])
         rows = 0
@@ -152,7 +152,7 @@ class Scan:
                 rows += portion.rows
             else:
                 self._meet(portion)
-            del portion  # whose memory may be used again
+            del portion  # so that its memory can be reused
         return rows
 
     def narrowed(
@@ -161,9 +161,9 @@ class Scan:
         within: Selection | None = None,
         chosen: Callable[[Iterable[Log]], Iterable[Log]] = iter,
     ) -> Scan:
-        """Return a scan of these columns whose problems are those of this one, too.
+        """Return a scan of these columns that shares the problems of this one.
 
-        ``within`` has offsets and times that narrow those of this scan, ``chosen`` takes some of its logs.
+        ``within`` narrows the offsets and times of this scan. ``chosen`` filters its logs.
         """
         narrowed = copy(self)
         narrowed._request = replace(
@@ -179,7 +179,7 @@ class Scan:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to a ``requested_schema``."""
+        """Return an iteration as a capsule (Arrow PyCapsule protocol), cast to ``requested_schema``."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _meet(self, problem: Problem) -> None:
@@ -208,7 +208,7 @@ class Scan:
                 here.note(item)
             else:
                 yield item
-            del item  # whose memory may be used again once it is dropped
+            del item  # so that its memory can be reused
 
     def _some_of(self, reader: ArrowReader, log: Log, offsets: WantedOffsets) -> Iterator[ArrowBuffers | Problem]:
         found = 0
@@ -252,7 +252,7 @@ def _selection(
     if not isinstance(offsets, Mapping):
         return _bounded(selection, offsets)
     for bounds in offsets.values():
-        _bounded(selection, bounds)  # raises now, not in the middle of it all
+        _bounded(selection, bounds)  # raises now, not during an iteration
     return selection
 
 
