@@ -1,4 +1,4 @@
-"""A small data directory to play with, made by the package's own writer: the same bytes each time."""
+"""A small data directory to experiment with, made by the package's own writer. Its bytes are always the same."""
 
 from kfs.demo.data_directory import WrittenTopic, write_data_directory
 from kfs.demo.machines import empty, launch_info, legacy_audit, sensor_readings
@@ -10,7 +10,7 @@ __all__ = ["WrittenTopic", "demo_topics", "write_demo"]
 
 
 def demo_topics() -> list[DemoTopic]:
-    """Return the demo's topics, by name."""
+    """Return the demo's topics, sorted by name."""
     return [
         clickstream(),
         customer_profiles(),

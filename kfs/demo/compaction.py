@@ -1,4 +1,4 @@
-"""What the log cleaner leaves of batches (``Cleaner.cleanInto`` and ``MemoryRecords.filterTo``)."""
+"""The log cleaner's effect on batches (``Cleaner.cleanInto`` and ``MemoryRecords.filterTo``)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kfs.demo.topic import ProducedBatch, Producer
 def compacted(
     batches: Iterable[ProducedBatch], *, still_active: Collection[Producer], delete_horizon: int
 ) -> list[ProducedBatch]:
-    """Return the batches with only the latest record of each key; each keeps the offsets it spanned.
+    """Return the batches with only the latest record of each key; each batch keeps its offset range.
 
-    A batch that loses all of them goes, unless it is its producer's last: that one stays empty, for its sequence
-    number, except of the producers ``still_active``, whose last batches are in segments not cleaned. Tombstones
-    stay, marked with ``delete_horizon``: when they may go (milliseconds).
+    A batch without remaining records is removed, unless it is its producer's last: then it stays as an empty batch,
+    which keeps the sequence number. The producers ``still_active`` have their last batch in a segment that isn't
+    cleaned. A batch with tombstones gets ``delete_horizon``, the time in milliseconds from which they may be removed.
     """
     batches = list(batches)
     latest = {record.key: record.offset for batch in batches for record in batch.records}

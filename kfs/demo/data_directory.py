@@ -1,4 +1,4 @@
-"""Writing the demo: a log directory as a cleanly stopped broker leaves it."""
+"""Writes the demo: a log directory as a broker leaves it after a clean stop."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _BROKER_EPOCH: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class WrittenTopic:
-    """What became of a topic."""
+    """A topic of the demo, and its partitions as written."""
 
     topic: DemoTopic
     partitions: tuple[WrittenPartition, ...]
 
     @property
     def messages(self) -> int:
-        """How many messages all partitions hold."""
+        """The number of messages in all partitions."""
         return sum(partition.messages for partition in self.partitions)
 
 
 def write_data_directory(path: str, topics: Iterable[DemoTopic]) -> list[WrittenTopic]:
-    """Write a log directory that holds ``topics`` to ``path``, and return what was written.
+    """Write a log directory with ``topics`` to ``path``, and return what was written.
 
     The same topics give the same bytes.
 
     Raises:
-        KfsError: the path is something else than an empty or missing directory, or it can't be written.
+        KfsError: the path is something other than an empty or missing directory, or can't be written.
     """
     make_empty_directory(path)
     try:
@@ -84,7 +84,7 @@ def _checkpoints(written: list[WrittenTopic]) -> dict[str, bytes]:
         for number, (partition, result) in enumerate(zip(each.topic.partitions, each.partitions, strict=True)):
             key = TopicPartition(each.topic.name, number)
             ends[key] = result.log_end_offset
-            # LogManager.checkpointLogStartOffsetsInDir names only those that aren't a segment's base offset.
+            # LogManager.checkpointLogStartOffsetsInDir writes only offsets that aren't a segment's base offset.
             if partition.log_start_offset is not None:
                 starts[key] = partition.log_start_offset
             if partition.first_dirty_offset is not None:
@@ -98,7 +98,7 @@ def _checkpoints(written: list[WrittenTopic]) -> dict[str, bytes]:
 
 
 def _uuid(name: str) -> Uuid:
-    """An id that is always the same for ``name``; like Kafka's (``Uuid.randomUuid``) it never begins with ``-``."""
+    """Return a constant id for ``name``; like Kafka's (``Uuid.randomUuid``), it never begins with ``-``."""
     source = random.Random(f"kfs demo: {name}")
     while True:
         uuid = Uuid(source.randbytes(UUID_SIZE))

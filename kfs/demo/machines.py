@@ -1,4 +1,4 @@
-"""Topics that machines write for machines: counters, telemetry, an audit log older than its broker."""
+"""Topics written by machines for machines: counters, telemetry, and an audit log from before the current broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2, NO_SEQUENCE, NO_TIMESTAMP
 from kfs.format.record import Record, TimestampType
 
-#: The record that the documentation looks at: offset, timestamp, value, and the number in its header ``trace``.
+#: The record that the documentation uses: offset, timestamp, value, and the number in its header ``trace``.
 _KNOWN_OFFSET: Final = 368776
 _KNOWN_TIMESTAMP: Final = 1_606_446_771_205
 _KNOWN_LAUNCH: Final = 4567890
@@ -23,7 +23,7 @@ _LAUNCHES_IN_SEGMENT: Final = 168
 _LAUNCH_INTERVAL: Final = 17 * 60 * 1000
 
 _DEVICE_FRAME: Final = struct.Struct(">BBHff")  # sync byte, version, device, degrees Celsius, volts
-_SYNC: Final = 0xA5  # begins no UTF-8 text
+_SYNC: Final = 0xA5  # never the first byte of UTF-8 text
 
 _JUNE_2017: Final = 1_496_275_200_000
 _FIRST_V2_OFFSET: Final = 400
@@ -32,13 +32,13 @@ _USERS: Final = ("root", "årstad", "björn", "j.doe", "li.na", "ops-bot")
 
 
 def launch_info() -> DemoTopic:
-    """Small text values; partition 0 has the offset that the documentation uses."""
+    """Return a topic with small text values; partition 0 has the offset that the documentation uses."""
     partitions = [_launches(0, _KNOWN_OFFSET, 368601, 3), _launches(1, 351300, 351120, 2)]
     return DemoTopic("launch_info", "numbers as text, trace headers", partitions)
 
 
 def _launches(number: int, known_offset: int, first_offset: int, segments: int) -> DemoPartition:
-    """Every launch is in the one partition or the other, by its number; retention deleted the first of them."""
+    """Return a partition with every second launch, by its number; retention has deleted the earliest ones."""
     source = random.Random(f"launch_info {number}")
     records = []
     for offset in range(first_offset, first_offset + segments * _LAUNCHES_IN_SEGMENT):
@@ -60,7 +60,7 @@ def _launches(number: int, known_offset: int, first_offset: int, segments: int) 
 
 
 def sensor_readings() -> DemoTopic:
-    """Binary frames, timestamps by the broker; DeleteRecords has cut the beginning of partition 0."""
+    """Return a topic with binary frames and broker timestamps; DeleteRecords has cut the beginning of partition 0."""
     partitions = [_readings(0, log_start_offset=250), _readings(1)]
     return DemoTopic("sensor-readings", "binary values, LogAppendTime", partitions)
 
@@ -80,7 +80,7 @@ def _readings(number: int, log_start_offset: int | None = None) -> DemoPartition
 
 
 def legacy_audit() -> DemoTopic:
-    """One log written by three generations of brokers: message formats v0, v1 and v2; snappy."""
+    """Return a topic that three generations of brokers wrote: message formats v0, v1 and v2; snappy."""
     source = random.Random("legacy-audit")
     batches = [
         *_audit(source, MAGIC_V0, 0, [NO_TIMESTAMP] * 180),
@@ -89,7 +89,7 @@ def legacy_audit() -> DemoTopic:
     ]
     events: list[Event] = []
     for at, batch in enumerate(batches):
-        # The formats change within segments, as upgrades do not wait for them to roll.
+        # The formats change within segments, because an upgrade doesn't wait for a roll.
         if at in (len(batches) // 2, len(batches) * 5 // 6):
             events.append(Roll(batch.base_offset))
         if batch.base_offset == _FIRST_V2_OFFSET:
@@ -127,5 +127,5 @@ def _audit(source: random.Random, magic: int, first_offset: int, times: list[int
 
 
 def empty() -> DemoTopic:
-    """A topic without records."""
+    """Return a topic without records."""
     return DemoTopic("empty", "nothing yet", [DemoPartition([NewLeader(0)])])

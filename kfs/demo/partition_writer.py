@@ -1,4 +1,4 @@
-"""Writing what happened to a partition: its segments, and all that a broker keeps beside them."""
+"""Applies a partition's events: writes its segments and all files that a broker keeps beside them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from kfs.format.uuid import Uuid
 from kfs.format.writer import encode_batch, encode_empty_batch
 
 _COORDINATOR_EPOCH: Final = 3
-#: Segments are rolled where the demo says so, and never because of their age.
+#: Segments are rolled only by the demo's events, never by age.
 _CONFIG: Final = LogConfig(segment_ms=MAX_INT64)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """What became of a partition: how many messages its log holds, and the offset after the last."""
+    """The number of messages in a written partition, and its log end offset."""
 
     messages: int
     log_end_offset: int
 
 
 def write_partition(directory: str, partition: DemoPartition, topic_id: Uuid) -> WrittenPartition:
-    """Make ``directory`` and write the files of a cleanly stopped broker into it."""
+    """Create ``directory`` and write the files of a cleanly stopped broker into it."""
     writer = _PartitionWriter(directory, partition.first_offset, topic_id)
     for event in partition.events:
         writer.apply(event)
@@ -39,19 +39,19 @@ def write_partition(directory: str, partition: DemoPartition, topic_id: Uuid) ->
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Write a file that isn't there yet."""
+    """Write a new file."""
     with open(path, "xb") as file:
         file.write(content)
 
 
 class _PartitionWriter:
-    """Does to a log what happened to the partition."""
+    """Applies a partition's events to a log."""
 
     def __init__(self, directory: str, first_offset: int, topic_id: Uuid) -> None:
         self.messages = 0
         self.log = UnifiedLog.create(directory, _CONFIG, first_offset=first_offset, topic_id=topic_id, clock=lambda: 0)
         self._leader_epoch = NO_PARTITION_LEADER_EPOCH
-        self._latest: dict[str, int] = {}  # by the path of a .log, in milliseconds
+        self._latest: dict[str, int] = {}  # the latest timestamp in milliseconds, by the path of a .log
 
     def apply(self, event: Event) -> None:
         match event:
@@ -69,7 +69,7 @@ class _PartitionWriter:
     def close(self) -> None:
         self.log.close()
         for path, latest in self._latest.items():
-            # For records that have no timestamp, this is when they were written.
+            # For records without a timestamp, this is their time.
             os.utime(path, ns=(latest * 1_000_000, latest * 1_000_000))
 
     def _append(self, data: bytes, timestamp: int) -> None:

@@ -1,4 +1,4 @@
-"""Payments, written in transactions: most are committed, some aborted, several open at a time."""
+"""Payments in transactions: most are committed, some aborted, and several are open at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METHODS: Final = ("card", "card", "transfer", "wallet")
 
 
 def payments() -> DemoTopic:
-    """JSON, transactional, not compressed."""
+    """Return a topic with JSON values in transactions, uncompressed."""
     return DemoTopic("payments", "JSON in transactions, some aborted", [_payments(number) for number in range(2)])
 
 
@@ -30,7 +30,7 @@ def _payments(number: int) -> DemoPartition:
     events.append(NewLeader(0))
     open_producers: list[Producer] = []
     for at, moment in enumerate(moments(source, _TRANSACTIONS)):
-        # The transaction that has waited longest ends once a third begins or by chance before.
+        # The oldest open transaction ends at the latest when all producers have one open, and at random before that.
         while open_producers and (len(open_producers) == len(producers) or source.random() < 0.6):
             log.end(open_producers.pop(0), moment, is_commit=source.random() >= _DECLINED)
         if any(at == _TRANSACTIONS * part // _SEGMENTS for part in range(1, _SEGMENTS)):
@@ -45,7 +45,7 @@ def _payments(number: int) -> DemoPartition:
 
 
 class _TransactionalLog:
-    """The events of a partition, and where its log ends."""
+    """Collects the events of a partition, and tracks its log end offset."""
 
     def __init__(self, source: random.Random) -> None:
         self.events: list[Event] = []
@@ -80,7 +80,7 @@ class _TransactionalLog:
         self.moment = moment
 
     def end(self, producer: Producer, moment: int, *, is_commit: bool) -> None:
-        """Append the marker that ends the producer's transaction, as control records: not messages."""
+        """Append the marker that ends the producer's transaction; it is a control record, not a message."""
         self.events.append(EndOfTransaction(self.end_offset, max(moment, self.moment), producer, is_commit))
         self.end_offset += 1
 

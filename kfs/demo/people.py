@@ -1,4 +1,4 @@
-"""Who the shop of the demo knows: their names, in as many scripts as customers have."""
+"""The customers of the demo's shop, with names in several scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUSTOMERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    """A customer, the same for a number wherever it is asked for."""
+    """A customer; the same number always gives the same customer."""
 
     customer_id: str
     name: str
@@ -32,7 +32,7 @@ class Customer:
 
 
 def customer(number: int) -> Customer:
-    """Return the customer of that number, from 0 up to :data:`CUSTOMERS`."""
+    """Return the customer with the given number, from 0 up to, not including, :data:`CUSTOMERS`."""
     source = random.Random(f"customer {number}")
     city, country = source.choice(_CITIES)
     name = f"{source.choice(_FIRST_NAMES)} {source.choice(_LAST_NAMES)}"
@@ -40,5 +40,5 @@ def customer(number: int) -> Customer:
 
 
 def any_customer(source: random.Random) -> Customer:
-    """Return some customer; those with low numbers come more often."""
+    """Return a random customer; low numbers are more frequent."""
     return customer(int(source.random() ** 2 * CUSTOMERS))

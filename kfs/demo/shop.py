@@ -1,4 +1,4 @@
-"""The shop's own topics: orders, what visitors click, who the customers are, pictures of the goods."""
+"""The shop's topics: orders, visitors' clicks, customer profiles, product pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGENTS: Final = ("Firefox/83.0", "Chrome/87.0.4280.66", "Safari/14.0.1", "shop-
 
 
 def orders() -> DemoTopic:
-    """JSON with keys, and headers of a tracing system; lz4."""
+    """Return a topic with JSON values, keys, and tracing headers; lz4."""
     return DemoTopic("orders", "JSON, keys, trace headers; lz4", [_orders(number) for number in range(3)])
 
 
@@ -62,7 +62,7 @@ def _orders(number: int) -> DemoPartition:
 
 
 def clickstream() -> DemoTopic:
-    """The largest: many small events, some of them late; zstd."""
+    """Return the largest topic: many small events, some of them late; zstd."""
     return DemoTopic("clickstream", "JSON, the largest, events out of order; zstd", [_clicks(n) for n in range(3)])
 
 
@@ -88,13 +88,13 @@ def _clicks(number: int) -> DemoPartition:
 
 
 def customer_profiles() -> DemoTopic:
-    """Compacted: the cleaner has been over all but the last segment; gzip."""
+    """Return a compacted topic: the cleaner has processed all but the last segment; gzip."""
     source = random.Random("customer-profiles")
-    load = Producer(3000)  # wrote every customer once, then never again
+    load = Producer(3000)  # wrote every customer once, and nothing after that
     updates = Producer(3001)
     records = []
     for offset, moment in enumerate(moments(source, 1500)):
-        # Loaded with the busiest customers last, so that nothing is left of the loader's last batch.
+        # The busiest customers are loaded last, so that no record of the loader's last batch survives compaction.
         number = CUSTOMERS - 1 - offset if offset < CUSTOMERS else int(source.random() ** 2 * CUSTOMERS)
         has_left = offset >= CUSTOMERS and source.random() < 0.06
         records.append(
@@ -127,7 +127,7 @@ def _profile(source: random.Random, number: int) -> bytes:
 
 
 def thumbnails() -> DemoTopic:
-    """PNG pictures: binary values that any viewer opens; not compressed."""
+    """Return a topic with PNG pictures, which are binary values that any viewer can open; uncompressed."""
     source = random.Random("thumbnails")
     records = []
     for offset, moment in enumerate(moments(source, 48)):
@@ -139,7 +139,7 @@ def thumbnails() -> DemoTopic:
 
 
 def _png(side: int, colour: int) -> bytes:
-    """Return a square picture of ``side`` pixels: ``colour`` (24 bits RGB), shaded towards the corner."""
+    """Return a square picture with sides of ``side`` pixels: ``colour`` (24 bits RGB), shaded towards the corner."""
     red, green, blue = colour >> 16, colour >> 8 & 0xFF, colour & 0xFF
     rows = bytearray()
     for y in range(side):

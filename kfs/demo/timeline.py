@@ -1,4 +1,4 @@
-"""When things happened in the demo, and how records come to be batches."""
+"""Timestamps of the demo's records, and their grouping into batches and segments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kfs.format.record import Header, Record, TimestampType
 SECOND: Final = 1000
 HOUR: Final = 3600 * SECOND
 DAY: Final = 24 * HOUR
-#: Tuesday 2020-11-24, 00:00 UTC; the demo's days are the six from there on.
+#: Tuesday 2020-11-24, 00:00 UTC; the demo covers six days from then on.
 FIRST_DAY: Final = 1_606_176_000_000
 LAST_DAY_END: Final = FIRST_DAY + 6 * DAY
 
 
 def moments(source: random.Random, count: int, start: int = FIRST_DAY, end: int = LAST_DAY_END) -> list[int]:
-    """Return ``count`` timestamps in order, most of them by day."""
+    """Return ``count`` timestamps in order, most of them during the day."""
     found: list[int] = []
     while len(found) < count:
         moment = int(start + source.random() * (end - start))
@@ -40,7 +40,7 @@ def batches_of(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> Iterator[ProducedBatch]:
-    """Yield records as a producer batches them, 1 to ``largest`` at a time; the first has ``first_sequence``."""
+    """Yield records in batches of 1 to ``largest``, as from a producer; the first has ``first_sequence``."""
     at = 0
     while at < len(records):
         some = records[at : at + 1 + int(source.random() * largest)]
@@ -58,7 +58,7 @@ def batches_of(
 
 
 def in_segments(batches: Sequence[ProducedBatch], segments: int, epochs: Sequence[int] = (0,)) -> list[Event]:
-    """Return the batches in ``segments`` segments of like length, written by a leader of each epoch in turn."""
+    """Return events that write the batches to segments of similar length, under a leader of each epoch in turn."""
     events: list[Event] = []
     for at, batch in enumerate(batches):
         if any(at == len(batches) * part // segments for part in range(1, segments)):
@@ -71,7 +71,7 @@ def in_segments(batches: Sequence[ProducedBatch], segments: int, epochs: Sequenc
 
 
 def header(key: str, value: str) -> Header:
-    """Return a header of text."""
+    """Return a header with a text value."""
     return key.encode(), value.encode()
 
 

@@ -1,4 +1,4 @@
-"""What a topic of the demo consists of: what producers, coordinators, leaders and the cleaner did to each partition."""
+"""The definition of a demo topic: what producers, coordinators, leaders and the cleaner did to each partition."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Producer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducedBatch:
-    """Records that a producer sent at once, their offsets and sequence numbers already assigned.
+    """A batch of a producer, with offsets and sequence numbers assigned.
 
-    From ``base_offset`` to ``last_offset`` there may be fewer records than offsets, or none: what compaction leaves.
-    ``emptied_timestamp`` is then the latest that there was, ``delete_horizon`` when the tombstones may go, both in
-    milliseconds.
+    From ``base_offset`` to ``last_offset`` there may be fewer records than offsets, or none, as compaction leaves it.
+    In an empty batch, ``emptied_timestamp`` is the largest timestamp of the removed records. ``delete_horizon`` is the
+    time from which the tombstones may be removed. Both are in milliseconds.
     """
 
     records: Sequence[Record]
@@ -42,7 +42,7 @@ class ProducedBatch:
 
 @dataclass(frozen=True, slots=True)
 class EndOfTransaction:
-    """The marker at ``offset`` by which a transaction coordinator ends the producer's transaction."""
+    """The transaction marker at ``offset``, with which a coordinator ends the producer's transaction."""
 
     offset: int
     timestamp: int
@@ -52,14 +52,14 @@ class EndOfTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """The active segment is closed, and the next begins; only compaction leaves a gap between the two."""
+    """The active segment is closed, and the next one begins; only compaction leaves a gap between the two."""
 
     base_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class NewLeader:
-    """A leader of that epoch appends from here on."""
+    """From here on, a leader with the given epoch appends."""
 
     epoch: int
 
@@ -69,9 +69,9 @@ Event = ProducedBatch | EndOfTransaction | Roll | NewLeader
 
 @dataclass(frozen=True, slots=True)
 class DemoPartition:
-    """What happened to a partition since ``first_offset``; retention has deleted what was before.
+    """The events of a partition from ``first_offset`` on; retention has deleted everything before it.
 
-    ``log_start_offset`` is what DeleteRecords moved it to, ``first_dirty_offset`` how far the cleaner came.
+    ``log_start_offset`` is set by DeleteRecords. ``first_dirty_offset`` is where the cleaner stopped.
     """
 
     events: Sequence[Event]
@@ -82,7 +82,7 @@ class DemoPartition:
 
 @dataclass(frozen=True, slots=True)
 class DemoTopic:
-    """A topic, its partitions numbered from 0, and in a few words what is in it."""
+    """A topic with a short description of its content, and its partitions, numbered from 0."""
 
     name: str
     description: str
