@@ -5,7 +5,7 @@
 ...     print(data["launch_info"][0][368776].value)
 b'4567890'
 
-``docs/PYTHON.md`` shows the rest. Everything here is imported when it is first used.
+See ``docs/PYTHON.md`` for more. Everything here is imported at first use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "open",
 ]
 
-#: The module that each name is in.
+#: The modules of the names.
 _MODULES: Final = {
     "CorruptData": "kfs.errors",
     "Data": "kfs.api",
@@ -82,12 +82,12 @@ def __getattr__(name: str) -> object:
         value = _version()
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value  # next time it is found without asking here
+    globals()[name] = value  # the next access finds it without calling this function
     return value
 
 
 def _version() -> str:
-    # Looking it up takes longer than some commands; hence only when it is asked for.
+    # Looking it up takes longer than some commands, so it happens only on demand.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,6 +1,6 @@
-"""Compiled code, and the same in Python: which of the two is used.
+"""The choice between compiled code and its equivalent in Python.
 
-The compiled one, where it was built when kfs was installed; Python otherwise. Both do the same.
+The compiled code is used if it was built when kfs was installed, else the Python code. Both give the same results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kfs.errors import KfsError
 
-#: An environment variable that insists on one of the two.
+#: The environment variable that forces one of the two.
 IMPLEMENTATION_VARIABLE: Final = "KFS_IMPLEMENTATION"
 PYTHON: Final = "python"
 COMPILED: Final = "compiled"
@@ -23,10 +23,10 @@ Compiled = TypeVar("Compiled")
 def compiled_or_python(in_python: InPython, import_compiled: Callable[[], Compiled]) -> InPython | Compiled:
     """Return the class or function that ``import_compiled`` imports.
 
-    It is ``in_python`` where that fails, or the environment asks for it.
+    Return ``in_python`` if the import fails, or if the environment variable asks for it.
 
     Raises:
-        KfsError: the environment asks for what there isn't.
+        KfsError: the environment variable asks for compiled code that wasn't built, or has an unknown value.
     """
     wanted = os.environ.get(IMPLEMENTATION_VARIABLE, "")
     if wanted not in ("", PYTHON, COMPILED):

@@ -1,38 +1,38 @@
-"""Every error that kfs raises on purpose.
+"""All errors that kfs raises on purpose.
 
 ::
 
     KfsError
     ├── CorruptData          bytes that break their format: file, byte position, reason
-    │   └── LimitExceeded    intact perhaps, but larger than a limit of ours, which it names
-    ├── NotFound             no such topic, partition, offset or name (a KeyError, too)
-    │   └── Stale                what was found before is gone, or has become something else
-    ├── NotADirectory        a file where a directory was needed
-    ├── IsADirectory         a directory where a file was needed
+    │   └── LimitExceeded    perhaps intact, but larger than a limit of kfs, which the message names
+    ├── NotFound             no such topic, partition, offset or name (also a KeyError)
+    │   └── Stale                something found earlier is gone, or has become something else
+    ├── NotADirectory        a file where a directory is needed
+    ├── IsADirectory         a directory where a file is needed
     ├── ReadOnly             any attempt to write
     ├── BadLine              a line or row that can't be imported: input, its number, reason
-    ├── UnusableSource       a LOG_DIR that cannot be read as one
-    ├── SourceLost           a directory that was there and is gone, or can't be listed any more
-    ├── Shortage             descriptors, maps or memory are used up: nothing is wrong with the data
-    ├── InvalidAppend        what Kafka doesn't let into a log, whether it is appended or recovered
+    ├── UnusableSource       a LOG_DIR that isn't a readable log directory
+    ├── SourceLost           a directory that was deleted meanwhile, or can't be listed any more
+    ├── Shortage             out of descriptors, maps or memory; nothing is wrong with the data
+    ├── InvalidAppend        what Kafka doesn't accept in a log, neither as an append nor in a recovery
     │   ├── OffsetOverflow       an offset or position that a segment's indexes can't hold
-    │   ├── InvalidOffset        an offset that goes back where an index entry is due
-    │   ├── IndexFull            an index that has no place for the entry that is due
+    │   ├── InvalidOffset        a lower offset than before, where an index entry is due
+    │   ├── IndexFull            an index without room for the entry that is due
     │   └── InvalidTransaction   a batch that doesn't fit its producer's open transaction
-    ├── RecoveryRefused      a log that no broker would start on, so that --mode kafka doesn't either
-    ├── OffsetStoreError     a place where positions are kept that won't do what was asked
-    │   ├── StoreUnreachable     no answer from there; whether the last change was made may be unknown
-    │   ├── CorruptStore         what is stored there is not what it has to be: place, reason
-    │   ├── Fenced               another writer has taken the group over
-    │   └── PositionMoved        the position is not the one that the range to be saved begins at
+    ├── RecoveryRefused      a log that a broker refuses to start on, so --mode kafka refuses it too
+    ├── OffsetStoreError     a position store that can't do what was requested
+    │   ├── StoreUnreachable     the store doesn't answer; whether the last change was made may be unknown
+    │   ├── CorruptStore         the store's content is invalid: place, reason
+    │   ├── Fenced               another writer has taken over the group
+    │   └── PositionMoved        the stored position isn't the beginning of the range to save
     ├── OutputLost           files of a batch that was saved are gone
-    ├── WorkerDied           a process of ours ended early: the output is not complete
-    ├── InvalidOption        an option of a source that can't be meant as it is given
-    ├── DataLoss             records that were asked for, or planned to be read, are not there (any more)
-    ├── UnusableSession      a machine or a Spark session that what was asked for can't run on
-    └── MountFailed          the kernel, libfuse or the mount point said no
+    ├── WorkerDied           a worker process ended early: the output is incomplete
+    ├── InvalidOption        an invalid option of a source
+    ├── DataLoss             records that were requested, or planned to be read, don't exist (any more)
+    ├── UnusableSession      a machine or a Spark session that can't run the request
+    └── MountFailed          the kernel, libfuse or the mount point refused
 
-The edges (FUSE, the command line) translate them in one place each, by :attr:`KfsError.errno`.
+FUSE and the command line each translate them in one place, by :attr:`KfsError.errno`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from typing import ClassVar
 
 
 class KfsError(Exception):
-    """The root of the tree; ``errno`` is what a system call would report for it."""
+    """The base class; ``errno`` is what a system call would report."""
 
     errno: ClassVar[int] = _errno.EIO
 
 
 class CorruptData(KfsError):
-    """Bytes that are not what their format promises.
+    """Bytes that break their format.
 
-    ``position`` is the byte position in ``file`` (or, until a layer that knows the file has added
-    it, in the buffer that was parsed); ``reason`` says what was found and what was expected.
+    ``position`` is the byte position in ``file``; or in the buffer that was parsed, until a layer that knows the file
+    has added it. ``reason`` says what was found and what was expected.
     """
 
     def __init__(self, reason: str, position: int = 0, file: str | None = None) -> None:
@@ -59,7 +59,7 @@ class CorruptData(KfsError):
         self.reason = reason
         self.position = position
         self.file = file
-        #: Whether it stands among the problems of its log, and so was logged: once is enough.
+        #: Whether the error is among its log's problems already, and so was logged; it isn't reported twice.
         self.reported = False
 
     def __str__(self) -> str:
@@ -74,44 +74,44 @@ class CorruptData(KfsError):
 
 
 class LimitExceeded(CorruptData):
-    """Data that would need more memory than the limit that the reason names."""
+    """Data that would need more memory than a limit, which the reason names."""
 
 
 class NotFound(KfsError, KeyError):
-    """There is nothing of that name, or at that offset: what a mapping without the key raises."""
+    """A name or an offset that doesn't exist; mappings raise it for a missing key."""
 
     errno = _errno.ENOENT
-    __str__ = Exception.__str__  # KeyError's own puts a sentence in quotes
+    __str__ = Exception.__str__  # KeyError puts its message in quotes
 
 
 class Stale(NotFound):
-    """What was found before is gone, or something else has its name: a new look finds what is there now."""
+    """Something found earlier is gone, or its name belongs to something else; a new lookup finds the current state."""
 
     errno = _errno.ESTALE
 
 
 class NotADirectory(KfsError):
-    """A path goes through something that is not a directory."""
+    """A path with a component that isn't a directory."""
 
     errno = _errno.ENOTDIR
 
 
 class IsADirectory(KfsError):
-    """A directory where bytes were asked for."""
+    """A directory where a file's content was requested."""
 
     errno = _errno.EISDIR
 
 
 class ReadOnly(KfsError):
-    """kfs never writes to what it shows."""
+    """An attempt to write to the read-only tree."""
 
     errno = _errno.EROFS
 
 
 class BadLine(KfsError):
-    """A line that is not a record's, or is of one that can't be kept as asked for; ``number`` counts from 1.
+    """A line that isn't a valid record, or whose record can't be kept as requested; ``number`` counts from 1.
 
-    ``unit`` is what is numbered: a line, or a row.
+    ``unit`` is what ``number`` counts: ``"line"`` or ``"row"``.
     """
 
     errno = _errno.EINVAL
@@ -128,33 +128,33 @@ class BadLine(KfsError):
 
 
 class UnusableSource(KfsError):
-    """A LOG_DIR that is missing, unreadable, or holds nothing of Kafka's."""
+    """A LOG_DIR that is missing, unreadable, or has no Kafka files."""
 
     errno = _errno.ENOENT
 
 
 class SourceLost(KfsError):
-    """A directory of the source that can't be listed any more: what it holds isn't known, and an error, not nothing.
+    """A source directory that can't be listed any more: an error, because its content is unknown, not empty.
 
-    It stands among the problems, and so was logged, where it was found.
+    When found, it is added to the problems, and so logged.
     """
 
 
 class Shortage(KfsError):
-    """What the system has too little of just now: descriptors, maps or memory.
+    """The system is temporarily short of descriptors, maps or memory.
 
-    Nothing is wrong with the data, and nothing is remembered of it: the same question may be answered a moment later.
+    Nothing is wrong with the data, and nothing is cached: the same request may succeed a moment later.
     """
 
 
 class InvalidAppend(KfsError):
-    """What Kafka's own code refuses to have in a log."""
+    """Something that Kafka's own code doesn't accept in a log."""
 
     errno = _errno.EINVAL
 
 
 class OffsetOverflow(InvalidAppend):
-    """An offset or a position that doesn't fit a segment (``LogSegmentOffsetOverflowException``)."""
+    """An offset or position that doesn't fit a segment (``LogSegmentOffsetOverflowException``)."""
 
 
 class InvalidOffset(InvalidAppend):
@@ -162,27 +162,27 @@ class InvalidOffset(InvalidAppend):
 
 
 class IndexFull(InvalidAppend):
-    """An index that should have been rolled before."""
+    """A full index, whose segment should have been rolled earlier."""
 
 
 class InvalidTransaction(InvalidAppend):
-    """A batch or marker that doesn't fit the transaction its producer has open (``InvalidTxnStateException``)."""
+    """A batch or marker that doesn't fit its producer's open transaction (``InvalidTxnStateException``)."""
 
 
 class RecoveryRefused(KfsError):
-    """What keeps a broker from starting, where what it would leave was asked for."""
+    """A condition that keeps a broker from starting, in a recovery that does the same as a broker."""
 
 
 class OffsetStoreError(KfsError):
-    """A place where positions are kept that won't do what was asked; the message says what to do about it."""
+    """A position store that can't do what was requested; the message says what to do about it."""
 
 
 class StoreUnreachable(OffsetStoreError):
-    """No answer from where positions are kept; whether a change under way was made is known when it answers again."""
+    """The position store doesn't answer; only when it answers again is it known whether a pending change was made."""
 
 
 class CorruptStore(OffsetStoreError):
-    """Something stored that can't be understood: it is left as it is, unless replacing it is forced by hand."""
+    """Invalid content of the position store; it is left as it is, unless the user forces its replacement."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(place, reason)
@@ -194,34 +194,34 @@ class CorruptStore(OffsetStoreError):
 
 
 class Fenced(OffsetStoreError):
-    """Another writer has taken the group over, so this one has to stop; nothing of what it asked for was done."""
+    """Another writer has taken over the group, so this one must stop; its request was not carried out."""
 
 
 class PositionMoved(OffsetStoreError):
-    """The stored position of a partition is not where a range begins: records would count twice, or not at all."""
+    """A partition's stored position isn't where the range begins: records would be counted twice or not at all."""
 
 
 class OutputLost(KfsError):
-    """Files that the store says are part of the output are neither staged nor in their place."""
+    """Files that are part of the output according to the store, but are neither staged nor in place."""
 
 
 class WorkerDied(KfsError):
-    """A process of ours ended without having done its work; the output is not complete."""
+    """A worker process ended before its work was done; the output is incomplete."""
 
 
 class InvalidOption(KfsError):
-    """An option that is missing, unknown, contradicts another one, or has a value that it can't have."""
+    """An option that is missing, unknown, contradicts another one, or has an invalid value."""
 
     errno = _errno.EINVAL
 
 
 class DataLoss(KfsError):
-    """Offsets that were asked for, or planned to be read, and that the log doesn't reach (any more)."""
+    """Offsets that were requested, or planned to be read, but aren't in the log (any more)."""
 
 
 class UnusableSession(KfsError):
-    """Java, pyarrow or kfs itself is missing where Spark needs it, or is not the one that it has to be."""
+    """Java, pyarrow or kfs itself is missing where Spark needs it, or has the wrong version."""
 
 
 class MountFailed(KfsError):
-    """The mount could not be made or taken away; the message says what to do about it."""
+    """The mount could not be made or removed; the message says what to do about it."""

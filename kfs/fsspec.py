@@ -5,7 +5,7 @@
     fsspec.open("kfs://launch_info/0/segment/00000000000000368769.jsonl", log_dirs="/var/lib/kafka/data")
     pandas.read_json("kfs://launch_info/0/records.jsonl::file:///var/lib/kafka/data", lines=True)
 
-fsspec finds it by its entry point where kfs is installed. ``docs/FSSPEC.md`` says the rest.
+Where kfs is installed, fsspec finds it by its entry point. See ``docs/FSSPEC.md`` for more.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ from kfs.tree.source import TreeSource
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: What is read at once of a file that is read to its end.
+#: The number of bytes to read at once from a file that is read to its end.
 _PORTION: Final = 1024 * 1024
-#: How much an open file reads ahead of small reads: no more, as reads of the tree are cheap.
+#: The read-ahead of an open file for small reads; reads of the tree are cheap, so it is small.
 _BUFFER: Final = 128 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL: Final = (None, "file", "local")
 
-#: What fsspec calls the description of a file or directory.
+#: fsspec's description of a file or directory.
 Info = dict[str, Any]
 
 
 class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Kafka's log directories as a read-only filesystem; paths are those of a mount, without a leading slash.
+    """Kafka's log directories as a read-only filesystem; paths are as in a mount, without a leading slash.
 
-    Symlinks are followed: their ``type`` is that of what they lead to, and ``islink`` and ``destination`` tell of them.
-    ``size`` is exact, and None in a listing where it would cost a pass over data (``info`` then tells it), or where the
-    record can't be read. Threads may share an instance, forked processes go on using it; it is pickled by its options.
+    Symlinks are followed: ``type`` is that of the target, while ``islink`` and ``destination`` describe the link.
+    ``size`` is exact. In a listing it is None if it would need a pass over data (``info`` then has it), or if the
+    record can't be read. Threads may share an instance, and forked processes can continue to use it. It is pickled by
+    its options.
     """
 
     protocol = "kfs"
@@ -75,11 +76,11 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
     ) -> None:
         """Open log directories; the options are those of the commands, and ``on_damage`` is ``"fail"`` or ``"skip"``.
 
-        ``fo``, ``target_protocol`` and ``target_options`` are what fsspec makes of the rest of a chained URL.
+        fsspec sets ``fo``, ``target_protocol`` and ``target_options`` from the rest of a chained URL.
 
         Raises:
-            ValueError: no log directory is named, one is no local file, or an option has no such value.
-            OSError: a log directory is missing, unreadable, or holds nothing of Kafka's.
+            ValueError: there is no log directory, one isn't a local file, or an option has an invalid value.
+            OSError: a log directory is missing, unreadable, or has no Kafka files.
         """
         super().__init__(**storage_options)
         if target_protocol not in _LOCAL:
@@ -104,16 +105,16 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """Return a path as it is in the tree: no protocol, and no slash but between names."""
+        """Return a path as it is in the tree: without protocol, with slashes only between names."""
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
         text: str = stringify_path(path)
         return "/".join(name for name in text.removeprefix("kfs://").split("/") if name)
 
-    # -- what is there
+    # -- descriptions
 
     def info(self, path: str, **_options: Any) -> Info:
-        """Describe a file or directory; of a file of many records the first time a pass over them, for its size."""
+        """Describe a file or directory; the first call for a file of many records reads them all to get the size."""
         path = self._strip_protocol(path)
         with _translated(path):
             return settled(lambda: self._info(path))
@@ -128,10 +129,10 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         return _described(path, self.tree.follow(path).attributes()) | {"islink": True, "destination": link.target()}
 
     def ls(self, path: str, detail: bool = True, *, sized: bool = True, **_options: Any) -> list[Any]:
-        """List a directory in its own order, or the file at ``path``: descriptions, or names only.
+        """List a directory in its own order, or the file at ``path``: descriptions, or only names.
 
-        Without ``detail`` no record has to be looked at; nor with descriptions that aren't ``sized`` (fsspec's own
-        methods ask for those).
+        Without ``detail``, no records are read. The same holds for descriptions without ``sized``, which fsspec's own
+        methods request.
         """
         path = self._strip_protocol(path)
         with _translated(path):
@@ -148,7 +149,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             return _unsized(path, entry) if entry.attributes is None else _described(path, entry.attributes)
         try:
             return self.info(path)
-        except FileNotFoundError:  # what it leads to has just gone
+        except FileNotFoundError:  # the link's target was deleted meanwhile
             return _unsized(path, entry) | {"type": "other", "islink": True}
         except OSError as error:
             if not isinstance(error.__cause__, CorruptData):
@@ -156,19 +157,19 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             return _unsized(path, entry) | {"islink": True}
 
     def exists(self, path: str, **_options: Any) -> bool:
-        """Whether there is something at ``path``; what lies in damaged bytes isn't there, as for ``os.path.exists``."""
+        """Whether ``path`` exists; a record in damaged bytes doesn't, in the sense of ``os.path.exists``."""
         return self._node(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Whether ``path`` is a directory."""
         return isinstance(self._node(path), Directory)
 
     def isfile(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Whether ``path`` is a file."""
         return isinstance(self._node(path), File)
 
     def _node(self, path: str) -> Node | None:
-        """Return what ``path`` leads to, without asking for its size."""
+        """Return the node at ``path``, following links, without its size."""
         try:
             return self.tree.follow(self._strip_protocol(path))
         except (Shortage, SourceLost) as error:
@@ -179,7 +180,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **options: Any
     ) -> Iterator[Any]:
-        """See fsspec; sizes are found only if there is to be ``detail``."""
+        """See fsspec; sizes are computed only with ``detail``."""
         options.setdefault("sized", options.get("detail", False))
         found: Iterator[Any] = super().walk(path, maxdepth, topdown, on_error, **options)
         return found
@@ -187,15 +188,15 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
     ) -> Any:
-        """See fsspec; sizes are found only if there is to be ``detail``."""
+        """See fsspec; sizes are computed only with ``detail``."""
         options.setdefault("sized", detail)
         return super().find(path, maxdepth, withdirs, detail, **options)
 
     def glob(self, path: str, maxdepth: int | None = None, **options: Any) -> Any:
-        """Return what matches a pattern, sorted: paths, or with ``detail`` descriptions by path.
+        """Return the paths that match a pattern, sorted; with ``detail``, descriptions by path.
 
-        Unless there is a ``**`` in it, only those directories are listed that the pattern leads through, and what isn't
-        listed is found by its name: ``orders/*/value/5``.
+        Without ``**`` in the pattern, only directories with a matching path are listed. A part without wildcards is
+        looked up by name, so it may be an entry that isn't listed: ``orders/*/value/5``.
         """
         pattern = self._strip_protocol(path)
         if "**" in pattern or maxdepth is not None or not has_magic(pattern):
@@ -209,7 +210,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         return {name: found[name] for name in sorted(found)} if detail else sorted(found)
 
     def _matching(self, above: str, names: Sequence[str], *, sized: bool) -> Iterator[Info]:
-        """Yield what lies below a directory and matches a pattern for each of the names that lead there."""
+        """Yield what is below the directory ``above`` and matches one pattern per level."""
         name, *rest = names
         if not has_magic(name):
             path = f"{above}/{name}" if above else name
@@ -230,15 +231,15 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
                 yield from self._matching(info["name"], rest, sized=sized)
 
     def modified(self, path: str) -> datetime:
-        """Return the time of a record, or when the files changed that something else is made of; UTC."""
+        """Return the time of a record, or the modification time of the underlying files; UTC."""
         return _EPOCH + timedelta(seconds=self.info(path)["mtime"])
 
     def created(self, path: str) -> datetime:
-        """Return the same: nothing else is known of when it was made."""
+        """Return the same as :meth:`modified`; a creation time isn't known."""
         return self.modified(path)
 
     def ukey(self, path: str) -> str:
-        """Return a text that changes when the file does, and is the same in every process."""
+        """Return a text that changes with the file and is the same in every process."""
         info = self.info(path)
         token: str = tokenize(self.log_dirs, info["name"], info["size"], info["mtime"])
         return token
@@ -247,7 +248,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         """Return :meth:`ukey` as a number."""
         return int(self.ukey(path), 16)
 
-    # -- what is in it
+    # -- content
 
     def _file(self, path: str) -> File:
         node = self.tree.follow(path)
@@ -256,7 +257,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         return node
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_options: Any) -> bytes:
-        """Return the bytes of a file, or those from ``start`` up to ``end``; negative ones count from its end."""
+        """Return a file's bytes, or those from ``start`` up to ``end``; negative ones count from the end."""
         path = self._strip_protocol(path)
         with _translated(path):
             return settled(lambda: self._range_of(path, slice(start, end)))
@@ -274,10 +275,10 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             raw = _RawFile(path, settled(lambda: self._file(path)))
         return TreeFile(self, raw, block_size if isinstance(block_size, int) and block_size > 0 else _BUFFER)
 
-    # -- what can't be done
+    # -- unsupported operations
 
     def _refuse(self, path: object = "", *_arguments: Any, **_options: Any) -> NoReturn:
-        """Nothing is ever written."""
+        """Raise EROFS: nothing is ever written."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     mkdir = makedirs = rmdir = touch = rm = _rm = rm_file = mv = cp_file = copy = _refuse
@@ -295,18 +296,18 @@ class TreeFile(io.BufferedReader):
 
     @property
     def size(self) -> int:
-        """The exact length in bytes."""
+        """The exact size in bytes."""
         size: int = self._info()["size"]
         return size
 
     @property
     def details(self) -> Info:
-        """What :meth:`KafkaFileSystem.info` said of it, now: of this file, though another may have its name."""
+        """The current :meth:`KafkaFileSystem.info` of this file, even if its name belongs to another file by now."""
         return self._info()
 
 
 class _RawFile(io.RawIOBase):
-    """Reads of a file, from a position that moves on."""
+    """Reads a file from an advancing position."""
 
     mode = "rb"
 
@@ -356,7 +357,7 @@ class _RawFile(io.RawIOBase):
         return b"".join(iter(lambda: self._read(_PORTION), b""))
 
     def _read(self, size: int) -> bytes:
-        """Read on; of what is damaged, first all the bytes before it, and then the error."""
+        """Read and advance; before damage, first return all bytes in front of it, then raise the error."""
         with _translated(self.name):
             while True:
                 try:
@@ -383,7 +384,7 @@ def _paths(log_dirs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] |
 
 
 def _described(path: str, attributes: Attributes) -> Info:
-    """Return what fsspec calls the info of a file or directory."""
+    """Return fsspec's info of a file or directory."""
     time = attributes.mtime_ns / 1e9
     return {
         "name": path,
@@ -407,7 +408,7 @@ def _unsized(path: str, entry: Entry) -> Info:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Raise errors of ours as the operating system's: ``FileNotFoundError``, ``NotADirectoryError``, EIO and so on."""
+    """Convert kfs errors to those of the operating system: ``FileNotFoundError``, ``NotADirectoryError``, EIO, ..."""
     try:
         yield
     except KfsError as error:
