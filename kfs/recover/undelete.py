@@ -33,7 +33,7 @@ class Undeleted:
         return (*self.merged, *self.overlapping)
 
     def set_aside(self, directory: str, report: PartitionReport) -> None:
-        """Copy overlapping segments to a directory beside the log in ``directory``; report both kinds."""
+        """Copy overlapping segments to the directory :data:`EXTRA` inside ``directory``; report both kinds."""
         for segment in self.merged:
             report.changes.append(Change(segment.files.log.path, "undeleted"))
         for segment in self.overlapping:
