@@ -1,4 +1,4 @@
-"""What a walk over a segment's bytes yields: blocks that are intact, and damage."""
+"""What a walk over a segment yields: intact blocks and damage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kfs.log.problem import Problem
 class Block:
     """A record batch, a compressed message, or a run of uncompressed messages, with its CRCs verified.
 
-    ``header`` is the batch's; of a run it is made up: base and last offset of the run, ``count``
-    messages, ``size`` their bytes. Records at or below ``after`` were seen earlier in the log, and
-    those at or above ``before`` belong to the next segment: neither are records of this block.
+    ``header`` is the batch's header. For a run it is synthetic: it has the base and last offset of the run, ``count``
+    is the number of messages, and ``size`` is their total size in bytes. Records at or below ``after`` occur earlier in
+    the log. Records at or above ``before`` belong to the next segment. Neither belong to this block.
     """
 
     header: BatchHeader
@@ -37,17 +37,17 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Byte position of what follows."""
+        """Byte position just after the block."""
         return self.header.position + self.header.size
 
     @property
     def is_trimmed(self) -> bool:
-        """Whether some of the batch's records aren't records of this block, as far as its header tells."""
+        """Whether some records of the batch don't belong to this block, judging by the header alone."""
         return self.after >= self.header.base_offset or self.before <= self.header.last_offset
 
     @property
     def dense_range(self) -> range | None:
-        """The offsets of all records, where the header alone tells them; None where it doesn't."""
+        """The offsets of all records, or None if the header alone doesn't determine them."""
         header = self.header
         if header.is_control:
             return range(0)
@@ -56,10 +56,10 @@ class Block:
         return range(max(header.base_offset, self.after + 1), min(header.last_offset + 1, self.before))
 
     def decode(self, decoder: BlockDecoder, limit: int) -> RecordColumns:
-        """Decode the records that are this block's.
+        """Decode the records that belong to this block.
 
         Raises:
-            CorruptData: they are not what the header says; file and position are the batch's.
+            CorruptData: the records don't match the header; file and position are the batch's.
         """
         try:
             columns = decoder.decode(self.header, self.data, limit)
@@ -73,28 +73,30 @@ class Block:
 
 
 class Cause(Enum):
-    """What makes bytes damage."""
+    """Why bytes count as damage."""
 
-    HEADER = auto()  # a size, magic or count that can't be
+    HEADER = auto()  # a size, magic or count that is impossible
     CHECKSUM = auto()
-    SIZE_LIMIT = auto()  # larger than a limit of ours; not looked at
-    TRUNCATED = auto()  # the file ends inside, and something intact follows, or another segment
-    REPEATED = auto()  # offsets that occurred before
-    MISPLACED = auto()  # offsets that can't be in this place
+    SIZE_LIMIT = auto()  # larger than a limit of ours; not read
+    TRUNCATED = auto()  # the file ends inside the batch, and an intact batch or another segment follows
+    REPEATED = auto()  # offsets that already occurred
+    MISPLACED = auto()  # offsets that are impossible at this position
     READ_ERROR = auto()
-    MISSING = auto()  # no bytes: those of the offsets below the next segment are gone, with their segment or cut off
+    MISSING = auto()  # no bytes: a lost segment or a truncation took the offsets below the next segment
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a segment that hold no records, and why.
+    """Bytes of a segment that hold no readable records, and the reason.
 
-    What they held has offsets above ``after`` and below ``before``: the last offset before the bytes, and the first of
-    the next intact batch behind them, the next segment's base offset, or :data:`MAX_INT64` where the log ends in damage
-    and nothing bounds it. No header that fails its CRC is believed. What only repeats records that stand earlier in the
-    log, has lost none. ``claimed_last`` is the last offset that the broken header claims, where that
-    is possible at all, else ``after``: a hint for verify and recover; no view decides by it. Of a patched file the walk
-    is ``shift`` bytes further on than the problem's position, which is that in the file.
+    The records that they held have offsets above ``after`` and below ``before``. ``after`` is the last offset before
+    the bytes. ``before`` is the first offset of the next intact batch, or the next segment's base offset, or
+    :data:`MAX_INT64` if the log ends in damage and nothing bounds it. A header that fails its CRC never sets these
+    bounds. Bytes that only repeat earlier records lose nothing.
+
+    ``claimed_last`` is the last offset that the broken header claims, if that is possible, else ``after``. It is a hint
+    for verify and recover; no view depends on it. In a patched file the position in the walk is ``shift`` bytes higher
+    than the problem's position in the file.
     """
 
     problem: Problem
@@ -106,23 +108,23 @@ class Damage:
 
     @property
     def position(self) -> int:
-        """Byte position in the segment, as the walk goes."""
+        """Byte position in the segment, as the walk counts it."""
         return self.problem.position + self.shift
 
     @property
     def end(self) -> int:
-        """Byte position of what follows."""
+        """Byte position just after the damage."""
         return self.position + self.problem.size
 
     @property
     def last_offset(self) -> int:
-        """The highest offset up to its end that is known from it: none, -1."""
+        """The highest offset that the damage proves: none, so -1."""
         return -1
 
     @property
     def lost(self) -> OffsetRange | None:
-        """The offsets that records lost here may have had, None where none is lost.
+        """The offsets that lost records may have had, or None if nothing is lost.
 
-        It ends at :data:`MAX_INT64` where the log ends in damage, and nothing behind bounds it.
+        The range ends at :data:`MAX_INT64` if the log ends in damage, because nothing after it bounds the range.
         """
         return OffsetRange(self.after + 1, self.before) if self.after + 1 < self.before else None

@@ -1,8 +1,8 @@
-"""Reading a segment as fast as it goes: many batches at a time, as few sets of columns.
+"""Fast reading of a segment: many batches at a time, in as few sets of columns as possible.
 
-The same records, damage and problems as a walk with every block decoded, in the same order. What is
-ordinary goes through :meth:`~kfs.format.decode.BlockDecoder.scan` by the window; what isn't is
-judged by the walk, one item at a time.
+It yields the same records, damage and problems as a walk that decodes every block, in the same order. Ordinary batches
+go through :meth:`~kfs.format.decode.BlockDecoder.scan`, a window at a time. The walk judges everything else, one item
+at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """Batches that follow one another: rows ``first`` to ``stop`` of ``table``."""
+    """Consecutive batches: rows ``first`` up to, not including, ``stop`` of ``table``."""
 
     __slots__ = ("end", "first", "position", "stop", "table")
 
@@ -36,7 +36,7 @@ class Batches:
         self.table = table
         self.first = first
         self.stop = stop
-        #: Byte position in the segment's file, and that of what follows.
+        #: Byte position in the segment's file, and the position just after the batches.
         self.position = table.positions[first]
         self.end = table.end(stop - 1)
 
@@ -57,14 +57,14 @@ class ScannedBatches(Batches):
     __slots__ = ()
 
     def of_rows(self, first: int, stop: int) -> ScannedBatches:
-        """Return some of the rows."""
+        """Return a part of the rows."""
         return ScannedBatches(self.table, first, stop)
 
 
 class DecodedBatches(Batches):
-    """The records of such batches, decoded together.
+    """The records of consecutive batches, decoded together.
 
-    Control records, which are no messages, are never mixed with others.
+    Control records and data records never share one set.
     """
 
     __slots__ = ("columns", "file", "is_control")
@@ -77,7 +77,7 @@ class DecodedBatches(Batches):
         self.is_control = bool(table.attributes[first] & CONTROL_MASK)
 
     def of_rows(self, first: int, stop: int) -> DecodedBatches:
-        """Return the records of some of the rows, over the same buffer."""
+        """Return the records of a part of the rows, over the same buffer."""
         if (first, stop) == (self.first, self.stop):
             return self
         offsets, bases = self.columns.offsets, self.table.base_offsets
@@ -87,7 +87,7 @@ class DecodedBatches(Batches):
 
 
 class Undecodable:
-    """An intact block whose records can't be had, and why."""
+    """An intact block whose records can't be decoded, and the reason."""
 
     __slots__ = ("block", "error")
 
@@ -102,15 +102,15 @@ class Undecodable:
 
     @property
     def end(self) -> int:
-        """Byte position of what follows."""
+        """Byte position just after the block."""
         return self.block.end
 
     @property
     def lost(self) -> OffsetRange | None:
-        """The offsets that its records may have, None where it can't have any.
+        """The offsets that its records may have, or None if it can't hold any.
 
-        Where a compressed message begins is known only inside, and of some that are older than relative offsets not
-        even where it ends.
+        Only its content tells where a compressed message begins. For some messages that predate relative offsets, the
+        header doesn't tell where they end either.
         """
         block, header = self.block, self.block.header
         start, end = max(header.base_offset, block.after + 1), min(header.last_offset + 1, block.before)
@@ -120,17 +120,17 @@ class Undecodable:
 
     @property
     def last_offset(self) -> int:
-        """The highest offset up to its end that is known from it."""
+        """The highest offset that the block proves."""
         return self.block.header.last_offset
 
     @property
     def problem(self) -> Problem:
-        """What is to be said of it."""
+        """The problem to report."""
         return Problem(self.block.file, self.position, self.end - self.position, self.error.reason)
 
 
 class BulkReader:
-    """Reads what ``walk`` walks over; ``report`` gets what is wrong with records."""
+    """Reads a segment through ``walk``; ``report`` receives the problems with records."""
 
     def __init__(self, walk: SegmentWalk, storage: Storage, report: Callable[[Problem], None]) -> None:
         self.walk = walk
@@ -140,9 +140,9 @@ class BulkReader:
     def items(
         self, position: int = 0, after: int | None = None, end: int | None = None
     ) -> Iterator[DecodedBatches | Undecodable | Damage]:
-        """Read from ``position``, a batch boundary, up to ``end``, another one, or to the end of the log.
+        """Read from ``position``, a batch boundary, to ``end``, another one, or to the end of the log.
 
-        ``after`` is as in :meth:`~kfs.log.walk.SegmentWalk.items`, and so are the errors.
+        ``after`` and the errors are those of :meth:`~kfs.log.walk.SegmentWalk.items`.
         """
         for item in self.batches(position, after, end):
             if isinstance(item, ScannedBatches):
@@ -153,14 +153,14 @@ class BulkReader:
     def batches(
         self, position: int = 0, after: int | None = None, end: int | None = None
     ) -> Iterator[ScannedBatches | DecodedBatches | Undecodable | Damage]:
-        """Read as :meth:`items` does, but leave batches as they are that are left to :meth:`decoded`."""
+        """Read like :meth:`items`, but leave ordinary batches undecoded, for :meth:`decoded`."""
         for item in self.undecoded(position, after, end):
             yield self._loaded(item) if isinstance(item, Block) else item
 
     def count(self, position: int = 0, after: int | None = None, end: int | None = None) -> int:
-        """Look at every record as :meth:`items` does, and report the same; return how many there are.
+        """Check every record as :meth:`items` does, report the same problems, and return the number of records.
 
-        Control records aren't counted, nor are records that are broken inside an intact batch.
+        The count excludes control records, and records that are broken inside an intact batch.
         """
         messages = 0
         for item in self.undecoded(position, after, end):
@@ -173,7 +173,7 @@ class BulkReader:
     def undecoded(
         self, position: int = 0, after: int | None = None, end: int | None = None
     ) -> Iterator[ScannedBatches | Block | Damage]:
-        """Yield what :meth:`items` is made of, for those who decide themselves what to do with each."""
+        """Yield the raw items of :meth:`items`, for callers that decide what to do with each."""
         walk = self.walk
         walk.begin(position, after)
         stop = walk.size if end is None else min(end, walk.size)
@@ -195,7 +195,7 @@ class BulkReader:
             yield missing
 
     def decoded(self, batches: ScannedBatches) -> Iterator[DecodedBatches | Undecodable]:
-        """Decode ordinary batches, those together that can be."""
+        """Decode ordinary batches, together where possible."""
         decoder, limit, file = self.storage.decoder, self.storage.max_batch_bytes, self.walk.file.path
         table, row = batches.table, batches.first
         while row < batches.stop:
@@ -227,11 +227,11 @@ class BulkReader:
         return len(item.columns) - len(item.columns.faults)
 
     def block(self, table: BatchTable, row: int) -> Block:
-        """Return the batch in a row of a table as a block."""
+        """Return a row of a table as a block."""
         return Block(table.header(row), table.data(row), self.walk.file.path)
 
     def _loaded(self, block: Block) -> DecodedBatches | Undecodable:
-        """Decode a block by itself, and report what is wrong with it."""
+        """Decode a single block, and report its problems."""
         try:
             loaded = self.storage.load(block, self.report)
         except CorruptData as error:

@@ -1,7 +1,8 @@
-"""Two copies of a partition's log, batch by batch: where they part, and what only one of them has.
+"""Comparison of two copies of a partition's log, batch by batch: where they diverge, and what only one of them has.
 
-Followers take their leader's batches as they are, so copies that agree have the same bytes at the same offsets,
-although cut into segments elsewhere. Batches that aren't the same, as compaction leaves them, are compared by record.
+Followers store their leader's batches unchanged. So copies that agree have the same bytes at the same offsets, although
+their segment boundaries may differ. Batches whose bytes differ, for example after compaction, are compared record by
+record.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BATCH_FIELDS: Final = ("leader_epoch", "producer_id", "producer_epoch", "is_con
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The batch at a byte position of a file, and its leader epoch (-1: before v2)."""
+    """The batch at a byte position of a file, and its leader epoch (-1 before v2)."""
 
     file: str
     position: int
@@ -35,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The lowest offset at which two logs hold something else; a place is None where that log has ended."""
+    """The lowest offset at which two logs differ; a place is None if that log has ended."""
 
     offset: int
     reason: str
@@ -44,7 +45,7 @@ class Divergence:
 
 
 class LackCause(StrEnum):
-    """Why a log lacks a record that lies between those it has."""
+    """Why a log lacks a record between the records that it has."""
 
     DAMAGED = "damaged"
     COMPACTED = "compacted away"
@@ -53,9 +54,9 @@ class LackCause(StrEnum):
 
 @dataclass(slots=True)
 class Lack:
-    """Records that one log has and the other lacks for one reason: how many, from the first offset to the last.
+    """Records that one log has and the other lacks, for one reason: their number, and the first and last offset.
 
-    ``place`` is where the first of them lies in the log that has them.
+    ``place`` is the batch of the first of them, in the log that has it.
     """
 
     records: int = 0
@@ -64,14 +65,14 @@ class Lack:
     place: Place | None = None
 
     def add(self, offset: int, place: Place) -> None:
-        """Count one more, of a higher offset."""
+        """Count one more record, at a higher offset."""
         if not self.records:
             self.first_offset, self.place = offset, place
         self.records += 1
         self.last_offset = offset
 
     def merge(self, other: Lack) -> None:
-        """Count those of another reason as well."""
+        """Add the records that are lacking for another reason."""
         if other.records and (not self.records or other.first_offset < self.first_offset):
             self.first_offset, self.place = other.first_offset, other.place
         self.records += other.records
@@ -80,7 +81,7 @@ class Lack:
 
 @dataclass(slots=True)
 class Comparison:
-    """What came out: ``first_lacks`` and ``second_lacks`` are up to the divergence, if there is one."""
+    """The result of a comparison; ``first_lacks`` and ``second_lacks`` stop at the divergence, if there is one."""
 
     divergence: Divergence | None
     first_lacks: dict[LackCause, Lack]
@@ -88,14 +89,14 @@ class Comparison:
 
 
 def compare(first: Log, second: Log) -> Comparison:
-    """Compare the records at offsets that both logs reach, up to the first where they differ.
+    """Compare the records at offsets that both logs reach, up to the first difference.
 
-    A record that only one of them has may be compacted away in the other: its topic's cleaner has been past that
-    offset (``cleaner-offset-checkpoint``), or there are batches in it that only compaction makes. What is damaged
-    stands among the problems of its log, as far as it was read.
+    A record that only one log has may be compacted away in the other. That is the case if the other log's cleaner has
+    passed that offset (``cleaner-offset-checkpoint``), or if the other log has batches that only compaction produces.
+    Damage is recorded in each log's problems, as far as the log is read.
 
     Raises:
-        CorruptData: a file changed meanwhile.
+        CorruptData: a file changed during the comparison.
     """
     start = max(first.log_start_offset, second.log_start_offset)
     one, other = _Side(first, start), _Side(second, start)
@@ -127,7 +128,7 @@ def _first_difference(one: _Side, other: _Side, stop: int) -> Divergence | None:
 
 
 def _differing_fields(one: _Side, other: _Side) -> list[str]:
-    """Return the names of the fields, as words, in which two records of one offset differ; broken ones are passed."""
+    """Return the names, as words, of the fields in which two records at one offset differ; skip broken records."""
     headers, records = (one.header(), other.header()), (one.record(), other.record())
     names = [name for name in _BATCH_FIELDS if getattr(headers[0], name) != getattr(headers[1], name)]
     if records[0] is not None and records[1] is not None:
@@ -136,7 +137,7 @@ def _differing_fields(one: _Side, other: _Side) -> list[str]:
 
 
 class _Batch:
-    """A batch of a table, or a block."""
+    """A batch, as a row of a table or as a block."""
 
     __slots__ = ("_file", "_row", "_table", "block")
 
@@ -154,7 +155,7 @@ class _Batch:
 
     @property
     def leaves_offsets_out(self) -> bool:
-        """Whether records are gone from the middle of it, as only compaction removes them."""
+        """Whether the batch lacks records; only compaction removes records from the middle of a batch."""
         if self.block is not None:
             header = self.block.header
             return 0 <= header.record_count <= header.last_offset - header.base_offset
@@ -170,7 +171,7 @@ class _Batch:
 
 
 class _Side:
-    """One of the logs while it is read: the batch and the record that it is at."""
+    """A cursor over one of the logs: the current batch and record."""
 
     def __init__(self, log: Log, start: int) -> None:
         self._log = log
@@ -196,31 +197,31 @@ class _Side:
                 else:
                     yield _Batch(item) if isinstance(item, Block) else item
 
-    # -- where it is
+    # -- the current position
 
     @property
     def is_at_batch(self) -> bool:
-        """Whether the record is the first of its batch."""
+        """Whether the current record is the first of its batch."""
         return self._batch is not None and self._row == 0
 
     def data(self) -> bytes:
-        """Return the bytes of the batch."""
+        """Return the bytes of the current batch."""
         assert self._batch is not None
         return self._batch.data()
 
     def header(self) -> BatchHeader:
-        """Return the header of the batch."""
+        """Return the header of the current batch."""
         assert self._batch is not None
         return self._batch.as_block().header
 
     def place(self) -> Place:
-        """Return where the batch lies."""
+        """Return the place of the current batch."""
         assert self._batch is not None
         block = self._batch.as_block()
         return Place(block.file, block.position, block.header.leader_epoch)
 
     def offset(self) -> int:
-        """Return the offset of the record, the highest there can be behind the last."""
+        """Return the offset of the current record, or the highest possible offset after the last record."""
         while self._batch is not None:
             columns = self._loaded()
             if columns is not None:
@@ -236,7 +237,7 @@ class _Side:
         return MAX_INT64
 
     def record(self) -> object | None:
-        """Return the record, None where it is broken."""
+        """Return the current record, or None if it is broken."""
         columns = self._loaded()
         assert columns is not None
         return None if self._row in columns.faults else columns.record(self._row)
@@ -246,18 +247,18 @@ class _Side:
         if self._columns is None:
             try:
                 self._columns = self._log.storage.load(self._batch.as_block(), self._log.problems.add).columns
-            except CorruptData:  # reported
+            except CorruptData:  # already reported
                 return None
         return self._columns
 
-    # -- going on
+    # -- moving forward
 
     def next_record(self) -> None:
-        """Go on behind the record."""
+        """Move past the current record."""
         self._row += 1
 
     def next_batch(self) -> None:
-        """Go on behind the batch."""
+        """Move past the current batch."""
         self._is_behind_damage = False
         self._advance()
 
@@ -271,10 +272,10 @@ class _Side:
             self._is_behind_damage |= item.lost is not None and item.cause is not Cause.MISSING
         self._batch = None
 
-    # -- what it lacks
+    # -- lacking records
 
     def lacks(self, offset: int, place: Place) -> None:
-        """Note that the other log has a record at ``offset``, below where this one is."""
+        """Note that the other log has a record at ``offset``, below this log's current record."""
         in_gap = self._batch is None or self._row == 0
         cause = LackCause.DAMAGED if self._is_behind_damage and in_gap else LackCause.MISSING
         if cause is LackCause.MISSING and offset < (self._log.first_dirty_offset or 0):
@@ -282,7 +283,7 @@ class _Side:
         self._lacks[cause].add(offset, place)
 
     def all_that_it_lacks(self) -> dict[LackCause, Lack]:
-        """Return what was noted, by cause, once the whole log was seen."""
+        """Return the noted records by cause, after the whole log was read."""
         if self._is_compacted:
             self._lacks[LackCause.COMPACTED].merge(self._lacks.pop(LackCause.MISSING))
         return {cause: lack for cause, lack in self._lacks.items() if lack.records}

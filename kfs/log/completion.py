@@ -1,4 +1,4 @@
-"""What other copies of a partition have of what its segments have lost."""
+"""Completion of damaged segments from other copies of the partition."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from kfs.log.storage import Storage
 from kfs.storage.patched_file import Patch
 
 _LOG: Final = logging.getLogger("kfs")
-#: The same for every log, so that a command says it once.
+#: The same text for every log, so that a command prints it once.
 COMPLETED: Final = "what one copy has lost is read from another: meta/problems.jsonl says what, and from which"
 
 
 class Healed(NamedTuple):
-    """How a segment is to be read, and what is to be said of that."""
+    """How to read a segment with its patch, and what to report about that."""
 
     patch: Patch
     problems: tuple[Problem, ...]
 
 
 class OtherCopies(Protocol):
-    """The other copies of a log, and what they have of what is lost in it."""
+    """The other copies of a log, and what they can restore."""
 
     def others(self) -> Sequence[PartitionDirectory]:
         """Return their directories."""
         ...
 
     def healed(self, storage: Storage) -> dict[SegmentKey, Healed]:
-        """Return how those segments are to be read of which others have what is lost.
+        """Return how to read each segment whose lost records another copy has.
 
         Raises:
-            FileChanged: a copy changes while it is read.
+            FileChanged: a copy changed while it was read.
         """
         ...
 
 
 class Completion:
-    """Asks the other copies when a loss is found, once for each state of the log and of them. Threads share it.
+    """Consults the other copies when a loss is found, once per state of the log and of the copies.
 
-    That it found something is logged at ``level``.
+    Threads share it. It logs at ``level`` if it finds something.
     """
 
     def __init__(self, copies: OtherCopies | None, storage: Storage, level: int = logging.WARNING) -> None:
@@ -53,7 +53,7 @@ class Completion:
         self._level = level
         self._asking = threading.Lock()
         self._healed: dict[SegmentKey, Healed] = {}
-        #: Which segments were asked about, and the other copies that there were then.
+        #: The segments of the last search, and the paths of the other copies at that time.
         self._asked: tuple[frozenset[SegmentKey], tuple[str, ...]] = (frozenset(), ())
 
     def others(self) -> Sequence[PartitionDirectory]:
@@ -61,16 +61,17 @@ class Completion:
         return () if self._copies is None else self._copies.others()
 
     def of(self, files: SegmentFiles) -> Healed | None:
-        """Return how a segment is to be read, as far as the copies were asked; None: as it is."""
+        """Return how to read a segment, as far as the copies were searched; None means unchanged."""
         return self._healed.get(files.key)
 
     def look(self, lossy: SegmentKey, there: Iterable[SegmentKey]) -> Mapping[SegmentKey, Healed]:
-        """Ask about all segments that are ``there`` because one of them has a loss, unless they were asked already.
+        """Search the other copies for all segments in ``there``, because one of them has a loss.
 
-        Returns how those are to be read that are completed from now on.
+        Skip the search if it was already made for that segment and the same copies. Returns how to read the segments
+        that are completed from now on.
 
         Raises:
-            FileChanged: a copy changes while it is read.
+            FileChanged: a copy changed while it was read.
         """
         if self._copies is None:
             return {}
@@ -84,7 +85,7 @@ class Completion:
             return dict(self._healed)
 
     def forget(self, files: SegmentFiles) -> None:
-        """Ask anew when something is lost next: a segment that was completed, or a copy, has become something else."""
+        """Search again at the next loss, because a completed segment or a copy has changed."""
         with self._asking:
             self._healed.pop(files.key, None)
             self._asked = frozenset(), ()

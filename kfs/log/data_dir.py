@@ -1,4 +1,4 @@
-"""Everything that LOG_DIR arguments name, as topics and partitions."""
+"""The view over everything that LOG_DIR arguments name, as topics and partitions."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class DeletedPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Partitions:
-    """What is found on disk at one moment: copies by partition, sorted partitions by sorted topic, deleted ones.
+    """What is on disk at one moment: copies by partition, sorted partitions by sorted topic, deleted partitions.
 
-    ``directories`` are all of them.
+    ``directories`` lists all partition directories.
     """
 
     directories: list[PartitionDirectory] = field(default_factory=list)
@@ -58,13 +58,13 @@ class _Partitions:
 class DataDir:
     """One or several ``log.dirs``, single partition directories, or loose ``.log`` files, as one view.
 
-    Opening it lists directories and reads no log data. A partition that lies in several places is
-    served from the copy with the highest last leader epoch, then the highest end; the others are
-    :meth:`replicas`. What is lost in a copy is read from another of the same history. A directory
-    whose topic id is another than that of the topic is no copy: it is what is left of an older topic of that name.
+    Opening it lists directories and reads no log data. If a partition has several copies, the one with the highest last
+    leader epoch is served, and among these the one with the highest log end offset. The other copies are
+    :meth:`replicas`. What one copy has lost is read from another copy of the same history. A directory whose topic id
+    differs from the topic's is no copy: it is left over from an older topic of the same name.
 
-    ``topic_ids``, which may be given later, makes what knows more than the directories' names do; it is called when
-    there is a directory that needs it.
+    ``topic_ids`` may be set later. It returns an object that knows more than directory names tell, and is called only
+    if a directory needs it.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class DataDir:
         topic_filter: Callable[[str], bool] | None = None,
         heals: bool = True,
     ) -> None:
-        """Look at each path; only topics that ``topic_filter`` accepts are shown.
+        """Open the paths; show only topics that ``topic_filter`` accepts.
 
-        With ``heals``, what is lost in one copy of a partition is read from another, where that is of the same history.
+        With ``heals``, what one copy of a partition has lost is read from another copy of the same history.
 
         Raises:
-            UnusableSource: one is missing, unreadable, or holds nothing of Kafka's.
+            UnusableSource: a path is missing, unreadable, or holds nothing of Kafka's.
         """
         self.paths = [os.path.abspath(path) for path in paths]
         self.storage = storage
@@ -102,7 +102,7 @@ class DataDir:
         self._looked = -1.0
         self._looking = threading.Lock()
         self._names: dict[LogDir, tuple[int, list[tuple[str, DirectoryName]]]] = {}
-        #: Sources that can't be listed just now, by path, and why.
+        #: Sources that currently can't be listed: the reason, by path.
         self._lost: dict[str, str] = {}
 
     def _add_source(self, path: str, loose: dict[str, list[str]]) -> None:
@@ -131,8 +131,9 @@ class DataDir:
     def topics(self) -> list[str]:
         """The topics that have at least one partition here, sorted.
 
-        As everything that asks what there is, it raises :class:`SourceLost` where no source can be listed any more.
-        Of several, one that can't has the partitions that it had, whose logs then raise it.
+        Like every method that lists partitions, it raises :class:`SourceLost` if no source can be listed any more. If
+        only some sources can't be listed, they keep the partitions last seen, and the logs of those partitions raise
+        it.
         """
         return list(self._partitions().topics)
 
@@ -141,12 +142,12 @@ class DataDir:
         return self._partitions().topics.get(topic, [])
 
     def log(self, topic: str, partition: int) -> Log | None:
-        """Return the served copy of a partition, None if there is none."""
+        """Return the served copy of a partition, or None if there is none."""
         copies = self._partitions().copies.get((topic, partition))
         return self._log_of(self._served(copies)) if copies else None
 
     def replicas(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
-        """Yield the copies that aren't served, of all topics or one, by a name: ``0.<hex>-future``, ``0@<n>``."""
+        """Yield the copies that aren't served, of one topic or all, with names like ``0.<hex>-future`` or ``0@<n>``."""
         for (of_topic, _), copies in list(self._partitions().copies.items()):
             if len(copies) < 2 or topic not in (None, of_topic):
                 continue
@@ -156,12 +157,12 @@ class DataDir:
                     yield self._copy_name(directory), self._log_of(directory)
 
     def copies(self) -> Iterator[list[Log]]:
-        """Yield all copies of each partition, by topic and partition; see :meth:`Log.standing` for which is served."""
+        """Yield all copies of each partition, by topic and partition; :meth:`Log.standing` picks the served one."""
         for _, copies in sorted(self._partitions().copies.items()):
             yield [self._log_of(directory) for directory in copies]
 
     def other_copies(self, directory: PartitionDirectory) -> list[PartitionDirectory]:
-        """Return the directories that hold the same partition of the same topic as one that isn't deleted."""
+        """Return the directories with other copies of the same partition and topic; none for a deleted partition."""
         copies = self._found.copies.get((directory.name.topic, directory.name.partition), [])
         if len(copies) < 2 or directory not in copies:
             return []
@@ -169,7 +170,7 @@ class DataDir:
         return [other for other in copies if other is not directory and other not in older and other.is_whole]
 
     def copies_of(self, log: Log) -> list[Log]:
-        """Return the other copies of a partition that is served."""
+        """Return the other copies of the partition of ``log``."""
         return [self._log_of(other) for other in self.other_copies(log.directory)]
 
     def _copy_name(self, directory: PartitionDirectory) -> str:
@@ -181,11 +182,11 @@ class DataDir:
         return f"{name.partition}@{len(self.log_dirs) + self._single.index(directory)}"
 
     def directories(self) -> list[PartitionDirectory]:
-        """Return the directories of all partitions, deleted ones too, under the topics that they are shown as."""
+        """Return the directories of all partitions, deleted ones included, under the topics that they are shown as."""
         return list(self._partitions().directories)
 
     def deleted(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
-        """Yield the partitions of deleted topics, all or one, each by the rest of its name: ``0.<hex>-delete``."""
+        """Yield the partitions of deleted topics, of one or all, each with the rest of its name: ``0.<hex>-delete``."""
         for (of_topic, name), directory in sorted(self._partitions().deleted.items()):
             if topic in (None, of_topic):
                 yield name, self._log_of(directory)
@@ -203,7 +204,7 @@ class DataDir:
             yield DeletedPart(f"{log.partition}.deleted", segments, Log.visible)
 
     def deleted_segments(self, log: Log) -> Log | None:
-        """Return what is still there of segments that were deleted from ``log``, as a log of its own; None: nothing.
+        """Return the deleted segments of ``log`` that are still on disk, as a log of their own; None if there are none.
 
         Retention and compaction rename them to ``.deleted``, and remove them after ``file.delete.delay.ms``.
         """
@@ -213,7 +214,7 @@ class DataDir:
         directory = PartitionDirectory(log.directory.path, log.directory.name, None, is_of_deleted=True)
         deleted = self._log_of(directory, f"{log.directory.path}.deleted")
         if not deleted.segments:
-            deleted.look_again()  # it looked when those before had gone, and before these came
+            deleted.look_again()  # it was listed after the last ones were removed, and before these were renamed
         return deleted
 
     def deleted_topics(self) -> set[str]:
@@ -257,7 +258,7 @@ class DataDir:
         return log
 
     def _tier_of(self, directory: PartitionDirectory) -> Tier:
-        """Return what is known of the tiered storage of a directory's topic."""
+        """Return what is known about tiered storage of a directory's topic."""
         if self.topic_ids is not None:
             is_tiered = self.topic_ids().is_tiered(directory.name.topic, directory.log_dir)
             if is_tiered is not None:
@@ -284,10 +285,10 @@ class DataDir:
             return self._found
 
     def _list_names(self, log_dir: LogDir) -> bool:
-        """List one log directory if it has changed; return whether it was listed.
+        """List one log directory if it has changed; return whether its partitions may have changed.
 
-        One that can't be listed has what it had, as far as that is known: what is in it are errors, and none takes
-        them for nothing.
+        A directory that can't be listed keeps its known partitions, so that reads of them fail instead of finding
+        nothing.
         """
         known = self._names.get(log_dir)
         try:
@@ -323,7 +324,7 @@ class DataDir:
             self.problems.forget_file(path)
 
     def _look_at(self, directory: PartitionDirectory) -> None:
-        """Look whether a partition directory that was named itself is still there."""
+        """Check whether a partition directory that was passed as a path still exists."""
         try:
             status_at(directory.path)
         except OSError as error:
@@ -358,15 +359,15 @@ class DataDir:
         for topic, partition in sorted(found.copies):
             found.topics.setdefault(topic, []).append(partition)
         alive = {directory.path for directory in directories} | {directory.path for directory in self._single}
-        for key, log in list(self._logs.items()):  # to which others may be added meanwhile
+        for key, log in list(self._logs.items()):  # other threads may add entries meanwhile
             if log.directory.path not in alive:
                 self._logs.pop(key, None)
         return found
 
-    # -- topics that had the same name, or a longer one
+    # -- older topics of the same name, and truncated names
 
     def _named(self, directory: PartitionDirectory) -> PartitionDirectory:
-        """Return the directory under its topic's full name, if that was cut off to fit, and is known."""
+        """Return the directory under its topic's full name, if the name was truncated and the full one is known."""
         if self.topic_ids is None or not directory.name.may_be_truncated:
             return directory
         topic_id = self._topic_id_of(directory)
@@ -376,7 +377,7 @@ class DataDir:
         return replace(directory, name=replace(directory.name, topic=topic))
 
     def _set_strays_aside(self, found: _Partitions) -> None:
-        """Move what brokers set aside because its topic is another than today's from the copies to the deleted."""
+        """Move strays of an older topic from the copies to the deleted partitions."""
         for (topic, partition), copies in list(found.copies.items()):
             if any(directory.name.kind is DirectoryKind.STRAY for directory in copies):
                 older = self._of_older_topics(copies)
@@ -389,7 +390,7 @@ class DataDir:
                     del found.copies[topic, partition]
 
     def _of_older_topics(self, copies: list[PartitionDirectory]) -> list[PartitionDirectory]:
-        """Return those whose topic id isn't the one that the topic has; empty where that can't be told."""
+        """Return the directories whose topic id isn't the topic's current id; empty if the current id is unknown."""
         ids = [self._topic_id_of(directory) for directory in copies]
         is_stray = any(directory.name.kind is DirectoryKind.STRAY for directory in copies)
         wanted = self._topic_id(copies, ids) if is_stray or len({*ids} - {None}) > 1 else None
@@ -402,7 +403,7 @@ class DataDir:
         return [directory for directory, _ in older]
 
     def _topic_id(self, copies: list[PartitionDirectory], ids: list[Uuid | None]) -> Uuid | None:
-        """Return the id of the topic: what the metadata says, else the one that all directories in use agree on."""
+        """Return the topic's id: the one in the cluster metadata, else the one that all directories in use agree on."""
         if self.topic_ids is not None:
             known = self.topic_ids()
             for directory in copies:
@@ -426,7 +427,7 @@ class DataDir:
         return None if metadata is None else metadata.topic_id
 
     def close(self) -> None:
-        """Give back descriptors and maps."""
+        """Close descriptors and maps."""
         self._logs.clear()
         self.storage.close()
 
@@ -436,7 +437,7 @@ def _has_checkpoints(path: str) -> bool:
 
 
 def _loose_partition(parent: str, files: list[str]) -> PartitionDirectory:
-    """Loose files of one directory form one partition, named as the directory if that is a partition's."""
+    """Return loose files of one directory as a partition, named after the directory if that has a partition's name."""
     base = os.path.basename(parent)
     name = parse_directory_name(base)
     if name is None:

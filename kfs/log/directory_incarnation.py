@@ -1,7 +1,7 @@
-"""Whether the directory of a partition is still the one that it was, or a topic made again under the same name.
+"""Detection of a partition directory that was replaced, or whose topic was recreated under the same name.
 
-A file system gives the number of a deleted file or directory to the next one. So the numbers of the files in a
-directory say nothing as soon as that is another directory, or of another topic.
+A file system reuses the inode number of a deleted file or directory. So inode numbers of the files in a directory prove
+nothing once the directory, or its topic, is a different one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_NUMBER: Final = (-1, -1)
 
 
 class DirectoryIncarnation:
-    """The device and the number of a directory, and its topic's id where that is known (KIP-516)."""
+    """The device and inode number of a directory, and its topic id if known (KIP-516)."""
 
     def __init__(self) -> None:
         self._number = _NO_NUMBER
@@ -26,16 +26,17 @@ class DirectoryIncarnation:
         self._watched = Watched()
 
     def has_number_of(self, status: Status) -> bool:
-        """Whether the directory had that device and number at the last look."""
+        """Whether the directory had this device and inode number at the last check."""
         return self._number == status.number
 
     def is_another(self, status: Status, metadata_path: str) -> bool:
-        """Look at the directory; return whether it is another than at the last look.
+        """Check the directory; return whether it is a different one than at the last check.
 
-        ``metadata_path`` is its ``partition.metadata``, which older brokers don't have, and newer ones write later.
+        ``metadata_path`` is its ``partition.metadata``. Older brokers don't write that file, and newer ones may write
+        it after they create the directory.
 
         Raises:
-            Shortage: there is no descriptor to read it.
+            Shortage: no file descriptor is available to read the file.
         """
         topic_id = self._topic_id_in(metadata_path)
         is_other_topic = topic_id is not None and self._topic_id not in (None, topic_id)
@@ -50,7 +51,7 @@ class DirectoryIncarnation:
             return self._topic_id
         try:
             metadata = read_side_file(path, parse_partition_metadata)
-        except CorruptData:  # which who asks what it says gets as an error
+        except CorruptData:  # callers that need its content get the error
             return None
         except Shortage:
             self._watched.look_again()

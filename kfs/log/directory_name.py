@@ -1,4 +1,4 @@
-"""The names of partition directories (``LocalLog.parseTopicPartitionName`` and ``logDeleteDirName`` and its kin)."""
+"""Names of partition directories (``LocalLog.parseTopicPartitionName``, ``logDeleteDirName`` and related methods)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: What Kafka accepts as a topic name (``Topic.LEGAL_CHARS``), its length aside.
+#: The characters that Kafka accepts in a topic name (``Topic.LEGAL_CHARS``), regardless of length.
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 #: The topic of KRaft's metadata log.
 CLUSTER_METADATA = "__cluster_metadata"
@@ -20,17 +20,17 @@ _MAX_NAME = 255
 
 
 class DirectoryKind(StrEnum):
-    """What a partition directory's suffix says of it."""
+    """The kind of a partition directory, from its suffix."""
 
     CURRENT = "current"
-    FUTURE = "future"  # a copy being moved here from another log directory (KIP-113)
-    STRAY = "stray"  # not assigned to this broker as far as it knows (KIP-858)
-    DELETE = "delete"  # the topic was deleted; the files follow after file.delete.delay.ms
+    FUTURE = "future"  # a copy on its way here from another log directory (KIP-113)
+    STRAY = "stray"  # not assigned to this broker, as far as the broker knows (KIP-858)
+    DELETE = "delete"  # the topic was deleted; the files go after file.delete.delay.ms
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryName:
-    """``topic-partition``, split at the last ``-``, and with a kind ``topic-partition.<32 hex>-kind``."""
+    """A name ``topic-partition``, split at the last ``-``, or with a kind ``topic-partition.<32 hex>-kind``."""
 
     topic: str
     partition: int
@@ -39,13 +39,13 @@ class DirectoryName:
 
     @property
     def may_be_truncated(self) -> bool:
-        """Whether the name of the directory is as long as can be: then the topic's may have been cut off to fit it."""
+        """Whether the directory name has the maximum length, so that the topic name in it may be truncated."""
         suffix = f"-{self.partition}.{self.unique_id}-{self.kind}"
         return self.kind is not DirectoryKind.CURRENT and len(self.topic) + len(suffix) == _MAX_NAME
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """Return what a directory's name says, or None if it isn't that of a partition."""
+    """Return the parsed name of a partition directory, or None if the name isn't one."""
     kind, unique_id = DirectoryKind.CURRENT, ""
     special = _SPECIAL.match(name)
     if special:
@@ -60,18 +60,18 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 
 
 def is_legal_topic(name: str) -> bool:
-    """Whether Kafka accepts a name as that of a topic (``Topic.validate``)."""
+    """Whether Kafka accepts a topic name (``Topic.validate``)."""
     return len(name) <= _MAX_TOPIC and name not in (".", "..") and LEGAL_TOPIC.match(name) is not None
 
 
 def delete_directory_name(topic: str, partition: int, unique_id: str) -> str:
-    """Return the name of the directory of a partition that is to be deleted (``UnifiedLog.logDeleteDirName``)."""
+    """Return the directory name of a partition that is marked for deletion (``UnifiedLog.logDeleteDirName``)."""
     suffix = f"-{partition}.{unique_id}-{DirectoryKind.DELETE}"
     return topic[: _MAX_NAME - len(suffix)] + suffix
 
 
 def topic_filter(patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a topic matches one of the shell patterns, None where there are none."""
+    """Return a function that tells whether a topic matches one of the shell patterns; None if there are no patterns."""
     if not patterns:
         return None
     matches = [re.compile(fnmatch.translate(pattern)).match for pattern in patterns]

@@ -1,4 +1,4 @@
-"""How a segment's file is known again in another process, or later: by its inode, its size, and when it was written."""
+"""Recognition of a segment's file in another process, or later: by inode, size and modification time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kfs.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """How a segment's file can be known again; of one that may grow only the inode and the size, which it then exceeds.
+    """What identifies the content of a segment's file; for a file that may grow, only the inode and the minimum size.
 
-    It is what of its :class:`~kfs.storage.status.Version` must be the same for its bytes to be: who gives it another
-    name or mode changes only the time of that.
+    It has the part of :class:`~kfs.storage.status.Version` that must match for the bytes to be the same. A rename or a
+    mode change only changes the ctime, which isn't part of it.
     """
 
     inode: int
@@ -22,16 +22,16 @@ class FileVersion:
 
     @classmethod
     def of(cls, segment: Segment) -> FileVersion:
-        """Return what a segment's file is now."""
+        """Return the current version of a segment's file."""
         inode = segment.files.log.inode
         try:
             status = segment.file().status()
-        except CorruptData:  # it vanished: nothing is this version
+        except CorruptData:  # the file is gone: no file matches this version
             return cls(inode, -1, -1)
         return cls(inode, status.size, None if segment.is_last else status.mtime_ns)
 
     def is_of(self, segment: Segment) -> bool:
-        """Whether a segment's file still is what it was, or has only grown."""
+        """Whether a segment's file is unchanged, or has only grown."""
         now = FileVersion.of(segment)
         if self.mtime_ns is None:
             return now.inode == self.inode and now.size >= self.size >= 0

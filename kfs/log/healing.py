@@ -1,9 +1,10 @@
-"""What is lost in one copy of a partition, read from another: only where both are proven to be the same history.
+"""Recovery of what one copy of a partition has lost, from another copy that provably has the same history.
 
-Proven is what lies below an intact batch that both copies have, as long as nothing below that contradicts: no record at
-an offset that both have differs (see :func:`~kfs.log.compare.compare`). Leader epochs bound it as a follower of KIP-279
-is bounded: at the largest epoch that both know, the smaller of the two ends. Message formats v0 and v1 have no epochs,
-so there an intact batch below is wanted, too. A topic id has to be the same, and a missing one is no match for one.
+The proof is an intact batch above the lost offsets that both copies have. Nothing below that batch may contradict it:
+no record at an offset in both copies differs (see :func:`~kfs.log.compare.compare`). Leader epochs limit the common
+history, as they limit a follower under KIP-279: it ends at the smaller of the two end offsets of the largest common
+epoch. Message formats v0 and v1 have no epochs, so they also need a common intact batch below the loss. The topic ids
+must be equal, and a missing id doesn't match a present one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kfs.log.segment_files import SegmentKey
 from kfs.log.storage import Storage
 from kfs.storage.patched_file import Extent
 
-#: Batches that are looked at for one that both copies have, behind what is lost or before it.
+#: The maximum number of batches to search for one that both copies have, after a loss or before it.
 _MOST_TRIED: Final = 1000
 
 
@@ -48,9 +49,10 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Loss:
-    """Bytes of a segment that lose records, none where they are gone with their bytes, and what is still to be found.
+    """Bytes of a segment that lose records, and the offsets that are still missing.
 
-    ``lost`` are the offsets between the batches on either side.
+    The bytes are empty if the batches are gone without a trace. ``lost`` is the offset range between the neighboring
+    batches.
     """
 
     lost: OffsetRange
@@ -69,14 +71,14 @@ class _Loss:
         return self.position == self.end
 
     def take(self, batches: Sequence[Found]) -> None:
-        """Note batches that another copy has."""
+        """Add batches that another copy has."""
         self.found += batches
         for one in batches:
             self.missing = without(self.missing, one.first, one.last)
 
 
 def without(ranges: Iterable[OffsetRange], first: int, last: int) -> list[OffsetRange]:
-    """Return what is left of ranges of offsets without those from ``first`` to ``last``, both included."""
+    """Return ranges of offsets minus the offsets from ``first`` to ``last``, both inclusive."""
     rest: list[OffsetRange] = []
     for each in ranges:
         rest += (OffsetRange(each.start, min(first, each.end)), OffsetRange(max(last + 1, each.start), each.end))
@@ -84,22 +86,25 @@ def without(ranges: Iterable[OffsetRange], first: int, last: int) -> list[Offset
 
 
 class Healer:
-    """Finds what ``others``, the other copies of a partition, have of what is lost in one; nothing is read before."""
+    """Finds what ``others``, the other copies of a partition, have of the records that one copy lost.
+
+    It reads nothing until :meth:`healed` is called.
+    """
 
     def __init__(self, directory: PartitionDirectory, others: Callable[[], Sequence[PartitionDirectory]]) -> None:
         self._directory = directory
-        #: Returns where the other copies are now.
+        #: Returns the current directories of the other copies.
         self.others = others
         self._healing = threading.Lock()
 
     def healed(self, storage: Storage) -> dict[SegmentKey, Healed]:
-        """Return what is found of what segments have lost, by base offset and inode of their ``.log``.
+        """Return what can be restored, by segment (base offset and inode of the ``.log``).
 
         Raises:
-            FileChanged: a copy changes while it is read.
+            FileChanged: a copy changed while it was read.
         """
         with self._healing:
-            quiet = Problems(logging.DEBUG)  # the log itself says what remains lost
+            quiet = Problems(logging.DEBUG)  # the log itself reports what remains lost
             copies = [Log(other, storage, problems=quiet) for other in self.others()]
             others = [copy for copy in copies if copy.can_be_listed]
             if not others:
@@ -117,7 +122,10 @@ class Healer:
 
 
 def _preference(log: Log, other: Log) -> tuple[bool, tuple[int, int, int]]:
-    """Which copy to take from first: the greatest; a compacted one has not all of what is lost in one that isn't."""
+    """Return a key that ranks the other copies; the highest comes first.
+
+    A compacted copy may lack what an uncompacted one has lost, so copies that match in compaction come first.
+    """
     return (other.first_dirty_offset is None) == (log.first_dirty_offset is None), other.standing()
 
 
@@ -133,8 +141,9 @@ def _healed(segment: Segment, histories: Sequence[CommonHistory]) -> Healed | No
 def _complete(loss: _Loss, histories: Sequence[CommonHistory]) -> None:
     """Take what any copy has of a loss.
 
-    All are asked, even if one seems to have all that ever was there: a batch may be gone from it without a trace. A
-    batch that goes beyond what is lost would bring back what compaction took out beside that.
+    Every copy is searched, even if an earlier one seems complete: a batch may be missing from that one without a trace.
+    Batches that extend beyond the loss are rejected, because they would restore neighboring records that compaction
+    removed.
     """
     settled = []
     for history in histories:
@@ -159,7 +168,7 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
         lost = item.lost if isinstance(item, Damage) else None
         if not isinstance(item, Damage) or lost is None or lost.end == MAX_INT64:
             continue
-        if loss is not None and loss.lost == lost:  # with nothing intact between them they lose the same
+        if loss is not None and loss.lost == lost:  # no intact batch between them, so they lose the same offsets
             loss.end = item.end
             loss.problems.append(item.problem)
             continue
@@ -176,7 +185,7 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
 
 
 def batches_in(log: Log, offsets: OffsetRange) -> Iterator[Found]:
-    """Yield the batches that a log has of some offsets, and where the bytes of each are."""
+    """Yield the batches of a log that overlap some offsets, with the location of their bytes."""
     for segment, item in log.walk(offsets):
         if isinstance(item, Block):
             yield from (one for one in _batches_of(item, segment) if _touches(one, offsets))
@@ -199,32 +208,32 @@ def _extents(segment: Segment, losses: Sequence[_Loss]) -> Iterator[Extent]:
         pieces = [(one.first, one.extent) for one in loss.found]
         if not loss.has_no_trace:
             broken = Extent(*log, loss.position, loss.end - loss.position)
-            pieces += [(rest.start, broken) for rest in loss.missing]  # which tells that something is lost there
+            pieces += [(rest.start, broken) for rest in loss.missing]  # the walk still reports damage there
         yield from (extent for _, extent in sorted(pieces, key=lambda piece: piece[0]))
         position = loss.end
     yield Extent(*log, position, None)
 
 
 class CommonHistory:
-    """What two copies of a partition have in common; nothing is compared before that is asked."""
+    """The common history of two copies of a partition; they are compared at the first query."""
 
     def __init__(self, log: Log, other: Log) -> None:
         self._log = log
         self._other = other
         self._comparison: Comparison | None = None
-        #: Batches that both have, as far as they were looked for.
+        #: Batches that both copies have, among those searched so far.
         self._in_common: list[Block] = []
 
     def batches(self, offsets: OffsetRange) -> list[Found]:
-        """Return the batches that the other copy has of some offsets."""
+        """Return the batches of the other copy that overlap some offsets."""
         return list(batches_in(self._other, offsets))
 
     def reached(self, offsets: OffsetRange) -> OffsetRange:
-        """Return those of some offsets that the other copy reaches back to: its first segments may be gone."""
+        """Return the part of some offsets that the other copy reaches back to; its first segments may be deleted."""
         return OffsetRange(max(offsets.start, self._other.log_start_offset), offsets.end)
 
     def has_all_of(self, offsets: OffsetRange) -> bool:
-        """Whether the other copy has all that ever was at some offsets: neither damaged nor compacted there."""
+        """Whether the other copy has everything that was ever at some offsets: no damage and no compaction."""
         if self._is_compacted or offsets.start < (self._other.first_dirty_offset or 0):
             return False
         gaps = (gap_behind(segment) for segment in self._other.segments)
@@ -243,7 +252,7 @@ class CommonHistory:
         return LackCause.COMPACTED in self._compared.second_lacks or LackCause.MISSING in self._compared.second_lacks
 
     def is_proven(self, offsets: OffsetRange) -> bool:
-        """Whether what the other copy has at some offsets is proven to belong there."""
+        """Whether the other copy's records at some offsets provably belong there."""
         metadata = [each.partition_metadata() for each in (self._log, self._other)]
         if len({None if each is None else each.topic_id for each in metadata}) > 1:
             return False
@@ -260,32 +269,32 @@ class CommonHistory:
         return self._anchor(OffsetRange(self._log.log_start_offset, offsets.start)) is not None
 
     def may_be_compacted(self, offsets: OffsetRange) -> bool:
-        """Whether the log may lack some offsets only because they were compacted away."""
+        """Whether the log may lack some offsets merely because of compaction."""
         cleaned = self._log.first_dirty_offset or 0
         return offsets.start < cleaned or LackCause.COMPACTED in self._compared.first_lacks
 
     @property
     def _keeps_the_newest(self) -> bool:
-        """Whether the topic is one of Kafka's own, of which the newest record of each key is what counts."""
+        """Whether the topic is an internal topic of Kafka, where only the newest record of each key counts."""
         return self._log.topic in NEVER_TIERED
 
     def _is_as_written(self, offsets: OffsetRange) -> bool:
-        """Whether neither copy is compacted at some offsets: a key that one has forgotten would come back."""
+        """Whether neither copy is compacted at some offsets; otherwise a removed key would come back."""
         cleaned = max(each.first_dirty_offset or 0 for each in (self._log, self._other))
         lacks = (self._compared.first_lacks, self._compared.second_lacks)
         is_compacted = any(cause is not LackCause.DAMAGED for lack in lacks for cause in lack)
         return cleaned <= offsets.start and not is_compacted
 
     def _end_in_common(self) -> int:
-        """Return up to where the leader epochs of both agree: the smaller end of the largest epoch that both have."""
+        """Return where the leader epochs stop agreeing: the smaller end of the largest epoch that both copies have."""
         epochs = [each.leader_epochs() for each in (self._log, self._other)]
         if not all(epochs):
-            return MAX_INT64  # then headers have to do
+            return MAX_INT64  # without epochs the batch headers must suffice
         common = {entry.leader_epoch for entry in epochs[0]} & {entry.leader_epoch for entry in epochs[1]}
         return min(_end_of(max(common), each) for each in epochs) if common else 0
 
     def _anchor(self, offsets: OffsetRange) -> Block | None:
-        """Return a batch of some offsets that both copies have, intact and the same; None: none is found."""
+        """Return a batch within some offsets that both copies have, intact and identical; None if none is found."""
         for known in self._in_common:
             if offsets.start <= known.header.base_offset and known.header.last_offset < offsets.end:
                 return known
@@ -302,7 +311,7 @@ class CommonHistory:
         return None
 
     def _has_record_of(self, block: Block) -> bool:
-        """Whether the other copy has the same batch, or one that compaction has left of it."""
+        """Whether the other copy has the same batch, or one with some of its records left after compaction."""
         header = block.header
         wanted = OffsetRange(header.base_offset, header.last_offset + 1)
         for segment, item in self._other.walk(wanted):
@@ -311,13 +320,13 @@ class CommonHistory:
                     return True
                 with suppress(CorruptData):
                     limit, decoder = segment.storage.max_batch_bytes, segment.storage.decoder
-                    offsets = {*block.decode(decoder, limit).offsets}  # where both have one, it was compared
+                    offsets = {*block.decode(decoder, limit).offsets}  # the comparison covers records that both have
                     return not offsets.isdisjoint(item.decode(decoder, limit).offsets)
         return False
 
 
 def _end_of(epoch: int, entries: Sequence[EpochEntry]) -> int:
-    """Return the offset at which an epoch ends: where the next one begins, or nowhere."""
+    """Return the end offset of an epoch: the start offset of the next one, or :data:`MAX_INT64`."""
     return next((entry.start_offset for entry in entries if entry.leader_epoch > epoch), MAX_INT64)
 
 
@@ -331,7 +340,7 @@ def _batches_of(block: Block, segment: Segment) -> Iterator[Found]:
     if header.magic >= MAGIC_V2:
         yield Found(header.base_offset, header.last_offset, Extent(*log, position, header.size))
         return
-    if header.record_count == UNKNOWN_COUNT:  # what a wrapper holds is known only inside
+    if header.record_count == UNKNOWN_COUNT:  # only a wrapper's content tells its offsets
         with suppress(CorruptData):
             offsets = block.decode(segment.storage.decoder, segment.storage.max_batch_bytes).offsets
             yield Found(offsets[0], offsets[-1], Extent(*log, position, header.size))

@@ -1,9 +1,9 @@
-"""Which log a position belongs to: the id of its topic, and the leader epoch of the record before it (KIP-320).
+"""Identification of the log that a position belongs to, by topic id and leader epoch (KIP-320).
 
-An offset alone says nothing of the log that it was read from. A topic that was deleted and made anew has another id
-(KIP-516, ``partition.metadata``, which brokers before 2.8 don't write). A log that was restored from a backup, or a
-copy that went its own way, has the same id, and other leader epochs: these never go back from one offset to the
-next, and are in the header of each batch since 0.11.
+An offset alone doesn't identify a log. A topic that is deleted and recreated gets another id (KIP-516,
+``partition.metadata``, which brokers before 2.8 don't write). A log restored from a backup, or a copy that diverged,
+keeps the topic id, but has other leader epochs. The leader epoch never decreases from one offset to the next, and the
+header of each v2 batch (since 0.11) contains it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kfs.log.log import Log
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is known of the log of a position; None is what isn't.
+    """What identifies the log of a position; None means unknown.
 
-    ``leader_epoch`` is that of the batch that holds the offset before the position.
+    ``leader_epoch`` is the epoch of the batch that holds the offset before the position.
     """
 
     topic_id: Uuid | None = None
@@ -31,11 +31,11 @@ class Identity:
 
     @property
     def is_known(self) -> bool:
-        """Whether it says anything."""
+        """Whether the id or the epoch is known."""
         return self.topic_id is not None or self.leader_epoch is not None
 
     def or_else(self, other: Identity) -> Identity:
-        """Return it, completed with what only ``other`` knows."""
+        """Return this identity, with unknown parts filled in from ``other``."""
         return Identity(
             other.topic_id if self.topic_id is None else self.topic_id,
             other.leader_epoch if self.leader_epoch is None else self.leader_epoch,
@@ -47,9 +47,9 @@ UNKNOWN: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class OtherLog:
-    """That a log isn't the one of a position: ``reason`` says why, in a sentence.
+    """The finding that a log isn't the one of a position: ``reason`` says why, in a sentence.
 
-    ``common`` is the offset up to which the log may have what the other one had, None: it has nothing of it.
+    Up to the offset ``common`` the logs may have the same records; None means that they share nothing.
     """
 
     reason: str
@@ -57,20 +57,20 @@ class OtherLog:
 
 
 def topic_id_of(log: Log) -> Uuid | None:
-    """Return the topic id that lies beside a log, None where there is none, or (a problem then) it can't be read."""
+    """Return the topic id in a log's directory, or None if it is missing or unreadable; the latter is a problem."""
     metadata = log.partition_metadata()
     return None if metadata is None else metadata.topic_id
 
 
 def identity_at(log: Log, offset: int) -> Identity:
-    """Return what is to be kept with a position in a log."""
-    if offset > log.log_end_offset:  # the record before it is still to come, in whatever epoch
+    """Return the identity to store with a position in a log."""
+    if offset > log.log_end_offset:  # the record before it doesn't exist yet, and its epoch is unknown
         return Identity(topic_id_of(log))
     return Identity(topic_id_of(log), _epochs_at(log, offset).before)
 
 
 def other_log(log: Log, offset: int, kept: Identity | None) -> OtherLog | None:
-    """Return in what way a log contradicts what was kept with a position, None where it doesn't."""
+    """Return how a log contradicts the identity stored with a position, or None if it doesn't."""
     if kept is None:
         return None
     name = log.topic_partition
@@ -95,21 +95,21 @@ def other_log(log: Log, offset: int, kept: Identity | None) -> OtherLog | None:
 
 
 def _common(log: Log, offset: int, leader_epoch: int) -> int:
-    """Return the end of the highest epoch that both may have, as a follower is told where to truncate (KIP-279)."""
+    """Return the end offset of the highest epoch that both logs may have, where a follower truncates to (KIP-279)."""
     _, end = LeaderEpochs(log.leader_epochs()).end_offset_for(leader_epoch, log.log_end_offset)
     return offset if end == UNDEFINED_EPOCH_OFFSET else min(offset, end)
 
 
 @dataclass(slots=True)
 class _Epochs:
-    """Leader epochs: of the batch that holds the offset before a position, of the one below it, of the one above."""
+    """Leader epochs of the batch with the offset before a position, of the batch below it, and of the batch above."""
 
     below: int | None = None
     before: int | None = None
     above: int | None = None
 
     def contradiction(self, leader_epoch: int) -> str | None:
-        """Return what can't be where the record before the position had an epoch; None where nothing is wrong."""
+        """Return what contradicts an epoch of the record before the position; None if nothing does."""
         if self.before is not None:
             return None if self.before == leader_epoch else f"epoch {self.before} there"
         if self.below is not None and self.below > leader_epoch:
@@ -120,7 +120,7 @@ class _Epochs:
 
 
 def _epochs_at(log: Log, offset: int) -> _Epochs:
-    """Read the headers around a position; what is damaged or changes meanwhile tells nothing."""
+    """Read the headers around a position; skip what is damaged or changes meanwhile."""
     found = _Epochs()
     segment = log.segment_for(max(offset - 1, 0))
     index = 0 if segment is None else log.index_of(segment)

@@ -1,8 +1,8 @@
-"""Whether a ``.log`` is still what it was: it may grow at its end until its segment is closed, and nothing else.
+"""Detection of a ``.log`` that is no longer the same file: until its segment is closed, it may only grow.
 
-A follower cuts its log where its leader has another history, and goes on with what the leader has: the same file, soon
-longer than it was, with other records in it. Neither the inode nor the size tells. So the header of the last batch
-that was seen is remembered, with its CRC and leader epoch: whatever cuts the log takes that batch away.
+A follower truncates its log where its leader's history differs, and then fetches the leader's records. The file stays
+the same, and soon it is longer than before, with other records in it. Neither the inode nor the size reveals that. So
+the header of the last batch seen is remembered, with its CRC and leader epoch: any truncation removes that batch.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ class _SizeAndTime(NamedTuple):
     mtime_ns: int
 
 
-#: By how much, in nanoseconds, the times of last write and of last change may differ where one call sets both.
+#: The maximum difference, in nanoseconds, between mtime and ctime if one call sets both.
 _AT_ONCE_NS: Final = 50_000_000
 _NOT_YET: Final = _SizeAndTime(0, -1)
 
 
 class LogIncarnation:
-    """One file, from when it is first looked at until it is found to have become something else."""
+    """One file, from the first check until it is found to be a different one."""
 
     def __init__(self) -> None:
-        #: Why it is no more what it was; empty as long as it is.
+        #: Why the file is no longer the same; empty while it is.
         self.end_reason = ""
-        #: Whether it is that because the file became shorter.
+        #: Whether the reason is that the file shrank.
         self.was_cut = False
         self._error: type[FileChanged] = FileChanged
         self._known = _NOT_YET
         self._was_closed = False
         self._log_end = 0
         self._last_batch: tuple[int, bytes] | None = None
-        # Sizes are compared in the order in which they were asked for, or what has grown would look as if it were cut.
+        # Compare sizes in the order in which they were read. Otherwise growth would look like truncation.
         self._looking = threading.Lock()
 
     @property
     def was_seen(self) -> bool:
-        """Whether it was looked at, and not empty."""
+        """Whether the file was checked, and wasn't empty."""
         return self._known.size > 0
 
     def is_unchanged(self, status: Status) -> bool:
-        """Whether nothing has happened to the file since it was last looked at, or it never was."""
+        """Whether the file hasn't changed since the last check, or was never checked."""
         return self._known in (_NOT_YET, _SizeAndTime(status.size, status.mtime_ns))
 
     def verify(self, file: OpenFile, *, is_closed: bool) -> int:
-        """Compare the file with what is known of it; return its size.
+        """Compare the file with its known state; return its size.
 
-        ``is_closed`` says whether the segment was known to be closed before this was called: what is closed is written
-        to no more.
+        ``is_closed`` says whether the segment was known to be closed before this call. A closed segment is never
+        written to.
 
         Raises:
-            FileChanged: it isn't what it was, now or earlier.
+            FileChanged: the file is a different one, since now or earlier.
         """
         if not self.end_reason:
             now, known = file.size_and_time(), self._known
             if now == known and (self._was_closed or not is_closed):
-                return known.size  # as nearly always, and after each read
+                return known.size  # the usual case, also after each read
         with self._looking:
             if not self.end_reason:
                 status = file.status()
@@ -80,10 +80,10 @@ class LogIncarnation:
             return self._known.size
 
     def _difference(self, file: OpenFile, now: _SizeAndTime, *, was_moved: bool) -> str:
-        """Return what has become of the file, nothing if it has only grown.
+        """Return how the file has changed; an empty string if it has only grown.
 
-        A cut is a write. Where the file ``was_moved`` after it was last written to, it is one that came under this name
-        unseen, and the number of the one before was free again.
+        Truncation updates the mtime. If the file ``was_moved`` after its last write, another file took its name
+        unnoticed, and got the freed inode number.
         """
         if now.size < self._known.size and (self._was_closed or now.size < self._log_end or not self._log_end):
             if was_moved:
@@ -99,18 +99,18 @@ class LogIncarnation:
         return ""
 
     def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
-        """Have it be something else, for a reason that the file doesn't show; readers get an ``error`` of that type."""
+        """Declare the file changed, for a reason that the file itself doesn't show; ``error`` is what readers get."""
         with self._looking:
             if not self.end_reason:
                 self.end_reason, self._error = reason, error
 
     def check(self, path: str) -> None:
-        """Raise that :class:`FileChanged` if it was ended."""
+        """Raise the :class:`FileChanged` error if the incarnation has ended."""
         if self.end_reason:
             raise self._error(self.end_reason, self._known.size, path)
 
     def note_end(self, log_end: int, last: Block | None, *, is_closed: bool) -> None:
-        """Note where the log ends in the file, and the last batch before that, if another one than was noted."""
+        """Remember where the log ends in the file, and the last batch before that end, if it is new."""
         with self._looking:
             if log_end < self._log_end:
                 return
@@ -121,7 +121,7 @@ class LogIncarnation:
 
 
 def _last_header(block: Block) -> tuple[int, bytes]:
-    """Return the position and the bytes of the header of the last batch in a block: one may hold many messages."""
+    """Return the position and the bytes of the last batch header in a block, which may hold many messages."""
     at = 0
     if block.header.magic < MAGIC_V2:
         while (following := at + _size_at(block.data, at)) < len(block.data):

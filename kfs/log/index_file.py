@@ -1,8 +1,8 @@
 """The bytes of an offset or time index: mapped for a closed segment, read for the active one.
 
-An mmap past the end of a file that shrank is a SIGBUS, which Python can't catch, and a process has
-65,530 maps. So maps are few (they count in the budget of descriptors), only of closed segments, and ``fstat`` is asked
-before every use: a file that changed in any way is mapped anew.
+Access to an mmap past the end of a file that shrank raises SIGBUS, which Python can't catch. A process is also limited
+to 65,530 maps. So only closed segments are mapped, the maps count in the budget of descriptors, and ``fstat`` precedes
+every use. A file that changed in any way is mapped again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kfs.storage.status import Version
 
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 _Key = tuple[str, int, int]
-#: LogConfig.segment.index.bytes has no upper bound of its own, int32 positions in a segment do.
+#: LogConfig.segment.index.bytes has no upper bound, but int32 positions in a segment impose one.
 _LARGEST_INDEX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLayout:
-    """How long an entry is, and where in it the relative offset (int32) lies, in bytes."""
+    """The size of an entry, and the position of its relative offset (int32), both in bytes."""
 
     size: int
     offset_field: int
@@ -34,9 +34,9 @@ class EntryLayout:
 
 @dataclass(frozen=True, slots=True)
 class IndexBytes:
-    """The entries of an index file at one moment, its preallocated tail of zeros aside.
+    """The entries of an index file at one moment, without the preallocated tail of zeros.
 
-    ``file_size`` is that of the whole file; ``version`` says of which file, and when.
+    ``file_size`` is the size of the whole file. ``version`` identifies the file and its state.
     """
 
     data: mmap.mmap | bytes
@@ -45,29 +45,29 @@ class IndexBytes:
     version: Version
 
     def copied(self, layout: EntryLayout) -> IndexBytes:
-        """Return the same with the entries copied, for those who need them longer than a moment."""
+        """Return the same with copied entries, for callers that keep them."""
         return replace(self, data=self.data[: self.entries * layout.size])
 
 
 class IndexPool:
-    """Gives the bytes of index files, few of them mapped at a time: a map goes when its file is let go."""
+    """Provides the bytes of index files, and limits how many are mapped: a map goes when its file is closed."""
 
     def __init__(self, files: FilePool) -> None:
         self._files = files
-        self._copies: dict[_Key, IndexBytes] = {}  # the one made last is last
+        self._copies: dict[_Key, IndexBytes] = {}  # the newest is last
         self._copied_bytes = 0
         self._lock = threading.Lock()
 
     def bytes_of(
         self, found: FoundFile, layout: EntryLayout, *, closed: bool, owner: int = 0, anew: bool = True
     ) -> IndexBytes:
-        """Return the content of an index; the caller uses it at once and does not keep it.
+        """Return the content of an index; the caller must use it at once and not keep it.
 
         ``owner`` and ``anew`` are those of :meth:`FilePool.open`.
 
         Raises:
-            CorruptData: the file is gone, replaced, or larger than an index can be.
-            Shortage: there is no descriptor or map for it.
+            CorruptData: the file is gone, replaced, or too large for an index.
+            Shortage: no descriptor or map is available.
         """
         key = (found.path, found.inode, owner)
         file = self._files.open(*key, anew=anew)
@@ -91,14 +91,14 @@ class IndexPool:
                 self._copied_bytes -= _weight(self._copies.pop(next(iter(self._copies))))
 
     def close(self) -> None:
-        """Drop every copy; maps go with the files."""
+        """Drop all copies; maps are closed with their files."""
         with self._lock:
             self._copies.clear()
             self._copied_bytes = 0
 
 
 def _weight(content: IndexBytes) -> int:
-    return len(content.data) + 768  # what objects cost, the key too
+    return len(content.data) + 768  # overhead of the objects and the key
 
 
 def _load(file: OpenFile, version: Version, layout: EntryLayout, *, closed: bool) -> IndexBytes:
@@ -115,16 +115,16 @@ def _mapped(file: OpenFile, size: int) -> mmap.mmap:
     descriptor = file.descriptor()
     try:
         mapped = BUDGET.attempt(lambda: mmap.mmap(descriptor.number, size, access=mmap.ACCESS_READ), file.path)
-    except ValueError:  # it has become shorter since its size was asked for
+    except ValueError:  # it shrank after its size was read
         raise FileChanged(f"file was cut, it had {size} bytes", 0, file.path) from None
-    except OSError as error:  # of a filesystem that maps nothing
+    except OSError as error:  # the filesystem doesn't support mmap
         raise CorruptData(error.strerror or str(error), 0, file.path) from None
     descriptor.note_map()
     return mapped
 
 
 def _entry_count(file: OpenFile, size: int, layout: EntryLayout) -> int:
-    """Count entries up to the preallocated tail: only the first one can have a relative offset of 0."""
+    """Count the entries before the preallocated tail: only the first entry can have a relative offset of 0."""
     low, high = 0, size // layout.size
     while low < high:
         middle = (low + high) // 2

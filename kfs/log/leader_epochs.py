@@ -1,4 +1,4 @@
-"""The leader epochs of a partition and where each begins (``LeaderEpochFileCache.java``)."""
+"""The leader epochs of a partition and their start offsets (``LeaderEpochFileCache.java``)."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from collections.abc import Iterable
 
 from kfs.format.checkpoint import EpochEntry
 
-#: What ``end_offset_for`` gives of an unknown epoch (``OffsetsForLeaderEpochResponse``).
+#: What ``end_offset_for`` returns for an unknown epoch (``OffsetsForLeaderEpochResponse``).
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
 
 class LeaderEpochs:
-    """Entries whose epochs and start offsets both ascend."""
+    """Entries with ascending epochs and ascending start offsets."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
-        """Load a checkpoint: entries that go back, as brokers before 2.0 wrote them, overrule those before them."""
+        """Load a checkpoint; an entry that goes back, as brokers before 2.0 wrote them, replaces conflicting ones."""
         self._entries: list[EpochEntry] = []
         for entry in entries:
             self.assign(entry.leader_epoch, entry.start_offset)
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All entries, in order: what the checkpoint file holds."""
+        """All entries, in order, as in the checkpoint file."""
         return tuple(self._entries)
 
     @property
     def latest_epoch(self) -> int | None:
-        """The highest epoch, None where none is known."""
+        """The highest epoch, or None if none is known."""
         return self._entries[-1].leader_epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that ``epoch`` begins at ``start_offset``; return whether anything changed by that.
+        """Note that ``epoch`` begins at ``start_offset``; return whether the entries changed.
 
-        Entries at or above either are dropped. The latest epoch again, at or above its start, is nothing new.
+        Entries at or above the epoch or the offset are dropped. Assigning the latest epoch again, at or above its start
+        offset, changes nothing.
 
         Raises:
             ValueError: a number is negative.
@@ -54,7 +55,7 @@ class LeaderEpochs:
         return entry.leader_epoch < epoch and entry.start_offset < start_offset
 
     def assign_from_batch(self, epoch: int, base_offset: int) -> bool:
-        """Note a batch's epoch as ``LogSegment.recover`` does: only one above all that are known, and none below 0."""
+        """Note a batch's epoch as ``LogSegment.recover`` does: only if it is above all known epochs and above -1."""
         if epoch < 0 or (self._entries and epoch <= self._entries[-1].leader_epoch):
             return False
         return self.assign(epoch, base_offset)
@@ -67,9 +68,9 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop what ends before ``start_offset``; the epoch of that offset then begins there.
+        """Drop the epochs that end before ``start_offset``; the epoch of that offset then begins there.
 
-        Returns whether anything changed.
+        Returns whether the entries changed.
         """
         before = self.entries
         count = self._count_before(start_offset + 1)
@@ -82,15 +83,15 @@ class LeaderEpochs:
         self._entries.clear()
 
     def epoch_for(self, offset: int) -> int | None:
-        """Return the epoch in which ``offset`` was (or will be) written, None where it isn't known."""
+        """Return the epoch in which ``offset`` was (or will be) written, or None if it is unknown."""
         count = self._count_before(offset + 1)
         return self._entries[count - 1].leader_epoch if count else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the highest known epoch up to ``epoch`` and where it ends, as a broker answers its followers.
+        """Return the highest known epoch at or below ``epoch`` and its end offset, as a broker answers its followers.
 
-        An epoch below all that are known ends where the first of them begins; for one above them, or -1, the answer
-        is ``(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)``.
+        An epoch below all known epochs ends where the first known epoch begins. For an epoch above all known ones, or
+        for -1, the result is ``(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)``.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET

@@ -1,4 +1,4 @@
-"""One partition: its segments in order, and the offsets a reader sees."""
+"""One partition: its segments in order, and the offsets visible to a reader."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ from kfs.storage.patched_file import Patched
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import Status, status_at
 
-#: How old, in seconds, what is known of a live directory may be.
+#: Maximum age, in seconds, of the cached listing of a live directory.
 LOOK_AGAIN_SECONDS: Final = 0.25
-#: A directory changed this recently, in seconds, may change again within one tick of its clock.
+#: A directory changed this recently, in seconds, may change again within one tick of the file system's clock.
 _CLOCK_TICK_SECONDS: Final = 1.0
-#: How often something is looked for again that went away while it was looked at.
+#: How often a lookup is retried if its target changes meanwhile.
 MOST_LOOKS: Final = 8
 _LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
-#: Why a segment is another one from then on.
+#: The reason why a completed segment becomes a new incarnation.
 _COMPLETED: Final = "what is lost in it is read from another copy"
-#: Of the offsets in remote storage, nothing is known yet.
+#: Offsets in remote storage: not determined yet.
 _NOT_LOOKED: Final = ((-1, None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Segments and their base offsets, replaced as one: other threads may be reading."""
+    """Segments and their base offsets, replaced as a whole because other threads may be reading."""
 
     segments: tuple[Segment, ...]
     bases: tuple[int, ...]
@@ -70,12 +70,11 @@ class _Listing:
 
 
 class Log:
-    """A partition's log on the disk, followed as it changes.
+    """A partition's log on disk, followed as it changes.
 
-    Nothing is read when it is made. ``until_high_watermark`` ends what is visible at the high
-    watermark checkpoint, as for a consumer, instead of the end of the files. ``tier`` is asked where offsets that the
-    log should begin with aren't here, ``copies`` where records are lost. What is found wrong goes to
-    ``problems``.
+    Creating it reads nothing. With ``until_high_watermark``, visible offsets end at the high watermark checkpoint, as
+    for a consumer, instead of the end of the files. ``tier`` is called if the offsets at the start of the log aren't
+    here. ``copies`` is consulted if records are lost. Problems go to ``problems``.
     """
 
     def __init__(
@@ -97,48 +96,48 @@ class Log:
         self.files = PartitionFiles()
         self._listing = _Listing((), (), (), ())
         self._deleted_segments = DeletedSegments()
-        #: Grows whenever a segment goes, or becomes another file: what was shown of it no longer holds.
+        #: Increases whenever a segment disappears or becomes another file. Results from it are then invalid.
         self.incarnation = 0
-        #: Whether the segments may be those of the next incarnation already.
+        #: Whether the segments may already be those of the next incarnation.
         self.is_changing = False
         self._looked = -1.0
-        #: Another object whenever the log is to be looked at again, whatever a look that is under way finds.
+        #: ``_asked`` is a new object whenever the directory must be checked again, even if a check is already running.
         self._asked, self._answered = object(), object()
         self._listed_mtime = (-1, False)
         self._incarnation = DirectoryIncarnation()
         self._refreshing = threading.Lock()
         self._refreshing_thread = -1
         self._tier = tier
-        #: By the first base offset and the checkpoint.
+        #: The result, with the first base offset and the checkpoint that it is valid for.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
         self._completion = Completion(copies, storage, self.problems.level)
         self._lost_segments = LostSegments(self)
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
-        """Return the directories of the copies that are asked for what is lost in this one."""
+        """Return the directories of the copies that can complete this one."""
         return self._completion.others()
 
     # -- segments
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments, by base offset; looked up again when the directory may have changed.
+        """The segments by base offset; listed again if the directory may have changed.
 
         Raises:
-            SourceLost: the directory can't be listed, or what it was found in is gone.
-            Shortage: there is no descriptor for it.
+            SourceLost: the directory can't be listed, or its log directory is gone.
+            Shortage: no descriptor is available.
         """
         return self._current().segments
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Which segment answers for which offsets, in their order; errors are those of :attr:`segments`."""
+        """The segments with the offsets that they answer for, in order; the errors are those of :attr:`segments`."""
         return self._current().spans
 
     @property
     def can_be_listed(self) -> bool:
-        """Whether it can be told what it has; why not is among its problems, and what :attr:`segments` raises."""
+        """Whether the directory can be listed; if not, the problems and the error of :attr:`segments` say why."""
         try:
             _ = self._current()
         except SourceLost:
@@ -149,7 +148,7 @@ class Log:
         now = time.monotonic()
         if self._is_out_of_date(now):
             with self._refreshing:
-                if self._is_out_of_date(now):  # no other thread was faster
+                if self._is_out_of_date(now):  # no other thread refreshed it meanwhile
                     asked, self._refreshing_thread = self._asked, threading.get_ident()
                     try:
                         self._refresh()
@@ -182,14 +181,14 @@ class Log:
 
     @property
     def renamed_ns(self) -> int:
-        """When a file last came to the directory, or went from it, in nanoseconds; 0 where that is gone."""
+        """When a file was last added to or removed from the directory, in nanoseconds; 0 if the directory is gone."""
         try:
             return status_at(self.directory.path).mtime_ns
         except OSError:
             return 0
 
     def _lose(self, error: OSError) -> NoReturn:
-        """Say that the directory can't be listed: what was known of it is no answer."""
+        """Report that the directory can't be listed, and raise: what was known of it is no longer valid."""
         self._is_lost = True
         self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
         raise SourceLost(f"{self.directory.path}: can't be listed: {error.strerror}") from None
@@ -200,10 +199,10 @@ class Log:
             segment.file()
 
     def _list(self, status: Status) -> bool:
-        """List the directory, of which ``status`` was seen; return whether nothing was happening to it."""
+        """List the directory after its ``status`` was read; return whether it wasn't changing meanwhile."""
         try:
             self.files, is_settled = self._found(status.mtime_ns)
-        except FileNotFoundError:  # gone just now: the next look finds the same as of any other that is gone
+        except FileNotFoundError:  # gone just now: the next refresh treats it as missing
             self.directory.check_source()
             self.files, is_settled = PartitionFiles(), False
         except OSError as error:
@@ -211,7 +210,7 @@ class Log:
         if self._is_lost:
             self._is_lost = False
             self.problems.forget_file(self.directory.path)
-            self._remote = _NOT_LOOKED  # of which that said something, too
+            self._remote = _NOT_LOOKED  # that call also dropped its problem
         for listed in self._listing.segments:
             listed.notice_change()
         before = {segment.files.key: segment for segment in self._listing.segments}
@@ -255,10 +254,10 @@ class Log:
         return make(patch=healed.patch)
 
     def _note_loss(self, segment: Segment) -> None:
-        """Look for what a segment has lost in other copies, once for all segments that there are.
+        """Search other copies for the lost records of a segment, once for all current segments.
 
         Raises:
-            Patched: something was found: the segment is read with that from now on.
+            Patched: something was found, and the segment will be read with it from now on.
         """
         there = self._listing.segments
         completed = self._completion.look(segment.files.key, [each.files.key for each in there])
@@ -272,9 +271,9 @@ class Log:
         raise Patched(_COMPLETED, 0, segment.files.log.path)
 
     def complete(self, paths: Collection[str]) -> None:
-        """Have other copies asked about the segments whose ``.log`` is among ``paths``: something is lost there.
+        """Search other copies for the lost records of the segments whose ``.log`` is among ``paths``.
 
-        What comes of it is among the problems.
+        The outcome is among the problems.
         """
         for segment in self.segments:
             if segment.files.log.path in paths and segment.patch is None:
@@ -283,7 +282,7 @@ class Log:
         _ = self.segments
 
     def _completes_gaps(self) -> bool:
-        """Whether other copies have records that lie between segments, of which there is no other trace here."""
+        """Whether other copies have records that belong between segments and have left no other trace here."""
         if not self._completion.others():
             return False
         is_completed = False
@@ -293,20 +292,21 @@ class Log:
                     self._note_loss(segment)
             except Patched:
                 is_completed = True
-            except CorruptData:  # what can't be read tells of it by itself
+            except CorruptData:  # readers of the segment get this error
                 continue
         return is_completed
 
     def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
-        """Report a closed segment that was cut and is still closed: a broker cuts only what is the last one then."""
+        """Report a closed segment that was truncated and is still closed: a broker truncates only the last segment."""
         if was is not None and was.was_cut and files is not self.files.segments[-1]:
             self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
 
     def _found(self, mtime_ns: int) -> tuple[PartitionFiles, bool]:
-        """List the directory so that no file is missed, or found twice, that is renamed meanwhile.
+        """List the directory without missing a file that is renamed meanwhile, or finding it twice.
 
-        That may happen to one look at a directory, and hardly to two in the same way. Where the directory was quiet,
-        and still is what it was at ``mtime_ns``, one is enough; whether it was is returned with the files.
+        One listing may be affected by a rename, but two are hardly affected in the same way. One listing suffices if
+        the directory was quiet and still has the modification time ``mtime_ns``. The second value says whether that was
+        the case.
         """
         is_quiet = time.time() - mtime_ns / 1e9 > _CLOCK_TICK_SECONDS
         found = self.directory.list(self._next_offset_of)
@@ -325,7 +325,7 @@ class Log:
         else:
             known = dict(pairwise(before.segments))
             for segment, following in pairwise(segments):
-                if known.get(segment) is not following:  # recovery sets other bounds: they stay while the neighbours do
+                if known.get(segment) is not following:  # recovery sets other bounds; keep them with the neighbors
                     segment.next_base_offset = following.base_offset
             if segments and before.segments[-1:] != (segments[-1],):
                 segments[-1].next_base_offset = None
@@ -333,7 +333,7 @@ class Log:
         kept = set(map(id, segments))
         gone = [segment for segment in before.segments if id(segment) not in kept]
         last_gone = max((segment.base_offset for segment in gone), default=-1)
-        # In this order: what is found of a listing counts only if nothing of it has changed afterwards.
+        # The order matters: a result from a listing counts only if the listing hasn't changed afterwards.
         self.is_changing = bool(gone)
         for segment in gone:
             segment.is_listed = False
@@ -348,59 +348,59 @@ class Log:
             _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
 
     def _has_come_between(self, before: _Listing) -> bool:
-        """Whether offsets have another segment now because one came that isn't behind all others."""
+        """Whether some offsets now belong to another segment because a new one isn't the last."""
         return self.directory.is_of_deleted and self._listing.bases[: len(before.bases)] != before.bases
 
     def look_again(self) -> None:
-        """Take nothing for granted at the next question: something was seen to change.
+        """Check the directory at the next query, because a change was noticed.
 
-        Nor what another thread finds that is just looking: it may have looked before that.
+        This also invalidates a check that another thread is running: it may have begun before the change.
         """
         self._asked = object()
 
     def _look_now(self) -> None:
-        """Know the segments as they are by now; not while this thread is about to know them."""
+        """Refresh the segments now, unless this thread is already refreshing them."""
         if self._refreshing_thread != threading.get_ident():
             self.look_again()
             self._current()
 
     def _next_offset_of(self, files: SegmentFiles) -> int:
-        """The offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""
+        """Return the offset after the last record of a ``.swap`` segment (``LogSegment.readNextOffset``)."""
         try:
             return Segment(files, self.storage, self.problems).tail()[1]
-        except FileChanged:  # it has its own name by now
+        except FileChanged:  # renamed to its final name meanwhile
             return files.base_offset
         except CorruptData as error:
             self.problems.add_error(error)
             return files.base_offset
 
     def segment_for(self, offset: int) -> Segment | None:
-        """Return the segment in whose range ``offset`` lies, None below the first."""
+        """Return the segment in whose range ``offset`` lies, or None if it lies below the first."""
         listing = self._current()
         at = bisect_right(listing.starts, offset) - 1
         return listing.spans[at].segment if at >= 0 else None
 
     def segment_at(self, base_offset: int) -> Segment | None:
-        """Return the segment that begins at ``base_offset``, None where there is none."""
+        """Return the segment with base offset ``base_offset``, or None if there is none."""
         listing = self._current()
         at = bisect_left(listing.bases, base_offset)
         return listing.segments[at] if at < len(listing.bases) and listing.bases[at] == base_offset else None
 
     def index_of(self, segment: Segment) -> int | None:
-        """Return where in :attr:`segments` a segment is, None where it isn't among them any more."""
+        """Return the index of a segment in :attr:`segments`, or None if it is no longer in there."""
         listing = self._current()
         at = bisect_left(listing.bases, segment.base_offset)
         return at if at < len(listing.segments) and listing.segments[at] is segment else None
 
     def size(self) -> int:
-        """Return the bytes of all segments; one that can't be opened just now counts as none."""
+        """Return the total size of all segments in bytes; a segment that currently can't be opened counts as 0."""
         return sum(segment.size() for segment in self.segments)
 
     # -- offsets
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The key in checkpoint files."""
+        """The log's key in checkpoint files."""
         return TopicPartition(self.topic, self.partition)
 
     def _checkpointed(self, name: str) -> int | None:
@@ -409,27 +409,27 @@ class Log:
 
     @property
     def checkpointed_log_start_offset(self) -> int | None:
-        """What the log start offset checkpoint says, None where it says nothing."""
+        """The offset in the log start offset checkpoint, or None if it has no entry."""
         return self._checkpointed(LOG_START_OFFSET_CHECKPOINT)
 
     @property
     def high_watermark(self) -> int | None:
-        """What the high watermark checkpoint says, None where it says nothing."""
+        """The offset in the high watermark checkpoint, or None if it has no entry."""
         return self._checkpointed(HIGH_WATERMARK_CHECKPOINT)
 
     @property
     def first_dirty_offset(self) -> int | None:
-        """How far the cleaner checkpoint says that the log is compacted, None where it says nothing of this log."""
+        """The offset in the cleaner checkpoint, below which the log is compacted; None if it has no entry."""
         return self._checkpointed(CLEANER_OFFSET_CHECKPOINT)
 
     @property
     def recovery_point(self) -> int | None:
-        """Up to where the recovery point checkpoint says that the log is flushed, None where it says nothing."""
+        """The offset in the recovery point checkpoint, up to which the log is flushed; None if it has no entry."""
         return self._checkpointed(RECOVERY_POINT_CHECKPOINT)
 
     @property
     def log_end_offset(self) -> int:
-        """The offset after the last intact batch; an empty last segment counts by its base offset."""
+        """The offset after the last intact batch, or the base offset of an empty last segment."""
         listing = self._current()
         for looks in count(1):
             if not listing.spans:
@@ -440,15 +440,15 @@ class Log:
                 if not isinstance(error, FileChanged) or looks >= MOST_LOOKS:
                     self.problems.add_error(error)
                     break
-            listing = self._current()  # what it is now
+            listing = self._current()  # the current listing
         return listing.bases[-1]
 
     @property
     def log_start_offset(self) -> int:
-        """The greater of the checkpoint and the first base offset; a checkpoint above the log's end is a problem.
+        """The greater of the checkpoint and the first base offset; a checkpoint above the log end offset is a problem.
 
-        So is what lies between a lower one and the first base offset, unless it is known to be deleted: see
-        :attr:`remote`.
+        Missing offsets between a lower checkpoint and the first base offset are a problem too, unless they are known to
+        be deleted: see :attr:`remote`.
         """
         segments = self.segments
         first = segments[0].base_offset if segments else 0
@@ -466,11 +466,11 @@ class Log:
 
     @property
     def remote(self) -> RemoteOffsets | None:
-        """The offsets between where the log begins and where the first segment does, None where there are none.
+        """The offsets between the log start offset and the first segment here, or None if there are none.
 
-        Where a log begins is in the checkpoint (which has a line for every log that is tiered, and for others only
-        while it is above the first base offset: ``LogManager.checkpointLogStartOffsetsInDir``). Of a directory without
-        checkpoint files it is where its first leader epoch does.
+        The checkpoint has the log start offset. It has an entry for every tiered log. For other logs it has one only
+        while the log start offset is above the first base offset (``LogManager.checkpointLogStartOffsetsInDir``). In a
+        directory without checkpoint files, the start offset of the first leader epoch takes its place.
         """
         _ = self.log_start_offset
         return self._remote[1]
@@ -502,7 +502,7 @@ class Log:
         return RemoteOffsets(start, first, self.directory.path, tier)
 
     def visible(self) -> OffsetRange:
-        """The offsets that are listed: log start to log end, or to the high watermark if that was asked for."""
+        """The listed offsets: from the log start offset to the log end offset, or to the high watermark on request."""
         end = self.log_end_offset
         if self.until_high_watermark and self.high_watermark is not None:
             end = min(end, self.high_watermark)
@@ -510,7 +510,7 @@ class Log:
         return OffsetRange(start, max(start, end))
 
     def deleted(self) -> OffsetRange:
-        """The offsets below the log start offset whose records are still on the disk (DeleteRecords)."""
+        """The offsets below the log start offset whose records are still on disk (DeleteRecords)."""
         start = self.log_start_offset
         segments = self.segments
         return OffsetRange(min(segments[0].base_offset, start) if segments else start, start)
@@ -518,16 +518,16 @@ class Log:
     # -- records
 
     def find(self, offset: int) -> LoadedBlock | None:
-        """Return the decoded block that answers for ``offset``; see :meth:`Segment.find`."""
+        """Return the decoded block that covers ``offset``; see :meth:`Segment.find`."""
         return self.find_with_segment(offset)[1]
 
     def find_with_segment(
         self, offset: int, *, keep: bool = True, shows: Callable[[Segment, BatchHeader], bool] | None = None
     ) -> tuple[Segment | None, LoadedBlock | None]:
-        """Return a segment and the block in it that answers for ``offset``, if ``shows`` says that it is shown.
+        """Return the segment and the block in it that cover ``offset``, if ``shows`` accepts the block.
 
-        A block of one incarnation is never returned for the next one's. With ``keep`` the cache keeps it. Raises as
-        :meth:`Segment.find`.
+        It never returns a block of one segment incarnation for another. With ``keep`` the cache keeps the block. It
+        raises the errors of :meth:`Segment.find`.
         """
         for looks in count(1):
             segment = self.segment_for(offset)
@@ -546,8 +546,8 @@ class Log:
     def walk(self, offsets: OffsetRange) -> Iterator[tuple[Segment, Block | Damage]]:
         """Yield, segment by segment, every block and damage that may hold some of ``offsets``.
 
-        Where a segment goes, or becomes another file, it goes on in what is there now, behind what it has yielded: of a
-        batch that reaches over that, only the rest is the block's.
+        If a segment disappears or becomes another file, the walk continues in the current segments, after what it has
+        already yielded. If a batch there overlaps that point, its block covers only the rest.
         """
         reached = 0
         for span, item in self.walk_spans(offsets):
@@ -557,11 +557,11 @@ class Log:
             yield span.segment, item
 
     def walk_spans(self, offsets: OffsetRange) -> Iterator[tuple[Span, Block | Damage]]:
-        """Like :meth:`walk`, with the segment's span: what a block has outside of that counts elsewhere."""
+        """Like :meth:`walk`, with the segment's span: offsets of a block outside the span don't count."""
         reached, looks = offsets.start, 0
         while (span := self.span_from(reached)) is not None and span.start < offsets.end:
             segment, start, end = span
-            if start < reached:  # messages that are one block now may have been several, of which some were yielded
+            if start < reached:  # a block of messages may have been several before, and some of them already yielded
                 span, start = Span(segment, reached, end), reached
             end = MAX_INT64 if end is None else end
             try:
@@ -589,14 +589,14 @@ class Log:
             reached = max(reached, span.end)
 
     def span_from(self, offset: int) -> Span | None:
-        """Return the span in which ``offset`` lies, or the first one if that is above it; None without any."""
+        """Return the span that contains ``offset``, or the first span if that is above it; None if there is none."""
         listing = self._current()
         at = max(bisect_right(listing.starts, offset) - 1, 0)
         return listing.spans[at] if listing.spans else None
 
     def offset_for_time(self, timestamp: int, offsets: OffsetRange) -> int | None:
         """Return the lowest of ``offsets`` whose record's timestamp is at or after ``timestamp`` (milliseconds)."""
-        from kfs.log.time_lookup import first_offset_at_or_after  # only here: few commands ask for a time
+        from kfs.log.time_lookup import first_offset_at_or_after  # a local import: few commands look up a time
 
         for segment, start, end in self.spans:
             if start >= offsets.end:
@@ -608,18 +608,18 @@ class Log:
                 return found if found < offsets.end else None
         return None
 
-    # -- what lies beside the segments
+    # -- the other files of the partition
 
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """Return ``leader-epoch-checkpoint``; empty where it is missing or, which is a problem, unreadable."""
+        """Return ``leader-epoch-checkpoint``; empty if it is missing or unreadable; the latter is a problem."""
         return self._side_file(LEADER_EPOCH_CHECKPOINT, parse_leader_epoch_checkpoint) or ()
 
     def partition_metadata(self) -> PartitionMetadata | None:
-        """Return ``partition.metadata``; None where it is missing or, which is a problem, unreadable."""
+        """Return ``partition.metadata``; None if it is missing or unreadable; the latter is a problem."""
         return self._side_file(PARTITION_METADATA, parse_partition_metadata)
 
     def producer_snapshots(self, *, newest_first: bool = False) -> Iterator[tuple[int, tuple[ProducerStateEntry, ...]]]:
-        """Yield the offset and the producers of each ``.snapshot`` that can be read, in offset order."""
+        """Yield the offset and the producers of each readable ``.snapshot``, in offset order."""
         _ = self.segments
         for offset, found in sorted(self.files.snapshots.items(), reverse=newest_first):
             entries = self._side_file(os.path.basename(found.path), parse_producer_snapshot)
@@ -627,7 +627,7 @@ class Log:
                 yield offset, entries
 
     def aborted_transactions(self) -> Iterator[tuple[Segment, AbortedTxn]]:
-        """Yield the entries of every ``.txnindex`` that can be read, in the order of their markers."""
+        """Yield the entries of every readable ``.txnindex``, in the order of their markers."""
         for segment in self.segments:
             found = segment.files.txnindex
             if found is not None:
@@ -644,12 +644,12 @@ class Log:
             return None
 
     def last_leader_epoch(self) -> int:
-        """The leader epoch of the log's end, from the checkpoint or else its last batch; -1: not known."""
+        """The leader epoch at the end of the log, from the checkpoint or else the last batch; -1 if unknown."""
         epochs = self.leader_epochs()
         if epochs:
             return epochs[-1].leader_epoch
         for _ in range(MOST_LOOKS):
-            with suppress(FileChanged):  # what is lost at the end comes from another copy by now, perhaps
+            with suppress(FileChanged):  # lost records at the end may now come from another copy
                 return self._last_epoch_in_batches()
             self.look_again()
         return self._last_epoch_in_batches()
@@ -663,15 +663,16 @@ class Log:
         return epoch
 
     def standing(self) -> tuple[int, int, int]:
-        """What to choose between copies by: the greatest is the one that a broker would go by.
+        """The rank of this copy: a broker would follow the copy with the greatest one.
 
-        The last leader epoch counts first, then the log's end, as in an election; then who has more behind that.
+        As in an election, the last leader epoch counts first, then the log end offset. If both are equal, the copy with
+        the lowest log start offset wins.
         """
         return self.last_leader_epoch(), self.log_end_offset, -self.log_start_offset
 
 
 def gap_behind(segment: Segment) -> OffsetRange | None:
-    """Return the offsets between the end of a segment and the next one, None where there are none.
+    """Return the offsets between the end of a segment and the next one, or None if there is no gap.
 
     Raises:
         CorruptData: the segment can't be read.
@@ -683,5 +684,5 @@ def gap_behind(segment: Segment) -> OffsetRange | None:
 
 
 def _without_index(files: SegmentFiles) -> SegmentFiles:
-    """Return the files of a segment that is read with a patch, behind which its offset index is of no use."""
+    """Return the files of a segment that is read with a patch, without its offset index, which no longer applies."""
     return replace(files, index=None)

@@ -31,20 +31,20 @@ META_PROPERTIES: Final = "meta.properties"
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
-#: Files that show a directory to be one of ``log.dirs``.
+#: Files whose presence marks a directory as one of ``log.dirs``.
 MARKERS: Final = (*CHECKPOINTS, META_PROPERTIES, BOOTSTRAP_CHECKPOINT, CLEAN_SHUTDOWN)
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
 
 def is_log_dir(path: str, names: Sequence[str]) -> bool:
-    """Whether a directory, with these names in it, is one of ``log.dirs``: it has a broker's files or partitions."""
+    """Whether a directory with these file names is one of ``log.dirs``: it has broker files or partitions."""
     if any(name in MARKERS for name in names):
         return True
     return any(parse_directory_name(name) and kind_at(os.path.join(path, name)).may_be_directory for name in names)
 
 
 class LogDir:
-    """A log directory; its checkpoints are read when asked for and again when they have changed."""
+    """A log directory; checkpoints are read on demand, and again after they have changed."""
 
     def __init__(self, path: str, problems: Problems) -> None:
         self.path = path
@@ -54,9 +54,10 @@ class LogDir:
         self._had_markers = any(is_there(os.path.join(path, name)) for name in MARKERS)
 
     def check_is_there(self, names: Sequence[str] | None = None) -> None:
-        """Raise :class:`SourceLost` where it isn't there any more, as where its disk was unmounted or replaced.
+        """Raise :class:`SourceLost` if the directory is gone, for example because its disk was unmounted or replaced.
 
-        ``names`` are those in it, where that is known. One that never had anything but partitions may have none left.
+        ``names`` are the file names in it, if already known. A directory that never had anything but partitions may be
+        empty now.
         """
         try:
             names = list_names(self.path) if names is None else names
@@ -67,11 +68,11 @@ class LogDir:
             raise SourceLost(f"{self.path}: it was a log directory, and there is nothing of Kafka's in it any more")
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Return the offsets of a checkpoint file; empty where it is missing or, which is a problem, unreadable."""
+        """Return the offsets of a checkpoint file; empty if it is missing or unreadable; the latter is a problem."""
         return self._offsets(name) or {}
 
     def has_checkpoint(self, name: str) -> bool:
-        """Whether a checkpoint file is there and can be read."""
+        """Whether a checkpoint file exists and can be read."""
         return self._offsets(name) is not None
 
     def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
@@ -81,7 +82,7 @@ class LogDir:
         return known.offsets(self.problems)
 
     def meta_properties(self) -> MetaProperties | None:
-        """Return ``meta.properties``; None where it is missing or, which is a problem, unreadable."""
+        """Return ``meta.properties``; None if it is missing or unreadable; the latter is a problem."""
         try:
             return read_side_file(os.path.join(self.path, META_PROPERTIES), parse_meta_properties)
         except CorruptData as error:
@@ -97,7 +98,7 @@ def _device_of(path: str) -> int | None:
 
 
 class _Checkpoint:
-    """The offsets of one checkpoint file, followed as the broker rewrites it; None where it can't be read."""
+    """The offsets of one checkpoint file, reread when the broker rewrites it; None if it can't be read."""
 
     def __init__(self, path: str) -> None:
         self.path = path

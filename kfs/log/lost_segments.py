@@ -1,4 +1,4 @@
-"""Which offsets between the segments of a log are lost, by what is on the disk now."""
+"""Detection of lost offsets between the segments of a log, based on the current files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ListedLog(Protocol):
-    """A log whose segments are known, and what says from where on it should have records."""
+    """A log with known segments, and the facts that tell where its records should begin."""
 
     directory: PartitionDirectory
     topic: str
@@ -39,29 +39,29 @@ class ListedLog(Protocol):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """Its segments, by base offset."""
+        """The segments, by base offset."""
         ...
 
     @property
     def log_start_offset(self) -> int:
-        """The offset that it begins at."""
+        """The log start offset."""
         ...
 
     @property
     def remote(self) -> RemoteOffsets | None:
-        """What tiered storage may have of it."""
+        """The offsets that tiered storage may have."""
         ...
 
     @property
     def first_dirty_offset(self) -> int | None:
-        """How far the cleaner has come."""
+        """The offset up to which the cleaner has compacted the log."""
         ...
 
 
 class LostSegments:
-    """Says which offsets between two segments of a log are lost, where that is proven: see :mod:`kfs.log.missing`.
+    """Finds offsets between two segments of a log that are provably lost; see :mod:`kfs.log.missing`.
 
-    Nothing is read before there are offsets between segments. Threads share it.
+    It reads nothing until there is a gap between segments. Threads share it.
     """
 
     def __init__(self, log: ListedLog) -> None:
@@ -70,10 +70,10 @@ class LostSegments:
         self._snapshots: tuple[PartitionFiles, Sequence[int]] = (PartitionFiles(), ())
 
     def between(self, segment: Segment, gap: OffsetRange) -> OffsetRange | None:
-        """Return the offsets that are lost of those between the end of a segment and the next one.
+        """Return the lost offsets of ``gap``, the offsets between the end of a segment and the next one.
 
-        Offsets below the log start offset are none, nor are those that tiered storage may have. Where a file changes
-        meanwhile nothing is proven.
+        Offsets below the log start offset aren't lost, nor are offsets that tiered storage may have. If a file changes
+        meanwhile, nothing is proven.
 
         Raises:
             SourceLost: the log's directory is gone.
@@ -95,7 +95,7 @@ class LostSegments:
         segments, files = log.segments, log.files
         at = bisect_left(segments, segment.base_offset, key=lambda each: each.base_offset)
         is_there = segment in segments[at : at + 1] and segment.next_base_offset == gap.end
-        if not is_there or len(segments) != len(files.segments):  # it is changing
+        if not is_there or len(segments) != len(files.segments):  # the log is changing
             return Evidence.NONE
         log_dir = log.directory.log_dir
         return evidence_of(
@@ -115,7 +115,7 @@ class LostSegments:
 
 @dataclass(frozen=True, slots=True)
 class _LogWitness:
-    """The segments of a log as they are listed: see :class:`~kfs.log.missing.SegmentFacts`."""
+    """The segments of a log as listed; see :class:`~kfs.log.missing.SegmentFacts`."""
 
     _segments: Sequence[Segment]
     files: PartitionFiles
@@ -136,7 +136,11 @@ class _LogWitness:
         return self._searches.setdefault(segment, _Search(segment.base_offset)).goes_on_in(segment)
 
     def has_record_batches(self, at: int) -> bool:
-        """Whether there may be: the formats follow each other, so the next segment's first batch tells of the last."""
+        """Whether the segment may hold record batches.
+
+        Message formats only move forward, so the first batch of the next segment limits the format of this segment's
+        last batch.
+        """
         headers = (segment.header_at(0) for segment in self._segments[at : at + 2])
         return any(header is not None and header.magic >= MAGIC_V2 for header in headers)
 
@@ -159,29 +163,30 @@ def _last_header(segment: Segment) -> BatchHeader | None:
 
 
 def _quiet(segment: Segment) -> BulkReader:
-    """Return what reads a segment and says nothing: who reads its records says what is wrong."""
+    """Return a reader that reports nothing, because readers of the records report the problems."""
     return segment.bulk_reader(_ignore, tells_missing=False)
 
 
 def _ignore(problem: Problem) -> None:
-    """What is wrong comes as damage too."""
+    """Drop a problem: the reader also yields it as damage."""
 
 
 class _Search:
-    """Looks in a segment for offsets that are left out: as long as there is none, each byte is looked at once.
+    """Searches a segment for omitted offsets; until it finds some, it reads each byte only once.
 
-    What a broken header says counts for nothing, so CRCs are checked, and what is missing beside damage may be lost.
+    It checks CRCs, because a broken header proves nothing. It ignores gaps next to damage, because records may be lost
+    there.
     """
 
     def __init__(self, base_offset: int) -> None:
         self._position = 0
-        #: The offset that is next unless some are left out; None behind damage.
+        #: The expected next offset; None after damage.
         self._next: int | None = base_offset
         self._has_found = False
         self._lock: Final = Lock()
 
     def goes_on_in(self, segment: Segment) -> bool:
-        """Whether there is such a hole as far as the segment goes now."""
+        """Whether the segment omits offsets, up to its current end."""
         with self._lock:
             if not self._has_found and self._position < segment.size():
                 after = None if self._next is None else self._next - 1

@@ -1,11 +1,15 @@
-"""Offsets between two segments that neither has: lost with a segment, or what compaction leaves.
+"""Gaps between two segments: evidence of a lost segment, as opposed to compaction.
 
-A leader begins a segment where the one before it ends. Only the cleaner merges segments, and a follower of a compacted
-leader begins one with the first batch that it gets (``UnifiedLog.maybeRoll``). So offsets are missing where nothing
-tells of compaction. What is compacted stands in ``cleaner-offset-checkpoint`` (``LogCleanerManager.doneCleaning``), a
-file that every broker since 0.9 has whose cleaner is on (the constructor of ``OffsetCheckpointFile`` makes it). And a
-producer snapshot is written where each segment begins, and goes with it when the cleaner merges it into another
-(``UnifiedLog.replaceSegments``): one that lies between two segments tells of a third.
+A leader begins a segment where the previous one ends. Only two things leave gaps legitimately: the cleaner merges
+segments, and a follower of a compacted leader begins a segment with the first batch that it fetches
+(``UnifiedLog.maybeRoll``). So offsets are lost if nothing indicates compaction.
+
+The cleaner records what it has compacted in ``cleaner-offset-checkpoint`` (``LogCleanerManager.doneCleaning``). Every
+broker since 0.9 with an enabled cleaner has that file, because the constructor of ``OffsetCheckpointFile`` creates it.
+
+A broker also writes a producer snapshot where each segment begins. The cleaner deletes it when it merges the segment
+into another one (``UnifiedLog.replaceSegments``). So a snapshot that lies between two segments is evidence of a third
+one.
 """
 
 from __future__ import annotations
@@ -21,78 +25,78 @@ from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.storage.listing import FoundFile
 from kfs.storage.status import status_at
 
-#: How many bytes of the segments around a gap, besides the two next to it, are searched for signs of compaction.
+#: How many bytes of further segments around a gap, besides the two adjacent ones, are searched for compaction.
 SEARCHED_AROUND: Final = 64 * 1024 * 1024
 
 
 class Evidence(Enum):
-    """What tells that offsets between two segments are lost."""
+    """How strong the evidence is that offsets between two segments are lost."""
 
     NONE = auto()
-    DOUBTFUL = auto()  # a snapshot tells of a segment, and compaction may have merged that
-    LIKELY = auto()  # nothing tells of compaction, but it isn't known whether the broker would have said so
+    DOUBTFUL = auto()  # a snapshot indicates a segment, but compaction may have merged that
+    LIKELY = auto()  # nothing indicates compaction, but it is unknown whether the broker would have recorded it
     PROVEN = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The ``offsets`` between the end of the ``before``-th segment of a log and the base offset of the next one."""
+    """The ``offsets`` between the end of the segment at index ``before`` and the base offset of the next one."""
 
     before: int
     offsets: OffsetRange
 
 
 def missing_sentence(offsets: OffsetRange) -> str:
-    """Say that the offsets below the base offset of a segment are missing."""
+    """Return a sentence that the offsets before the base offset of a segment are missing."""
     return f"offsets {offsets.start} to {offsets.end - 1} are missing before the segment of base offset {offsets.end}"
 
 
 class SegmentFacts(Protocol):
-    """What is known of the segments of a log, which go by their number in it.
+    """Facts about the segments of a log, by the index of the segment.
 
-    What reads one raises :class:`~kfs.errors.CorruptData` where that fails.
+    Methods that read a segment raise :class:`~kfs.errors.CorruptData` if that fails.
     """
 
     @property
     def files(self) -> PartitionFiles:
-        """All that lies in the log's directory."""
+        """All files in the log's directory."""
         ...
 
     @property
     def snapshots(self) -> Sequence[int]:
-        """The offsets of the producer snapshots in it, in order."""
+        """The offsets of the producer snapshots, in order."""
         ...
 
     def __len__(self) -> int:
-        """Return how many segments there are."""
+        """Return the number of segments."""
         ...
 
     def segment(self, at: int) -> SegmentFiles:
-        """Return the files of one."""
+        """Return the files of a segment."""
         ...
 
     def size(self, at: int) -> int:
-        """Return the bytes of its ``.log``."""
+        """Return the size of a segment's ``.log`` in bytes."""
         ...
 
     def has_holes(self, at: int) -> bool:
-        """Whether it lacks offsets as only compaction leaves them out."""
+        """Whether the segment omits offsets in a way that only compaction does."""
         ...
 
     def has_record_batches(self, at: int) -> bool:
-        """Whether there are, or may be, record batches (v2) in it: without them there are no snapshots."""
+        """Whether the segment has, or may have, record batches (v2); without these there are no snapshots."""
         ...
 
     def epochs(self, at: int) -> tuple[int, int] | None:
-        """Return the leader epochs of its first and its last batch, None where they name none."""
+        """Return the leader epochs of the first and the last batch, or None if they have none."""
         ...
 
 
 def evidence_of(gap: Gap, witness: SegmentFacts, *, is_cleaned: bool, has_checkpoint: bool) -> Evidence:
-    """Return what tells that the offsets of a gap are lost.
+    """Return the evidence that the offsets of a gap are lost.
 
-    ``is_cleaned`` says that the log is known to be compacted, ``has_checkpoint`` that the cleaner's checkpoint would
-    say so.
+    ``is_cleaned`` says that the log is known to be compacted. ``has_checkpoint`` says that the cleaner's checkpoint
+    would record compaction.
 
     Raises:
         CorruptData: a segment can't be read.
@@ -109,7 +113,7 @@ def evidence_of(gap: Gap, witness: SegmentFacts, *, is_cleaned: bool, has_checkp
 
 
 def snapshot_in(gap: Gap, witness: SegmentFacts) -> FoundFile | None:
-    """Return the producer snapshot of the lowest offset in a gap, None where there is none."""
+    """Return the producer snapshot with the lowest offset in a gap, or None if there is none."""
     start = max(gap.offsets.start, witness.segment(gap.before).base_offset + 1)
     at = bisect_left(witness.snapshots, start)
     if at == len(witness.snapshots) or witness.snapshots[at] >= gap.offsets.end:
@@ -118,9 +122,10 @@ def snapshot_in(gap: Gap, witness: SegmentFacts) -> FoundFile | None:
 
 
 def _is_being_compacted(gap: Gap, witness: SegmentFacts) -> bool:
-    """Whether the cleaner is at work, which says so in its checkpoint when it is done with all of a log.
+    """Whether the cleaner is at work on the log; it updates its checkpoint only after it has finished the log.
 
-    What it has merged waits as ``.deleted`` for its removal. Retention deletes only from the start of a log.
+    The segments that it has merged remain as ``.deleted`` until their removal. Retention deletes only from the start of
+    a log.
     """
     files = witness.files
     if any(segment.base_offset in gap.offsets for segment in files.deleted):
@@ -135,7 +140,7 @@ def _has_holes_around(gap: Gap, witness: SegmentFacts) -> bool:
 
 
 def _around(gap: Gap, witness: SegmentFacts) -> Iterator[int]:
-    """Yield the segments at a gap, and then those further away, as far as they are small enough."""
+    """Yield the segments next to a gap, then those further away, up to a total size."""
     before, after, left = gap.before, gap.before + 1, SEARCHED_AROUND
     yield from (before, after)
     for distance in range(1, len(witness)):
@@ -148,21 +153,24 @@ def _around(gap: Gap, witness: SegmentFacts) -> Iterator[int]:
 
 
 def _has_all_snapshots(witness: SegmentFacts) -> bool:
-    """Whether each segment has one, as with brokers since 2.8; earlier ones also leave some of segments merged away."""
+    """Whether each segment has a snapshot, as with brokers since 2.8.
+
+    Earlier brokers also keep some snapshots of segments that were merged away.
+    """
     count, snapshots = len(witness), witness.files.snapshots
     from_format = next((at for at in range(count) if witness.has_record_batches(at)), count)
     return all(witness.segment(at).base_offset in snapshots for at in range(from_format + 1, count))
 
 
 def _may_begin_a_segment(snapshot: FoundFile, gap: Gap, witness: SegmentFacts) -> bool:
-    """Whether it can't be that of a clean stop, after which the segment before it was appended to.
+    """Whether the snapshot can't come from a clean shutdown after which the broker appended to the segment before it.
 
-    The leader epoch may be another one then, and the segment's time, which compaction keeps, is a later one.
+    In that case the leader epoch may change, and the segment has a later modification time, which compaction keeps.
     """
     before, after = witness.epochs(gap.before), witness.epochs(gap.before + 1)
     if before is not None and after is not None and before[1] != after[0]:
         return False
     try:
         return status_at(witness.segment(gap.before).log.path).mtime_ns <= status_at(snapshot.path).mtime_ns
-    except OSError:  # gone meanwhile
+    except OSError:  # deleted meanwhile
         return False

@@ -1,4 +1,4 @@
-"""A cache of what was made from blocks, bounded in bytes, found by any offset inside."""
+"""A cache of objects made from blocks, bounded in bytes, with lookup by any offset in the block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Covering(Protocol):
-    """Something that answers for all offsets from ``first_offset`` to ``last_offset``."""
+    """An object that covers all offsets from ``first_offset`` to ``last_offset``, both inclusive."""
 
     @property
     def first_offset(self) -> int: ...
@@ -26,18 +26,18 @@ _Key = tuple[int, int]  # slot of the segment's incarnation, first offset
 
 
 class OffsetCache(Generic[Value]):
-    """Least recently used first out; never more than ``capacity`` bytes: a value larger than that isn't kept."""
+    """An LRU cache of at most ``capacity`` bytes; it doesn't keep a value larger than that."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._values: OrderedDict[_Key, Value] = OrderedDict()  # the one used last is the last
-        self._firsts: dict[int, list[int]] = {}  # of each slot the first offsets, in order
+        self._values: OrderedDict[_Key, Value] = OrderedDict()  # the most recently used is last
+        self._firsts: dict[int, list[int]] = {}  # the first offsets of each slot, in order
         self._lock = threading.Lock()
         #: The bytes held now.
         self.nbytes = 0
 
     def find(self, slot: int, offset: int) -> Value | None:
-        """Return the value of that segment incarnation that covers ``offset``."""
+        """Return the value that covers ``offset`` in that segment incarnation."""
         with self._lock:
             firsts = self._firsts.get(slot)
             at = bisect_right(firsts, offset) - 1 if firsts else -1
@@ -51,7 +51,7 @@ class OffsetCache(Generic[Value]):
             return value
 
     def put(self, slot: int, value: Value) -> None:
-        """Keep ``value`` unless it answers for nothing, or alone is larger than the cache."""
+        """Keep ``value`` unless it covers no offset, or is larger than the cache."""
         size = value.nbytes
         if size > self._capacity or value.first_offset > value.last_offset:
             return

@@ -16,7 +16,7 @@ LAYOUT: Final = EntryLayout(OFFSET_INDEX_ENTRY.size, 0)
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """An entry: an absolute offset and the byte position of a batch that doesn't begin above it."""
+    """An entry: an absolute offset, and the byte position of a batch that begins at or below it."""
 
     offset: int
     position: int
@@ -25,9 +25,9 @@ class OffsetPosition:
 class OffsetIndex:
     """The entries of one index file, searched in place.
 
-    What may be relied on (brokers before 4.x wrote the first or last offset of an append, later
-    ones the last of a batch): offsets and positions ascend, a position is a batch boundary, and the
-    batch there begins at or below the entry's offset.
+    Three properties hold for every broker version, although brokers before 4.x wrote the first or last offset of an
+    append, and later ones write the last offset of a batch. Offsets and positions ascend. Each position is a batch
+    boundary. The batch there begins at or below the entry's offset.
     """
 
     def __init__(self, content: IndexBytes, base_offset: int) -> None:
@@ -36,7 +36,7 @@ class OffsetIndex:
         self.base_offset = base_offset
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """Return the last entry at or below ``offset``, None where all are above (``OffsetIndex.lookup``)."""
+        """Return the last entry at or below ``offset``, or None if all are above it (``OffsetIndex.lookup``)."""
         relative = offset - self.base_offset
         low, high = 0, self.entries
         while low < high:
@@ -76,7 +76,7 @@ def check_offset_index(content: IndexBytes, log_size: int) -> None:
 
 
 def _check_ascending(values: array[int], what: str, field: int) -> None:
-    if values == array("i", sorted(set(values))):  # C speed for the ordinary case
+    if values == array("i", sorted(set(values))):  # the ordinary case at C speed
         return
     for index in range(1, len(values)):
         if values[index] <= values[index - 1]:

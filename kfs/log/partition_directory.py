@@ -1,4 +1,4 @@
-"""Where one copy of a partition lies on the disk."""
+"""The directory of one copy of a partition."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kfs.storage.open_files import FileChanged, OpenFile
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-#: Only the metadata log has it (``FileQuorumStateStore.java``).
+#: Only the metadata log has this file (``FileQuorumStateStore.java``).
 QUORUM_STATE: Final = "quorum-state"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A directory of segments, or, with ``loose``, only those ``.log`` (or ``.log.deleted``) files in it.
+    """A directory of segments, or, with ``loose``, only these ``.log`` (or ``.log.deleted``) files in it.
 
-    With ``is_of_deleted`` it is only the segments in it that were deleted, and wait for their removal.
-    ``log_dir`` is the log directory whose checkpoints speak of it; None where there is none. One that ``is_source`` was
-    named itself, and not found in a log directory.
+    With ``is_of_deleted`` it has only the deleted segments that wait for their removal. ``log_dir`` is the log
+    directory whose checkpoints cover the partition, or None. With ``is_source`` the directory was passed as a path
+    itself, instead of being found in a log directory.
     """
 
     path: str
@@ -39,7 +39,7 @@ class PartitionDirectory:
     is_of_deleted: bool = False
 
     def check_source(self) -> None:
-        """Raise :class:`SourceLost` where it isn't only the partition that is gone, but what it was found in."""
+        """Raise :class:`SourceLost` if not only the partition is gone, but also the source that it was found in."""
         if self.is_source:
             raise SourceLost(f"{self.path}: it is gone")
         if self.log_dir is not None:
@@ -47,19 +47,19 @@ class PartitionDirectory:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the topic was deleted and these files only wait for their removal."""
+        """Whether the topic was deleted and the files only wait for their removal."""
         return self.name.kind is DirectoryKind.DELETE
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the segments of a log, and not only some."""
+        """Whether it has all segments of a log."""
         return not self.loose and not self.is_of_deleted
 
     def list(self, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
         """List the files; see :func:`kfs.log.segment_files.list_partition`.
 
-        Raises :class:`OSError` where the directory can't be listed, :class:`~kfs.errors.Shortage` where there is
-        no descriptor for it.
+        Raises :class:`OSError` if the directory can't be listed, and :class:`~kfs.errors.Shortage` if no descriptor is
+        available.
         """
         if self.is_of_deleted:
             return PartitionFiles(list_partition(self.path, lambda files: files.base_offset).deleted)
@@ -68,7 +68,7 @@ class PartitionDirectory:
         files = PartitionFiles()
         segments: dict[int, SegmentFiles] = {}
         for path in self.loose:
-            with suppress(FileChanged):  # what was deleted is removed after file.delete.delay.ms
+            with suppress(FileChanged):  # deleted segments disappear after file.delete.delay.ms
                 segment = _loose_segment(path)
                 segments[segment.base_offset] = segment
         files.segments = [segments[base] for base in sorted(segments)]
@@ -76,7 +76,7 @@ class PartitionDirectory:
 
 
 def _loose_segment(path: str) -> SegmentFiles:
-    """A ``.log`` named on its own: the base offset is its name's, else that of its first batch."""
+    """Return a ``.log`` that was passed as a path; its base offset is in its name, else in its first batch."""
     file = OpenFile(path)
     stem = os.path.basename(path).split(".")[0]
     if stem.isascii() and stem.isdigit() and int(stem) < 2**63:

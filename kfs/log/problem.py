@@ -1,4 +1,4 @@
-"""What was found wrong, kept for those who ask: never skipped silently, bounded in memory."""
+"""Problems found in files: recorded rather than silently skipped, and bounded in memory."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
 
 _LOG = logging.getLogger("kfs")
-_LOG.addHandler(logging.NullHandler())  # who uses the library decides what is shown
+_LOG.addHandler(logging.NullHandler())  # users of the library configure logging
 _MOST_KEPT = 10_000
 
 
 class DamagePolicy(StrEnum):
-    """What becomes of a read that meets bytes which can't be read as records."""
+    """What a reader does at bytes that can't be read as records."""
 
-    FAIL = "fail"  # it fails there, when all that is before was given out
-    SKIP = "skip"  # it goes on behind them; they stand among the problems
+    FAIL = "fail"  # fail there, after all records before were returned
+    SKIP = "skip"  # continue after them; they are among the problems
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in a file: ``position`` and ``size`` in bytes (size 0: unknown), the reason in words."""
+    """A problem in a file: ``position`` and ``size`` in bytes (size 0: unknown), and the reason in words."""
 
     file: str
     position: int
@@ -38,22 +38,22 @@ class Problem:
         return cls(error.file or "", error.position, 0, error.reason)
 
     def error(self) -> CorruptData:
-        """Return the problem as the error that a reader of those bytes gets."""
+        """Return the problem as the error that readers of those bytes get."""
         error = CorruptData(self.reason, self.position, self.file)
         error.reported = True
         return error
 
 
 def faulty_records(columns: RecordColumns, file: str, position: int, size: int) -> Problem:
-    """Return the problem of a block, or of several, of which some records are broken."""
+    """Return the problem of one or several blocks in which some records are broken."""
     reasons = (f"offset {columns.offsets[index]}: {fault.reason}" for index, fault in columns.faults.items())
     return Problem(file, position, size, "; ".join(reasons))
 
 
 class Problems:
-    """The problems of one log (or data directory), each once, in the order they were met.
+    """The problems of one log (or data directory), each once, in the order of their discovery.
 
-    They are logged as warnings, unless another logging ``level`` is given.
+    They are logged as warnings, or at another logging ``level``.
     """
 
     def __init__(self, level: int = logging.WARNING) -> None:
@@ -62,9 +62,9 @@ class Problems:
         self.dropped = 0
 
     def add(self, problem: Problem, *, is_settled: bool = False) -> None:
-        """Remember and log a problem unless one is known at that file and position.
+        """Record and log a problem, unless one is already recorded for that file and position.
 
-        One that ``is_settled`` changes no answer: the log has it as information.
+        A problem that ``is_settled`` doesn't affect results, so it is logged as information.
         """
         key = (problem.file, problem.position)
         if key in self._problems:
@@ -79,11 +79,11 @@ class Problems:
         _LOG.log(level, "%s: position %d: %s", problem.file, problem.position, problem.reason)
 
     def add_error(self, error: CorruptData, size: int = 0) -> None:
-        """Remember an error that already names its file."""
+        """Record an error that already names its file."""
         self.add(Problem(error.file or "", error.position, size, error.reason))
 
     def forget_file(self, file: str) -> None:
-        """Drop what was said of a file that has been replaced or removed."""
+        """Drop the problems of a file that was replaced or removed."""
         for key in [key for key in list(self._problems) if key[0] == file]:
             self._problems.pop(key, None)
 
@@ -91,7 +91,7 @@ class Problems:
         return iter(sorted(self._problems.values(), key=lambda problem: (problem.file, problem.position)))
 
     def with_rest(self) -> Iterator[Problem]:
-        """Yield all of them, and at the end one that says how many more there were."""
+        """Yield all problems, and finally one that counts the dropped ones."""
         yield from self
         if self.dropped:
             yield Problem("", 0, 0, f"and {self.dropped} more problems")

@@ -1,7 +1,7 @@
-"""What a broker remembers of the producers of a partition, rebuilt from the log (``ProducerStateManager.java``).
+"""A broker's state of the producers of a partition, rebuilt from the log (``ProducerStateManager.java``).
 
-The entries are those of a ``.snapshot``, replayed as when a broker recovers a log: nothing is validated against what
-went before (``AppendOrigin.REPLICATION``), because the broker that appended it has done so.
+The entries are those of a ``.snapshot``, replayed as a broker does in log recovery. They aren't validated against
+earlier state (``AppendOrigin.REPLICATION``), because the broker that appended the batches has done so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kfs.format.layout import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_S
 from kfs.format.producer_snapshot import ProducerStateEntry
 from kfs.format.record import Record
 
-#: The default of ``producer.id.expiration.ms``: after a day without a word a producer is forgotten.
+#: The default of ``producer.id.expiration.ms``: a producer expires after one day of inactivity.
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
 
 NO_COORDINATOR_EPOCH: Final = -1
@@ -27,9 +27,9 @@ _NO_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class CompletedTxn:
-    """A transaction that a marker at ``last_offset`` ended (``CompletedTxn.java``).
+    """A transaction that the marker at ``last_offset`` completed (``CompletedTxn.java``).
 
-    ``last_stable_offset`` is the partition's from then on, as the transaction index keeps it.
+    ``last_stable_offset`` is the partition's last stable offset after that, as in the transaction index.
     """
 
     producer_id: int
@@ -39,7 +39,7 @@ class CompletedTxn:
     last_stable_offset: int
 
     def aborted(self) -> AbortedTxn:
-        """Return what the transaction index says of it, where it was aborted."""
+        """Return the entry of the transaction index for an aborted transaction."""
         return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
@@ -51,45 +51,45 @@ class ProducerState:
         #: The offset up to which (exclusive) the log has been replayed.
         self.map_end_offset = 0
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._open: dict[int, int] = {}  # first offset of each open transaction, its producer id
-        self._first_unreplicated: int | None = None  # the least first offset of those completed since
+        self._open: dict[int, int] = {}  # producer id by the first offset of each open transaction
+        self._first_unreplicated: int | None = None  # the lowest first offset of transactions completed since
 
     def entries(self) -> list[ProducerStateEntry]:
-        """Return what a snapshot of this moment holds, in the order in which the producers were first seen."""
+        """Return the entries of a snapshot taken now, in the order in which the producers were first seen."""
         return list(self._producers.values())
 
     def entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """Return what is known of a producer, None where it isn't."""
+        """Return the entry of a producer, or None if it is unknown."""
         return self._producers.get(producer_id)
 
     def is_open(self, producer_id: int) -> bool:
-        """Whether a producer has a transaction open."""
+        """Whether a producer has an open transaction."""
         known = self._producers.get(producer_id)
         return known is not None and known.current_txn_first_offset is not None
 
     def forget(self, producer_id: int) -> None:
-        """Forget a producer, and the transaction that it has open, if there is one."""
+        """Forget a producer and its open transaction, if there is one."""
         known = self._producers.pop(producer_id, None)
         if known is not None and known.current_txn_first_offset is not None:
             self._open.pop(known.current_txn_first_offset, None)
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins: nothing from there on is stable. None without one."""
+        """The first offset of the oldest open transaction, which bounds stable offsets; None if none is open."""
         return min(self._open, default=None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Like :attr:`first_undecided_offset`, but transactions that were completed since the state was empty count.
+        """Like :attr:`first_undecided_offset`, but including transactions completed since the state was empty.
 
-        That is what a broker goes by until it knows that their markers are replicated.
+        A broker uses it until it knows that the markers of these are replicated.
         """
         known = (self.first_undecided_offset, self._first_unreplicated)
         return min((offset for offset in known if offset is not None), default=None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither a producer nor a completed transaction is known."""
+        """Whether there are no producers and no completed transactions."""
         return not self._producers and self._first_unreplicated is None
 
     def clear(self) -> None:
@@ -99,7 +99,7 @@ class ProducerState:
         self._first_unreplicated = None
 
     def load(self, entries: Iterable[ProducerStateEntry], offset: int, now: int) -> None:
-        """Take over a snapshot as of ``offset``, the producers aside that have expired by ``now`` (milliseconds)."""
+        """Load a snapshot taken at ``offset``, without the producers that have expired by ``now`` (milliseconds)."""
         for entry in entries:
             if not self._is_expired(entry, now):
                 self._producers[entry.producer_id] = entry
@@ -108,7 +108,7 @@ class ProducerState:
         self.map_end_offset = offset
 
     def remove_expired(self, now: int) -> None:
-        """Forget the producers that have been silent for too long at ``now`` (milliseconds)."""
+        """Forget the producers that have expired by ``now`` (milliseconds)."""
         for producer_id in [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now)]:
             del self._producers[producer_id]
 
@@ -116,13 +116,14 @@ class ProducerState:
         return entry.current_txn_first_offset is None and now - entry.timestamp >= self.expiration_ms
 
     def append(self, header: BatchHeader, first_record: Record | None = None) -> CompletedTxn | None:
-        """Note a batch, of any format; return the transaction that it ends, if it does that.
+        """Note a batch of any format; return the transaction that it completes, if any.
 
-        A control batch comes with its ``first_record``, or None where compaction has left none.
+        A control batch comes with its ``first_record``, or None if compaction has removed all of its records.
 
         Raises:
-            CorruptData: the control record of a producer isn't one.
-            InvalidTransaction: a batch that no transaction has, in one, or a marker that ends none of those open.
+            CorruptData: the control record of a producer is invalid.
+            InvalidTransaction: a non-transactional batch within an open transaction, or a marker for a transaction that
+                isn't open.
         """
         completed = None
         if header.producer_id != NO_PRODUCER_ID:
@@ -154,7 +155,7 @@ class ProducerState:
         )
 
     def _append_marker(self, header: BatchHeader, record: Record) -> CompletedTxn | None:
-        """``ProducerAppendInfo.appendEndTxnMarker``."""
+        """Apply a transaction marker (``ProducerAppendInfo.appendEndTxnMarker``)."""
         marker = _marker(header, record)
         known = self._known(header.producer_id)
         entry = replace(
@@ -164,11 +165,11 @@ class ProducerState:
             coordinator_epoch=marker.coordinator_epoch,
             current_txn_first_offset=None,
         )
-        if header.producer_epoch != known.producer_epoch:  # a new epoch, of which there is no batch yet
+        if header.producer_epoch != known.producer_epoch:  # a new epoch without a batch yet
             entry = replace(entry, last_sequence=NO_SEQUENCE, last_offset=_NO_OFFSET, offset_delta=0)
         self._producers[header.producer_id] = entry
         if known.current_txn_first_offset is None:
-            return None  # a transaction without records here
+            return None  # a transaction without records in this partition
         return self._complete(known, header, is_aborted=isinstance(marker, AbortMarker))
 
     def _complete(self, known: ProducerStateEntry, header: BatchHeader, *, is_aborted: bool) -> CompletedTxn:

@@ -1,4 +1,4 @@
-"""Offsets that a log has and its disk doesn't: tiered storage has moved them away (KIP-405)."""
+"""Offsets that belong to a log but aren't on this disk: tiered storage has moved them away (KIP-405)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 
-#: Where a broker with tiered storage keeps indexes of remote segments, in its first log directory
+#: The directory for indexes of remote segments, in a broker's first log directory
 #: (``RemoteIndexCache.DIR_NAME``).
 REMOTE_LOG_INDEX_CACHE: Final = "remote-log-index-cache"
-#: The topic's config that has its segments moved.
+#: The topic config that enables tiered storage.
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
-#: Kafka moves nothing of these (``UnifiedLog.isRemoteLogEnabled``).
+#: Topics that Kafka never tiers (``UnifiedLog.isRemoteLogEnabled``).
 NEVER_TIERED: Final = frozenset(
     {
         "__consumer_offsets",
@@ -27,20 +27,20 @@ NEVER_TIERED: Final = frozenset(
 
 
 class Tier(StrEnum):
-    """What is known of a topic's tiered storage."""
+    """What is known about tiered storage of a topic."""
 
-    TOPIC = "topic"  # the cluster's metadata says that the topic has it
-    BROKER = "broker"  # the broker uses it; of the topic it isn't known
+    TOPIC = "topic"  # enabled, according to the cluster metadata
+    BROKER = "broker"  # the broker uses it, but it is unknown whether the topic does
     UNKNOWN = "unknown"
-    NONE = "none"  # the cluster's metadata says that the topic has none
+    NONE = "none"  # disabled, according to the cluster metadata
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteOffsets(OffsetRange):
-    """The offsets from ``start``, where the log begins, up to below ``end``, where the first segment here does.
+    """The offsets from ``start``, the log start offset, up to, not including, ``end``, the first base offset here.
 
-    Of a tiered topic these are in remote storage. Where it isn't known whether it is one, they may as well have been
-    deleted since the log start offset checkpoint was written, which an unclean stop leaves as it was.
+    For a tiered topic they are in remote storage. If it is unknown whether the topic is tiered, they may also have been
+    deleted after the log start offset checkpoint was written: an unclean shutdown leaves the checkpoint stale.
     """
 
     directory: str
@@ -48,12 +48,12 @@ class RemoteOffsets(OffsetRange):
 
     @property
     def is_likely(self) -> bool:
-        """Whether there is more to it than a checkpoint that deletion has overtaken: a tier that they may be in."""
+        """Whether a tier is known that may have the offsets; otherwise the checkpoint may just be stale."""
         return self.tier in (Tier.TOPIC, Tier.BROKER)
 
     @property
     def sentence(self) -> str:
-        """Which they are, and where."""
+        """Which offsets they are, and where they may be."""
         if self.tier is Tier.TOPIC:
             where = f"but in remote storage ({REMOTE_STORAGE_ENABLE} is set)"
         elif self.tier is Tier.BROKER:
@@ -63,5 +63,5 @@ class RemoteOffsets(OffsetRange):
         return f"offsets {self.start} to {self.end - 1} are not on this disk, {where}"
 
     def problem(self) -> Problem:
-        """Return what is said of them among the problems of the log."""
+        """Return the problem to record for the log."""
         return Problem(self.directory, 0, 0, self.sentence)

@@ -1,4 +1,4 @@
-"""Finding the next intact batch behind bytes that make no sense."""
+"""Search for the next intact batch after bytes that can't be parsed."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from kfs.storage.holes import next_data
 from kfs.storage.open_files import FileChanged, OpenFile
 
 _SCAN_CHUNK: Final = 256 * 1024
-#: Checksums computed per search, as a multiple of the bytes searched: hostile data may look like a
-#: header at every byte, and each look costs a CRC over what it claims.
+#: The maximum number of bytes to checksum per search, as a multiple of the bytes searched. Hostile data may look like a
+#: header at every byte, and each such position costs a CRC over the size that it claims.
 _CRC_BUDGET: Final = 64
 _CRC_BUDGET_FLOOR: Final = 64 * 1024 * 1024
 
 
 def is_plausible(window: Window, bounds: SegmentBounds, position: int, after: int) -> bool:
-    """Whether a header at ``position`` makes sense as the next one after offset ``after``; its CRC is not looked at."""
+    """Whether the header at ``position`` is plausible after offset ``after``; its CRC isn't checked."""
     return _plausible_header(window, bounds, position, after) is not None
 
 
 def find_batch(
     window: Window, bounds: SegmentBounds, position: int, after: int, limit: int, stop: int | None = None
 ) -> int | None:
-    """Return where the next intact batch or message at or after ``position`` begins, or None.
+    """Return the position of the next intact batch or message at or after ``position``, or None.
 
-    Its offsets must be ones that can follow ``after`` in this segment, so the high half of its
-    offset is one of two: that is what is searched for. ``limit`` bounds a batch's size in bytes;
-    it must begin before ``stop``, where that is given.
+    Its offsets must be able to follow ``after`` in this segment. So the high half of its base offset has one of two
+    values, and the search looks for these. ``limit`` bounds a batch's size in bytes. The batch must begin before
+    ``stop``, if given.
     """
     stop = window.size if stop is None else stop
     end = min(window.size, stop + HEADER_SIZE_UP_TO_MAGIC - 1)
     patterns = {_pattern(bounds.base_offset), _pattern(min(bounds.base_offset + MAX_INT32, bounds.limit))}
     budget = max((end - position) * _CRC_BUDGET, _CRC_BUDGET_FLOOR)
     while position + HEADER_SIZE_UP_TO_MAGIC <= end:
-        # A header may begin with zeros, and those be at the end of a hole.
+        # A header may begin with zeros that are the end of a hole.
         position = max(position, next_data(window.file, position, end) - HEADER_SIZE_UP_TO_MAGIC + 1)
         length = min(_SCAN_CHUNK, end - position)
         chunk = window.file.read(position, length)
@@ -67,7 +67,7 @@ def find_batch(
 
 
 def find_bytes(file: OpenFile, wanted: bytes, end: int, most: int) -> int | None:
-    """Return where ``wanted`` first stands in ``end`` bytes of a file, None where not in the first ``most`` of them."""
+    """Return the first position of ``wanted`` below ``end`` in a file; None if it isn't in the first ``most`` bytes."""
     position = 0
     while position < min(end, most):
         position = max(position, next_data(file, position, end) - len(wanted) + 1)
@@ -82,7 +82,7 @@ def find_bytes(file: OpenFile, wanted: bytes, end: int, most: int) -> int | None
 
 
 def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
-    """Whether only zero bytes follow: a preallocated or crashed file. Holes are skipped, not read."""
+    """Whether only zero bytes follow, as in a preallocated or crashed file; holes are skipped without reading."""
     while (position := next_data(file, position, size)) < size:
         chunk = file.read(position, min(_SCAN_CHUNK, size - position))
         if not chunk or chunk.count(0) != len(chunk):
@@ -92,13 +92,13 @@ def is_zero_to_end(file: OpenFile, position: int, size: int) -> bool:
 
 
 def _pattern(offset: int) -> re.Pattern[bytes]:
-    """What the first 17 bytes look like: the offset's high half, a size of at least 14, a known magic."""
+    """Return the pattern of the first 17 bytes: the offset's high half, a size of at least 14, and a known magic."""
     high = re.escape((offset >> 32).to_bytes(4, "big"))
     return re.compile(high + rb"[\x00-\xff]{4}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f][\x00-\xff]{7}[\x00-\x02]")
 
 
 def _candidates(patterns: set[re.Pattern[bytes]], chunk: bytes) -> list[int]:
-    """Return every position in ``chunk`` where a header may begin, overlapping ones included."""
+    """Return every position in ``chunk`` where a header may begin, including overlapping ones."""
     found = set()
     for pattern in patterns:
         match = pattern.search(chunk)

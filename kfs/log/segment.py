@@ -1,4 +1,4 @@
-"""One segment: a ``.log`` file and what helps to find things in it."""
+"""One segment: a ``.log`` file, with its indexes and other means of lookup."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ from kfs.storage.open_files import FileChanged, FileGone, OpenFile
 from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile
 from kfs.storage.status import PathKind, kind_at, status_at
 
-#: How far apart, in bytes, the marks are that a walk leaves behind for later lookups.
+#: The distance in bytes between the marks that walks set for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
-#: What has grown by more than that since its end was looked for is not read for it: the index knows of an end near by.
+#: If a segment has grown by more bytes than this since the last search for its end, the search starts at an index
+#: entry.
 _WALKED_BYTES: Final = 4 * 1024 * 1024
 
 
 class Segment:
-    """One incarnation of a segment: this base offset, this very file.
+    """One incarnation of a segment, identified by its base offset and its file.
 
-    ``slot`` numbers the incarnation. A segment that was truncated, swapped or re-created is
-    another one, and this one then raises :class:`FileChanged`, and ``on_change`` is called. Lookups begin at an index
-    entry, or where that is no good at one of the marks that walks leave behind. Where records are found to be lost,
-    ``look_now`` is called once for each walk, to know the segments as they are by now, and then ``on_loss``; a segment
-    that is to be read with a ``patch`` is another incarnation. ``missing`` returns which of the offsets between its end
-    and the next one are lost; where the answer becomes another one, so does the segment.
+    ``slot`` numbers the incarnation. A segment that is truncated, swapped or recreated becomes another incarnation.
+    This object then raises :class:`FileChanged`, and calls ``on_change``.
+
+    Lookups begin at an index entry, or, if the index isn't usable, at one of the marks that walks set.
+
+    When a walk finds lost records, it calls ``look_now`` once, to refresh the list of segments, and then ``on_loss``. A
+    segment that is to be read with a ``patch`` is another incarnation. ``missing`` returns which of the offsets between
+    the segment's end and the next segment are lost. If that answer changes, the segment becomes another incarnation.
     """
 
     def __init__(
@@ -60,20 +63,20 @@ class Segment:
         self.files = files
         self.base_offset = files.base_offset
         self.next_base_offset: int | None = None
-        #: Whether its log has it; what is read of it may be there although it hasn't.
+        #: Whether its log still lists it. Open files can still be read after that.
         self.is_listed = True
-        #: How often a segment behind it went from the log, or became another file.
+        #: How often a later segment disappeared from the log, or became another file.
         self.changes_behind = 0
         self.slot = storage.new_slot()
         self.storage = storage
         self.problems = problems
-        #: What other copies have of what is lost in the file, put in its place.
+        #: Extents of other copies that replace the lost parts of the file.
         self.patch = patch
         self._on_change = on_change
         self._look_now = look_now
         self._on_loss = on_loss
         self._missing = missing
-        #: What was said to be missing behind it, None until it was asked for.
+        #: The last answer about missing offsets after it; None before the first query.
         self._told_missing: tuple[OffsetRange | None] | None = None
         self._incarnation = LogIncarnation()
         self._mark_offsets = array("q", [files.base_offset])
@@ -81,16 +84,16 @@ class Segment:
         self._marking = Lock()
         self._ending = Lock()
         self.indexes = SegmentIndexes(self)
-        self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # file size, end position, next offset
+        self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # (file size, end position, next offset)
 
     @property
     def was_read(self) -> bool:
-        """Whether anything of it was asked for yet."""
+        """Whether anything was read from it yet."""
         return self._incarnation.was_seen
 
     @property
     def is_stale(self) -> bool:
-        """Whether its file was found to have become something else; what that is, is another segment."""
+        """Whether its file was found to be a different one, which belongs to another incarnation."""
         return self._incarnation.end_reason != ""
 
     @property
@@ -102,13 +105,14 @@ class Segment:
         """Return the ``.log``, open.
 
         Raises:
-            FileChanged: it is gone, or isn't what it was: replaced, cut, or closed and written to. What its log
-                doesn't list any more is read only as long as it is open: another file may have its path and number.
+            FileChanged: it is gone, or was replaced, truncated, or written to although closed. A segment that its log
+                no longer lists is readable only while its file stays open, because another file may take its path and
+                inode number.
         """
         return self._sized_file()[0]
 
     def _sized_file(self) -> tuple[OpenFile, int]:
-        """Return :meth:`file` and its size, errors too."""
+        """Return :meth:`file` and its size; the errors are the same."""
         log = self.files.log
         try:
             self._incarnation.check(log.path)
@@ -121,7 +125,7 @@ class Segment:
         return file, self._verify(file)
 
     def _opened(self, extent: Extent) -> OpenFile:
-        """Open the file of another copy; without it this isn't what it was."""
+        """Open the file of another copy; if that fails, this incarnation ends."""
         try:
             return self.storage.files.open(extent.path, extent.inode, self.slot, anew=self.is_listed)
         except CorruptData as error:
@@ -133,20 +137,20 @@ class Segment:
         self._on_change()
 
     def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
-        """Take it for something else from now on, whatever its file looks like; ``error`` is what readers get."""
+        """End this incarnation, even if its file looks unchanged; ``error`` is the type that readers get."""
         self._incarnation.end(reason, error)
 
     def check_is_listed(self) -> None:
-        """Raise :class:`FileGone` if it isn't among the segments of its log any more: that speaks of others now.
+        """Raise :class:`FileGone` if its log no longer lists it, so that the log's answers now concern other segments.
 
-        Where it was ended, that is the error.
+        If the incarnation was ended, raise that error instead.
         """
         if not self.is_listed:
             self._incarnation.check(self.files.log.path)
             raise FileGone("its log goes on without it", 0, self.files.log.path)
 
     def notice_change(self) -> None:
-        """Look whether the file is still what it was, by its name, and open it only if something has happened to it."""
+        """Check by path whether the file is unchanged, and open it only if it may have changed."""
         with suppress(OSError, CorruptData):
             status = status_at(self.files.log.path)
             if status.inode == self.files.log.inode and not self._incarnation.is_unchanged(status):
@@ -161,8 +165,8 @@ class Segment:
             raise
 
     def _window(self) -> Window:
-        """Return a window over the file as it is now: what is read through it is of this incarnation, or an error."""
-        bounds = SegmentBounds(self.base_offset, self.next_base_offset)  # first: what is closed then, is complete
+        """Return a window over the file in its current state; reads through it fail if the incarnation has ended."""
+        bounds = SegmentBounds(self.base_offset, self.next_base_offset)  # first: if closed by now, the file is complete
         file, size = self._sized_file()
         return Window(file, size, bounds, self._verify)
 
@@ -172,7 +176,7 @@ class Segment:
         return self._incarnation.was_cut
 
     def what_became_of_it(self) -> str:
-        """Say why it is no more among the segments of its log."""
+        """Return why its log no longer lists it."""
         path = self.files.log.path
         if self.is_stale:
             return self._incarnation.end_reason
@@ -181,7 +185,7 @@ class Segment:
         return "gone" if kind_at(path) is PathKind.NOTHING else "replaced by another file"
 
     def size(self) -> int:
-        """Return the bytes of the ``.log``; none where it can't be opened just now."""
+        """Return the size of the ``.log`` in bytes, or 0 if it currently can't be opened."""
         try:
             return self._sized_file()[1]
         except CorruptData:
@@ -195,10 +199,10 @@ class Segment:
         *,
         tells_missing: bool = True,
     ) -> Iterator[Block | Damage]:
-        """Yield blocks and damage from a batch boundary on; what is wrong is reported.
+        """Yield blocks and damage from a batch boundary on, and report problems.
 
-        ``after`` is the highest offset before it, where that is known. A ``window`` over the file may have been
-        read through already. ``tells_missing`` is as in :meth:`bulk_reader`.
+        ``after`` is the highest offset before the boundary, if known. ``window`` is a window over the file that may
+        already have data. ``tells_missing`` is as in :meth:`bulk_reader`.
         """
         walk = self._new_walk(window, tells_missing=tells_missing)
         marking = position <= self._mark_positions[-1]
@@ -213,13 +217,13 @@ class Segment:
     def bulk(
         self, position: int = 0, after: int | None = None, end: int | None = None
     ) -> Iterator[DecodedBatches | Undecodable | Damage]:
-        """Yield records as fast as it goes, from one batch boundary to another; see :class:`BulkReader`."""
+        """Yield records fast, from one batch boundary to another; see :class:`BulkReader`."""
         return self.bulk_reader().items(position, after, end)
 
     def bulk_reader(self, report: Callable[[Problem], None] | None = None, *, tells_missing: bool = True) -> BulkReader:
-        """Return what reads the segment as it is now, to be asked more than once: it keeps what it has read ahead.
+        """Return a reader of the segment in its current state; it is reusable and keeps what it has read ahead.
 
-        ``report`` gets what is wrong, in place of :attr:`problems`. Without ``tells_missing`` a gap behind the segment
+        ``report`` receives problems in place of :attr:`problems`. Without ``tells_missing``, a gap after the segment
         isn't damage.
         """
         report = report or self.problems.add
@@ -245,14 +249,14 @@ class Segment:
         bounds = window.bounds or SegmentBounds(self.base_offset, self.next_base_offset)
         limit, decoder = self.storage.max_batch_bytes, self.storage.decoder
         missing = partial(self._missing_noted, bounds) if tells_missing else None
-        on_loss = self._loss_noted(bounds) if notes_loss else lambda: None  # who reads it comes to it
+        on_loss = self._loss_noted(bounds) if notes_loss else lambda: None  # readers report the loss
         return SegmentWalk(window.file, bounds, limit, report, decoder, window, on_loss, missing)
 
     def _loss_noted(self, bounds: SegmentBounds) -> Callable[[], None]:
-        """Return what a walk calls where records are lost: first it looks whether the segment still has its bounds.
+        """Return the callback of a walk for lost records; it first checks that the segment still has its bounds.
 
-        The file may be another one since, with the records of those behind it, and not look like it: one that is
-        compacted may get the number of the one that it replaces, as that is free again.
+        The file may have been replaced by one that also has the records of later segments, without any visible sign.
+        For example, a compacted file may get the inode number that its predecessor has freed.
         """
         is_looked = False
 
@@ -272,9 +276,9 @@ class Segment:
             raise FileChanged("the segments behind it are others by now", 0, self.files.log.path)
 
     def _missing_noted(self, bounds: SegmentBounds, gap: OffsetRange) -> OffsetRange | None:
-        """Return what of a gap behind the segment is lost, once it was looked whether the gap is still there.
+        """Return which offsets of a gap after the segment are lost, after checking that the gap still exists.
 
-        A segment that is no longer listed answers as it did before.
+        A segment that is no longer listed repeats its last answer.
         """
         if not self.is_listed:
             return None if self._told_missing is None else self._told_missing[0]
@@ -286,15 +290,15 @@ class Segment:
         if self._told_missing is not None and (self._told_missing[0] is None) != (missing is None):
             self.end("what is missing behind it is known to be lost, or no longer")
             self._on_change()
-            self.file()  # raises that
+            self.file()  # raises that error
         self._told_missing = (missing,)
         return missing
 
     def missing_from(self, end: int) -> OffsetRange | None:
-        """Return which offsets are lost from ``end`` on, where its batches end, up to the next segment; None: none.
+        """Return which offsets are lost from ``end``, where its batches end, up to the next segment; None if none are.
 
         Raises:
-            FileChanged: it is another segment by now, or is to be.
+            FileChanged: the segment is, or is about to become, another incarnation.
         """
         following = self.next_base_offset
         if following is None or end >= following:
@@ -302,20 +306,20 @@ class Segment:
         return self._missing_noted(SegmentBounds(self.base_offset, following), OffsetRange(end, following))
 
     def mark(self, offset: int, position: int) -> None:
-        """Remember a batch boundary for later lookups: before ``position`` there are only batches below ``offset``."""
+        """Remember a batch boundary for lookups: before ``position`` there are only batches below ``offset``."""
         if position - self._mark_positions[-1] >= _MARK_INTERVAL:
             self._mark(offset, position)
 
     def _mark(self, offset: int, position: int) -> None:
         with self._marking:
             if offset > self._mark_offsets[-1] and position > self._mark_positions[-1]:
-                self._mark_positions.append(position)  # first: a lookup goes from offsets to positions
+                self._mark_positions.append(position)  # first, because lookups go from offsets to positions
                 self._mark_offsets.append(offset)
 
     def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
-        """Decode a block through the cache, which is to ``keep`` it; raise :class:`CorruptData` where that fails."""
+        """Decode a block through the cache, and ``keep`` it there; raise :class:`CorruptData` if decoding fails."""
         cached = self.storage.cache.find(self.slot, block.header.last_offset)
-        # A run of messages ends elsewhere where a walk began elsewhere: the same position isn't the same block.
+        # The end of a run depends on where the walk began, so blocks at the same position may differ.
         if cached is not None and cached.header == block.header and cached.lies_within(block.after, block.before):
             return cached
         loaded = self.storage.load(block, self.problems.add)
@@ -324,10 +328,10 @@ class Segment:
         return loaded
 
     def find(self, offset: int, *, keep: bool = True) -> LoadedBlock | None:
-        """Return the decoded block that answers for ``offset``, None where the segment has no such record.
+        """Return the decoded block that covers ``offset``, or None if the segment has no record there.
 
-        The offset may be a hole in the block. Without ``keep`` the cache doesn't keep the block.
-        Raises :class:`CorruptData` if the record, should it exist, lies in damaged bytes.
+        The offset may be a gap in the block. Without ``keep`` the cache doesn't keep the block. Raises
+        :class:`CorruptData` if the record, if it exists, lies in damaged bytes.
         """
         self.file()
         cached = self.storage.cache.find(self.slot, offset)
@@ -350,7 +354,7 @@ class Segment:
             except CorruptData as error:
                 if header.record_count != UNKNOWN_COUNT:
                     raise
-                # Where a wrapper begins is known only inside: a later one may hold the offset yet.
+                # Only a wrapper's content tells where it begins, so a later one may hold the offset.
                 hidden = error
                 continue
             if hidden is not None and offset < loaded.first_offset:
@@ -362,7 +366,7 @@ class Segment:
         return None
 
     def _ordinary_block(self, offset: int) -> Block | None:
-        """Return the block that holds ``offset``, if the index leads to it over nothing that needs judgement."""
+        """Return the block that holds ``offset``, if the index leads to it and every batch on the way is ordinary."""
         entry = self.indexes.entry_before(offset - 1)
         if entry is None:
             return None
@@ -375,7 +379,7 @@ class Segment:
             table = walk.scan(position)
             row = bisect_left(table.last_offsets, offset)
             if position == entry.position and (not row or table.base_offsets[0] > entry.offset):
-                return None  # where a batch belongs, only the one before it tells
+                return None  # only the batch before it tells whether it is in place
             if row < len(table):
                 is_there = table.base_offsets[row] <= offset
                 return Block(table.header(row), table.data(row), walk.file.path) if is_there else None
@@ -403,29 +407,29 @@ class Segment:
                 last = item
         self._incarnation.note_end(walk.end, last, is_closed=not walk.bounds.is_last)
         with self._ending:
-            if walk.size > self._tail[0]:  # no other thread came further meanwhile
+            if walk.size > self._tail[0]:  # no other thread got further meanwhile
                 self._tail = (walk.size, walk.end, next_offset)
             return self._tail[1:]
 
     def _before_last_entry(self) -> tuple[int, int | None]:
-        """Return a batch boundary before that of the last index entry: only what is before tells where that belongs."""
+        """Return a batch boundary before the batch of the last index entry, because earlier batches validate it."""
         entry = self.indexes.entry_before(MAX_INT64)
         return self.position_before(self.base_offset if entry is None else entry.offset)
 
     def _next_offset(self, block: Block) -> int:
         header = block.header
         if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
-            with suppress(CorruptData):  # reported
+            with suppress(CorruptData):  # already reported
                 return self.load(block).last_offset + 1
         return min(header.last_offset + 1, block.before)
 
     def position_before(self, offset: int, window: Window | None = None) -> tuple[int, int | None]:
         """Return a batch boundary before which every batch ends below ``offset``, and the highest offset before it.
 
-        The one that ``offset`` is in doesn't begin there: see :class:`SegmentIndexes`.
+        The batch that contains ``offset`` doesn't begin at that boundary: see :class:`SegmentIndexes`.
 
-        The latter is None where it isn't known: from an index. What is read to make sure passes through the ``window``,
-        if there is one.
+        The second value is None if it is unknown, which is the case for a boundary from an index. Verification reads go
+        through ``window``, if given.
         """
         indexed = self.indexes.position_before(offset, window)
         mark = max(bisect_right(self._mark_offsets, offset) - 1, 0)
@@ -434,11 +438,11 @@ class Segment:
         return indexed, None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
-        """Yield positions where the segment can be cut; see :meth:`SegmentIndexes.boundaries`."""
+        """Yield positions where the segment can be split; see :meth:`SegmentIndexes.boundaries`."""
         return self.indexes.boundaries(start, every)
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header at ``position``, None where none could be; whether the batch is intact isn't looked at."""
+        """Return the header at ``position``, or None if it is invalid; the batch's CRC isn't checked."""
         data = self.file().read(position, BATCH_OVERHEAD)
         if len(data) < HEADER_SIZE_UP_TO_MAGIC:
             return None
@@ -448,7 +452,7 @@ class Segment:
             return None
 
     def intact_header_at(self, position: int) -> BatchHeader | None:
-        """Return the header of the batch at ``position`` if there is an intact one; says nothing of what is wrong."""
+        """Return the header of the batch at ``position`` if that is intact, else None; report no problems."""
         header = self.header_at(position)
         if header is None or header.size > self.storage.max_batch_bytes:
             return None
@@ -456,7 +460,7 @@ class Segment:
         return header if len(data) == header.size and is_intact(header, data) else None
 
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
-        """Return the block at ``position`` if there is an intact one; says nothing of what is wrong there."""
+        """Return the block at ``position`` if that is intact, else None; report no problems."""
         walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False, notes_loss=False)
         item = next(walk.items(position), None)
         return item if isinstance(item, Block) else None

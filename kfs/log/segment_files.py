@@ -1,8 +1,8 @@
-"""Which files of a partition directory are its segments: Kafka's load order, computed without touching the disk.
+"""The segment files of a partition directory after Kafka's load rules, computed without changing the disk.
 
-``LogLoader.load``: ``.deleted`` files are dropped; a ``.swap`` at or above the least ``.cleaned`` base is an
-unfinished compaction and dropped, as is every ``.cleaned``; the swap files that remain win over the plain
-files whose offsets they cover.
+``LogLoader.load`` drops ``.deleted`` and ``.cleaned`` files. A ``.swap`` file at or above the lowest ``.cleaned`` base
+offset belongs to an unfinished compaction and is dropped too. The remaining ``.swap`` files replace the plain files
+whose offsets they cover.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SegmentKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment; a side file that isn't there is None."""
+    """The files of one segment; a missing side file is None."""
 
     base_offset: int
     log: FoundFile
@@ -35,33 +35,32 @@ class SegmentFiles:
 
     @property
     def key(self) -> SegmentKey:
-        """What tells it from other segments of its log at one time."""
+        """What distinguishes it from other segments of its log at one moment."""
         return self.base_offset, self.log.inode
 
 
 @dataclass(slots=True)
 class PartitionFiles:
-    """What a partition directory holds, sorted: segments and producer snapshots by offset."""
+    """The content of a partition directory; segments and producer snapshots are sorted by offset."""
 
     segments: list[SegmentFiles] = field(default_factory=list)
     snapshots: dict[int, FoundFile] = field(default_factory=dict)
     orphans: list[FoundFile] = field(default_factory=list)  # an index without its .log
     superseded: list[FoundFile] = field(
         default_factory=list
-    )  # left by a crash: .deleted, .cleaned, overruled by a .swap
+    )  # left by a crash: .deleted, .cleaned, replaced by a .swap
     others: dict[str, FoundFile] = field(default_factory=dict)  # by name
-    deleted: list[SegmentFiles] = field(default_factory=list)  # whose files are .deleted, and superseded, too
+    deleted: list[SegmentFiles] = field(default_factory=list)  # their files are .deleted, and also in superseded
 
 
 _Kinds = dict[int, dict[str, FoundFile]]
 
 
 def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
-    """List ``directory`` and sort out its files.
+    """List ``directory`` and classify its files.
 
-    ``next_offset`` reads the offset after the last record of a segment: it is asked only for
-    ``.swap`` files. Raises :class:`OSError` where the directory can't be listed, and
-    :class:`~kfs.errors.Shortage` where there is no descriptor for it.
+    ``next_offset`` reads the offset after the last record of a segment; it is called only for ``.swap`` files. Raises
+    :class:`OSError` if the directory can't be listed, and :class:`~kfs.errors.Shortage` if no descriptor is available.
     """
     result = PartitionFiles()
     states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}, ".deleted": {}}
@@ -86,7 +85,7 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
 def _apply_swaps(
     states: dict[str, _Kinds], result: PartitionFiles, next_offset: Callable[[SegmentFiles], int]
 ) -> _Kinds:
-    """Return the files by base offset after what an interrupted compaction left is settled."""
+    """Return the files by base offset, after resolving what an interrupted compaction left."""
     without_suffix, cleaned, swaps = states[""], states[".cleaned"], states[".swap"]
     least_cleaned = min(cleaned, default=_MAX_OFFSET + 1)
     for kinds in (*states[".deleted"].values(), *cleaned.values()):
@@ -100,7 +99,7 @@ def _apply_swaps(
         for base in [base for base in without_suffix if low <= base < high]:
             result.superseded.extend(without_suffix.pop(base).values())
     for base, kinds in swaps.items():
-        replaced = without_suffix.setdefault(base, {})  # still there where nothing in the .swap can be read
+        replaced = without_suffix.setdefault(base, {})  # still there if the .swap has nothing readable
         result.superseded.extend(found for kind, found in replaced.items() if kind in kinds)
         replaced.update(kinds)
     return without_suffix

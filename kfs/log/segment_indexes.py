@@ -1,11 +1,11 @@
-"""The two indexes of a segment, and how far they are believed.
+"""The two indexes of a segment, and how far they are trusted.
 
-An index only shortens the way. An entry is used once the batch it points at is intact and can be the
-one it means; an index that is missing, short, zero-filled, foreign or damaged never changes an answer.
+An index only shortens the search. An entry is used only if the batch at its position is intact and can be the one it
+refers to. An index that is missing, short, zero-filled, foreign or damaged never changes a result.
 
-No CRC covers a base offset. Of batches that contradict each other a walk tells which one is believed, by those around
-them. A walk from the middle comes to what one from the start does, as it begins at a batch that neither its
-follower nor those back to the entry before contradict, and that lies before the first that matters.
+No CRC covers a base offset. If batches contradict each other, a walk decides which one to trust, based on their
+neighbors. A walk from the middle must give the same result as one from the start. So it begins at a batch that its
+successor doesn't contradict, nor any batch back to the previous entry, and that lies before the first relevant batch.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from kfs.storage.open_files import OpenFile
 
 _MOST_VERIFIED: Final = 4096
-#: Entries tried, backwards, before an index that leads to no batch is given up.
+#: How many entries to try, backwards, before the index is given up because none leads to a batch.
 _MOST_TRIED: Final = 8
-#: Batches looked at between two entries: an index of few entries would be of no use otherwise.
+#: How many batches to check between two entries; the limit allows for an index with few entries.
 _MOST_BETWEEN: Final = 256
 
 
 class _Verified(NamedTuple):
-    """A batch that an entry leads to: its last offset, and whether those around it don't contradict it."""
+    """The batch of an entry: its last offset, and whether its neighbors don't contradict it."""
 
     last: int
     is_agreed_upon: bool
@@ -53,7 +53,7 @@ class _Verified(NamedTuple):
 
 @dataclass(slots=True)
 class _State:
-    """What is known of an index file: which content was checked, and whether it is to be believed."""
+    """The state of an index file: the version that was checked, and whether it is usable."""
 
     suffix: str
     layout: EntryLayout
@@ -62,7 +62,7 @@ class _State:
 
 
 class IndexedSegment(Protocol):
-    """The segment of the indexes: what they must agree with."""
+    """The segment that the indexes belong to and must agree with."""
 
     base_offset: int
     files: SegmentFiles
@@ -81,15 +81,15 @@ class IndexedSegment(Protocol):
         ...
 
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
-        """Return the intact batch at a position, None where there is none."""
+        """Return the intact batch at a position, or None if there is none."""
         ...
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header at a position, None where there is none."""
+        """Return the header at a position, or None if there is none."""
         ...
 
     def intact_header_at(self, position: int) -> BatchHeader | None:
-        """Return the header of the intact batch at a position, None where there is none."""
+        """Return the header of the intact batch at a position, or None if there is none."""
         ...
 
     def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
@@ -98,7 +98,7 @@ class IndexedSegment(Protocol):
 
 
 class SegmentIndexes:
-    """Opens, checks and consults a segment's ``.index`` and ``.timeindex``."""
+    """Opens, checks and queries a segment's ``.index`` and ``.timeindex``."""
 
     def __init__(self, segment: IndexedSegment) -> None:
         self._segment = segment
@@ -107,9 +107,9 @@ class SegmentIndexes:
         self._verified: dict[int, _Verified] = {}
 
     def position_before(self, offset: int, window: Window | None) -> int:
-        """Return the position of a batch that lies below ``offset`` with all before it; 0 where the index can't say.
+        """Return the position of a batch that, like all batches before it, lies below ``offset``; 0 if unknown.
 
-        Whether a batch lies there is looked at through ``window``, if there is one.
+        The check of that batch reads through ``window``, if given.
         """
         limit = offset - 1
         is_wrong = True
@@ -118,7 +118,7 @@ class SegmentIndexes:
             if entry is None:
                 return 0
             block = self._block_of(entry, window)
-            # Old brokers put in the first offset: then it may be the one that holds what is looked for.
+            # Old brokers wrote the first offset, so the batch may be the one that contains the wanted offset.
             if block is not None and block.last < offset and block.is_agreed_upon:
                 return entry.position
             is_wrong = is_wrong and block is None
@@ -128,15 +128,14 @@ class SegmentIndexes:
         return 0
 
     def entry_before(self, offset: int) -> OffsetPosition | None:
-        """Return the last index entry at or below ``offset``, as the index has it; None where it has none."""
+        """Return the last index entry at or below ``offset``, unverified; None if there is none."""
         index = self._offset_index()
         return index.lookup(offset) if index is not None else None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
-        """Yield positions of intact batches at ``start`` or behind it, then one every ``every`` bytes or so, each
-        with the offset before it.
+        """Yield positions of intact batches from ``start`` on, about ``every`` bytes apart, and the offset before each.
 
-        Only as far as the offset index knows them.
+        It yields only batches that the offset index has.
         """
         content = self._offset_content()
         if content is None:
@@ -161,14 +160,14 @@ class SegmentIndexes:
         return OffsetIndex(content, self._segment.base_offset) if content is not None else None
 
     def time_index(self) -> TimeIndex | None:
-        """Return the time index if there is one that makes sense; for use at once."""
+        """Return the time index if there is a valid one; use it at once."""
         content = self._checked(self._time, self._segment.files.timeindex, check_time_index)
         return TimeIndex(content, self._segment.base_offset) if content is not None else None
 
     def _checked(
         self, state: _State, found: FoundFile | None, check: Callable[[IndexBytes], None]
     ) -> IndexBytes | None:
-        """Return the bytes of an index whose content was checked once and found sound."""
+        """Return the bytes of an index, after checking its content once per version; None if it is invalid."""
         if found is None:
             return None
         closed = not self._segment.is_last
@@ -178,9 +177,9 @@ class SegmentIndexes:
             if state.version != content.version:
                 self._verified.clear()
                 state.usable = self._is_sound(content, found, check)
-                state.version = content.version  # now: who couldn't be checked is checked the next time
+                state.version = content.version  # after the check, so that a failed check is repeated
         except FileChanged:
-            return None  # the index vanished under the mount; the log speaks for itself
+            return None  # the index vanished meanwhile; the log doesn't need it
         except CorruptData as error:
             self._report(found.path, error.reason, error.position)
             return None
@@ -197,7 +196,7 @@ class SegmentIndexes:
         return True
 
     def _block_of(self, entry: OffsetPosition, window: Window | None = None) -> _Verified | None:
-        """Return what lies where an entry says, None where that is no intact batch that can be the one it means."""
+        """Return the batch at an entry's position, or None if it isn't intact or can't be the entry's batch."""
         known = self._verified.get(entry.position)
         if known is not None:
             return known
@@ -216,7 +215,7 @@ class SegmentIndexes:
         return known
 
     def _is_agreed_upon(self, block: Block, entry: OffsetPosition) -> bool:
-        """Whether what lies before and behind a block doesn't contradict its offsets, as far as headers tell."""
+        """Whether the neighbors of a block don't contradict its offsets, as far as headers tell."""
         return self._is_followed(block) and self._is_preceded(block, entry)
 
     def _is_followed(self, block: Block) -> bool:
@@ -229,7 +228,7 @@ class SegmentIndexes:
         for _ in range(_MOST_BETWEEN):
             if position >= block.position:
                 return position == block.position
-            header = self._segment.intact_header_at(position)  # what a broken one hides is unknown
+            header = self._segment.intact_header_at(position)  # a broken one may hide anything
             if header is None or header.last_offset >= block.header.base_offset:
                 return False
             position += header.size
@@ -242,10 +241,10 @@ class SegmentIndexes:
             return False
 
     def _first_offset(self, block: Block) -> int:
-        """Return the first offset of a block; a wrapper's is known only inside: raises :class:`CorruptData`."""
+        """Return the first offset of a block; decoding a wrapper for it may raise :class:`CorruptData`."""
         if block.header.record_count != UNKNOWN_COUNT:
             return block.header.base_offset
-        return self._segment.load(block, keep=False).first_offset  # it may be misplaced
+        return self._segment.load(block, keep=False).first_offset  # not kept, as it may be misplaced
 
     def _give_up(self, reason: str) -> None:
         self._offset.usable = False

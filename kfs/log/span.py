@@ -1,7 +1,7 @@
-"""Which segment of a log answers for which offsets.
+"""The assignment of offsets to the segments of a log.
 
-In a log there is one for each. Segments that were deleted are no log any more: what the cleaner merged reaches over
-the base offsets of those that it was made of, while all of them wait for their removal.
+In a log, each offset has exactly one segment. Deleted segments no longer form a log: a merged segment may extend over
+the base offsets of the segments that the cleaner merged into it, while all of them wait for their removal.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """The offsets from ``start`` up to, not including, ``end`` (None: all above) for which a segment answers."""
+    """The offsets from ``start`` up to, not including, ``end`` (None: unbounded) that a segment answers for."""
 
     segment: Segment
     start: int
     end: int | None
 
     def within(self, start: int, end: int) -> tuple[int, int]:
-        """Return the start and the end of those offsets that lie between two others."""
+        """Return the start and the end of the part between two offsets."""
         return max(start, self.start), end if self.end is None else min(end, self.end)
 
 
 def consecutive_spans(segments: Iterable[Segment]) -> tuple[Span, ...]:
-    """Return the spans of segments each of which ends where the next begins."""
+    """Return the spans of segments that each end where the next begins."""
     return tuple(Span(segment, segment.base_offset, segment.next_base_offset) for segment in segments)
 
 
 class DeletedSegments:
-    """Divides the offsets of segments that were deleted, and may overlap, among them.
+    """Divides offsets among deleted segments, which may overlap.
 
-    For an offset in several that one answers whose base offset is the highest. Where they overlap because of a
-    compaction it is the oldest, and has what the cleaner took from the others. One that ends in damage answers up to
-    the next one's base offset: what is lost there isn't said to be nowhere.
+    If several segments contain an offset, the one with the highest base offset answers for it. If they overlap because
+    of compaction, that is the oldest one, which still has the records that the cleaner merged. A segment that ends in
+    damage answers up to the next base offset, so that its lost records are reported.
     """
 
     def __init__(self) -> None:
-        #: The offset behind the last record of each, and whether it ends in damage; neither changes.
+        #: The offset after each segment's last record, and whether it ends in damage; neither changes.
         self._ends: WeakKeyDictionary[Segment, tuple[int, bool]] = WeakKeyDictionary()
 
     def spans_of(self, segments: Sequence[Segment]) -> tuple[Span, ...]:
-        """Return the spans of segments in the order of their base offsets, and set what bounds each of them.
+        """Return the spans of segments that are sorted by base offset, and set each segment's bound.
 
-        The next segment's base offset is no bound to one that reaches over it.
+        A segment that extends over the next base offset isn't bounded by it.
         """
         for segment in segments:
             if segment not in self._ends:
@@ -73,9 +73,9 @@ class DeletedSegments:
 
     @staticmethod
     def _divided(ends: Mapping[Segment, int]) -> tuple[Span, ...]:
-        """Return the spans of segments that are in order, each with the offset where it ends."""
+        """Return the spans of sorted segments, given the end offset of each."""
         begun: list[Segment] = []
-        owners: list[tuple[Segment, int]] = []  # with the offset from which on they answer
+        owners: list[tuple[Segment, int]] = []  # with the start offset of their span
         at = 0
         for segment in (*ends, None):
             base = MAX_INT64 if segment is None else segment.base_offset
@@ -98,7 +98,7 @@ def _end_of(segment: Segment) -> tuple[int, bool]:
     try:
         _, end = segment.tail()
         last = deque(segment.walk_from(end), maxlen=1)
-    except FileChanged:  # it is gone: a reader gets that error itself
+    except FileChanged:  # gone: a reader gets that error too
         return segment.base_offset, False
     except CorruptData as error:
         segment.problems.add_error(error)

@@ -1,4 +1,4 @@
-"""What all logs of a data directory share: descriptors, maps, the decoder, the cache, the limits."""
+"""Resources that all logs of a data directory share: descriptors, maps, the decoder, the cache and limits."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from kfs.storage.open_files import FilePool
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 32 * 1024 * 1024
-#: Partitions of which it is remembered what became of transactions.
+#: How many partitions' transaction state to remember.
 _MOST_LATELY_READ: Final = 16
-#: Bits of a node id that name a segment's incarnation.
+#: The number of bits of a node id that identify a segment's incarnation.
 SLOT_BITS: Final = 28
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedBlock:
-    """A block decoded: its header and its records as columns, all of which have offsets above ``after``.
+    """A decoded block: its header, and its records as columns; all offsets are above ``after``.
 
-    ``last_offset`` is the highest that it answers for; every lookup in the cache asks for it.
+    ``last_offset`` is the highest offset that it covers. It is precomputed because every cache lookup reads it.
     """
 
     header: BatchHeader
@@ -48,13 +48,13 @@ class LoadedBlock:
 
     @property
     def first_offset(self) -> int:
-        """The lowest offset it answers for; above ``last_offset`` where all that it has was seen before."""
+        """The lowest offset that it covers; above ``last_offset`` if earlier blocks have all its records."""
         return self.columns.offsets[0] if len(self.columns) else max(self.header.base_offset, self.after + 1)
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes."""
-        return self.columns.nbytes + 2048  # what objects cost
+        """The memory that it holds, in bytes."""
+        return self.columns.nbytes + 2048  # overhead of the objects
 
     def lies_within(self, after: int, before: int) -> bool:
         """Whether all its records have offsets above ``after`` and below ``before``."""
@@ -63,9 +63,9 @@ class LoadedBlock:
 
 
 class Storage:
-    """Opens, decodes and caches for every segment.
+    """Opens files, and decodes and caches blocks, for every segment.
 
-    ``max_batch_bytes`` bounds a batch, before and after decompression.
+    ``max_batch_bytes`` limits the size of a batch, both compressed and decompressed.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class Storage:
         self.decoder: BlockDecoder = decoder or default_decoder()
         self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
-        self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last one is the latest
+        self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last is the most recent
         self._lately_read_lock = threading.Lock()
         self._slots = itertools.count(1)
 
     def new_slot(self) -> int:
-        """Return a number for one incarnation of a segment, never given twice."""
+        """Return a unique number for one incarnation of a segment."""
         slot = next(self._slots)
         if slot >> SLOT_BITS:
             raise OverflowError("2^28 segment incarnations seen: mount again")
         return slot
 
     def note_reader(self, reader: object, forget: Callable[[], None]) -> None:
-        """Note that ``reader`` reads; the one that read longest ago has to ``forget`` if there are too many.
+        """Record that ``reader`` is in use; if there are too many, call ``forget`` of the least recently used one.
 
-        That may be while another thread is in it.
+        Another thread may be using that reader at the same time.
         """
         with self._lately_read_lock:
             self._lately_read[reader] = forget
@@ -104,10 +104,10 @@ class Storage:
             oldest()
 
     def load(self, block: Block, report: Callable[[Problem], None]) -> LoadedBlock:
-        """Decode a block; what is wrong with it, or with single records of it, is reported.
+        """Decode a block, and report problems with it or with single records.
 
         Raises:
-            CorruptData: none of its records can be had.
+            CorruptData: none of its records can be decoded.
         """
         try:
             columns = block.decode(self.decoder, self.max_batch_bytes)
@@ -122,7 +122,7 @@ class Storage:
         return LoadedBlock(block.header, columns, block.file, block.after)
 
     def close(self) -> None:
-        """Give back descriptors and maps."""
+        """Close descriptors and maps."""
         self.cache.clear()
         self._lately_read.clear()
         self.indexes.close()

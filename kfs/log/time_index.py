@@ -29,7 +29,7 @@ class TimeIndex:
         self.base_offset = base_offset
 
     def lookup(self, timestamp: int) -> int:
-        """Return the index of the last entry whose timestamp is below ``timestamp``; -1 where there is none."""
+        """Return the index of the last entry whose timestamp is below ``timestamp``, or -1 if there is none."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -55,7 +55,7 @@ def check_time_index(content: IndexBytes) -> None:
         raise CorruptData(f"time index of {content.file_size} bytes, not a multiple of {LAYOUT.size}")
     previous = (-1, -1)
     for at, pair in enumerate(TIME_INDEX_ENTRY.iter_unpack(content.data[: content.entries * LAYOUT.size])):
-        # The closing entry may repeat an offset (LogSegment.onBecomeInactiveSegment), never go back.
+        # The final entry may repeat an offset (LogSegment.onBecomeInactiveSegment), but offsets never decrease.
         if pair[0] < previous[0] or pair[1] < previous[1]:
             raise CorruptData(f"time index entry {pair} after {previous}", at * LAYOUT.size)
         previous = pair

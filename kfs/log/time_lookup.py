@@ -1,4 +1,4 @@
-"""Lookup by time inside a segment (``LogSegment.findOffsetByTimestamp``), whatever its time index says."""
+"""Lookup by timestamp in a segment (``LogSegment.findOffsetByTimestamp``), correct whatever the time index says."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def first_offset_at_or_after(segment: Segment, timestamp: int, start: int) -> int | None:
-    """Return the lowest offset, from ``start`` on, whose record has ``timestamp`` (milliseconds) or a later one.
+    """Return the lowest offset at or above ``start`` whose record's timestamp is at or after ``timestamp`` (ms).
 
-    The time index only says where to begin, and only if its entry is true of the log: timestamps
-    aren't monotone, so the records from there on are looked at one by one. Records that can't be
-    read are passed over (they are reported); records without a timestamp are at no time.
+    The time index only provides a starting point, and only if its entry matches the log. Timestamps aren't monotonic,
+    so the search checks each record from there on. It skips unreadable records (they are reported), and records without
+    a timestamp.
     """
     begin = start
     entry = _entry_before(segment, timestamp)
@@ -49,9 +49,9 @@ def _entry_before(segment: Segment, timestamp: int) -> TimestampOffset | None:
 
 
 def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch or message at the entry's offset has the entry's timestamp as its latest.
+    """Whether the batch or message at the entry's offset has the entry's timestamp as its maximum.
 
-    A time index that is foreign, stale or damaged in place says something else than the log.
+    A time index that is foreign, stale or damaged doesn't match the log.
     """
     try:
         loaded = segment.find(entry.offset)
@@ -61,7 +61,7 @@ def _is_true(segment: Segment, entry: TimestampOffset) -> bool:
         return False
     if loaded.header.magic == MAGIC_V2 or loaded.header.record_count == UNKNOWN_COUNT:
         return loaded.header.max_timestamp == entry.timestamp
-    # A run of messages: each is a batch of its own to Kafka.
+    # Kafka treats each message of a run as a batch.
     columns = loaded.columns
     index = bisect_left(columns.offsets, entry.offset)
     return index < len(columns) and (columns.offsets[index], columns.timestamps[index]) == (

@@ -1,4 +1,4 @@
-"""What a cluster's metadata can tell of topics; here nothing of it is read."""
+"""The interface to cluster metadata about topics; this module reads none of it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from kfs.log.log_dir import LogDir
 
 
 class TopicIds(Protocol):
-    """Tells names by ids, and ids by names; it is asked only where directories alone don't tell.
+    """Maps topic names and ids to each other; it is called only if directories alone don't suffice.
 
-    It must not ask the :class:`~kfs.log.data_dir.DataDir` for partitions, which waits for the answer.
+    It must not ask the :class:`~kfs.log.data_dir.DataDir` for partitions, which waits for the result.
     """
 
     def topic_id(self, topic: str, log_dir: LogDir | None) -> Uuid | None:
-        """Return the id that a topic has in the cluster that ``log_dir`` belongs to, None where that isn't known."""
+        """Return the id of a topic in the cluster that ``log_dir`` belongs to, or None if unknown."""
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """Return the name of the topic that has or had an id, None where that isn't known."""
+        """Return the name of the topic that has or had an id, or None if unknown."""
         ...
 
     def is_tiered(self, topic: str, log_dir: LogDir | None) -> bool | None:
-        """Return whether a topic's segments are moved to remote storage, None where that isn't known."""
+        """Return whether a topic's segments move to remote storage, or None if unknown."""
         ...
 
     def partition_count(self, topic: str, log_dir: LogDir | None) -> int | None:
-        """Return how many partitions a topic has in the cluster that ``log_dir`` belongs to, None: not known."""
+        """Return the number of partitions of a topic in the cluster that ``log_dir`` belongs to, or None if unknown."""
         ...

@@ -1,4 +1,4 @@
-"""The walk over a segment's batches: every CRC checked, damage stepped over, records found again behind it."""
+"""The walk over a segment's batches: checks every CRC, steps over damage, and finds the next intact batch after it."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, OpenFile
 
-#: Consecutive uncompressed messages share a block up to this many bytes.
+#: The maximum size in bytes of a block of consecutive uncompressed messages.
 RUN_BYTES: Final = 256 * 1024
-#: Zeros at the end of a batch, in bytes, that are none of its own: it was torn, and the log goes on with zeros.
+#: A torn batch may end in this many zero bytes of a preallocated log that aren't part of it.
 _TORN_BYTES: Final = 8
-#: Batches looked at inside of a broken one before its size is believed.
+#: How many batches inside a broken one are checked before its size is trusted.
 _MOST_TRIED: Final = 16
-#: Bytes searched for what a batch repeats, as a multiple of the file's: hostile data may repeat at every batch.
+#: The limit on bytes searched for repeated batches, as a multiple of the file size, against hostile data.
 _SEARCHES_OF_FILE: Final = 8
 
 
 class SegmentWalk:
-    """Yields the blocks and the damage of one segment, from a position that is a batch boundary.
+    """Yields the blocks and the damage of one segment, from a batch boundary on.
 
-    ``limit`` bounds the size of a batch, in bytes, before it is read. ``report`` gets all
-    that is wrong. ``end`` is where the log ends in the file, known when the walk is over: what
-    follows is an incomplete batch or zeros. A ``window`` over the file may have been read through already. ``on_loss``
-    is called where records are lost, before that is reported; what it raises ends the walk. ``missing`` returns which
-    of the offsets between the end of the segment and the next one's base offset are lost, and raises as that does.
+    ``limit`` is the maximum size of a batch in bytes, checked before it is read. ``report`` receives all problems.
+    ``end`` is where the log ends in the file, valid after the walk; an incomplete batch or zeros may follow. ``window``
+    is a window over the file that may already have data. ``on_loss`` is called for lost records before they are
+    reported, and its exceptions end the walk. ``missing`` returns which of the offsets between the segment's end and
+    the next base offset are lost; its exceptions end the walk too.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class SegmentWalk:
         self.size = self.end = self._window.size
         self._after = bounds.base_offset - 1
         self._after_is_known = True
-        #: Whether it is known with which offset the batches end before where it is: it is behind an intact one.
+        #: Whether the last offset before the current position is known, which is so after an intact batch.
         self._end_is_known = True
-        #: The last batch, where how far it reaches is known only inside.
+        #: The last batch, if only its content tells its last offset.
         self._open_end: Block | None = None
         self._repeated_up_to = -1
         self._search_budget = max(self.size, 1) * _SEARCHES_OF_FILE
@@ -88,16 +88,16 @@ class SegmentWalk:
         self._behind = MAX_INT64
 
     def items(self, position: int = 0, after: int | None = None) -> Iterator[Block | Damage]:
-        """Walk from ``position`` to the end; ``after`` is the highest offset before it, where that is known.
+        """Walk from ``position`` to the end; ``after`` is the highest offset before it, if known.
 
         Raises:
-            CorruptData: the file became shorter under the walk, or the device fails to read.
+            CorruptData: the file shrank during the walk, or the device fails to read.
         """
         self.begin(position, after)
         return self.items_from(position)
 
     def items_from(self, position: int) -> Iterator[Block | Damage]:
-        """Go on from ``position``, as :meth:`items` does, with what is known from before it."""
+        """Continue from ``position`` like :meth:`items`, with the state from before it."""
         while position < self.size:
             item = self.item(position)
             if item is None:
@@ -111,18 +111,18 @@ class SegmentWalk:
             yield missing
 
     def begin(self, position: int, after: int | None) -> None:
-        """Be ready for what is at ``position``, as :meth:`items` is; for those who go step by step."""
+        """Prepare for ``position`` as :meth:`items` does, for callers that advance step by step."""
         if after is not None:
             self._after = after
         self._after_is_known = after is not None or position == 0
         self._end_is_known = position == 0
         self._open_end = None
-        self._looked_behind_to = -1  # a reader of pages goes back, too
+        self._looked_behind_to = -1  # readers of pages may also go back
 
     def scan(self, position: int) -> BatchTable:
-        """Return the record batches from ``position`` on that need no judgement, all at once: those at hand, if any.
+        """Return the ordinary record batches from ``position`` on that the window holds; there may be none.
 
-        What is to be said of the one after them, :meth:`item` knows. Batches larger than the window aren't ordinary.
+        Call :meth:`item` for the item after them. Batches larger than the window don't count as ordinary.
         """
         buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
         if len(buffer) - at >= BATCH_OVERHEAD:
@@ -137,9 +137,9 @@ class SegmentWalk:
         return table
 
     def missing_behind(self) -> Damage | None:
-        """Return what is lost between the end of the segment, to which it has walked, and the next one; None: nothing.
+        """Return the lost offsets between the end of the segment, which the walk has reached, and the next one.
 
-        Damage at the end isn't told once more: what it may have held reaches to the next segment.
+        If the segment ends in damage, that damage already covers them. None means that nothing is lost.
         """
         following = self.bounds.next_base_offset
         if self._missing is None or following is None or not self._end_is_known or self._after + 1 >= following:
@@ -147,7 +147,7 @@ class SegmentWalk:
         if self._open_end is not None:
             try:
                 offsets = self._open_end.decode(self.decoder, self.limit).offsets
-            except CorruptData:  # who reads it hears of that
+            except CorruptData:  # readers of the block get this error
                 return None
             self._after = max((self._after, *offsets))
             if self._after + 1 >= following:
@@ -159,7 +159,7 @@ class SegmentWalk:
         return Damage(problem, Cause.MISSING, missing.start - 1, self._after, before=missing.end, shift=shift)
 
     def item(self, position: int) -> Block | Damage | None:
-        """Return what lies at ``position``, None where the log ends there."""
+        """Return the item at ``position``, or None if the log ends there."""
         left = self.size - position
         if left < HEADER_SIZE_UP_TO_MAGIC:
             return self._tail(position, None)
@@ -191,7 +191,10 @@ class SegmentWalk:
         return read_header(buffer, at, position)
 
     def _tail(self, position: int, header: BatchHeader | None) -> Damage | None:
-        """A batch that the file ends inside of: the log's end, if nothing intact follows in the last segment."""
+        """Judge a batch that extends past the file.
+
+        It is the log's end, and the result None, if this is the last segment and no intact batch follows.
+        """
         left = self.size - position
         if header is None:
             reason = f"{left} bytes left, fewer than a header"
@@ -203,19 +206,19 @@ class SegmentWalk:
         return self._damaged(position, (found or self.size) - position, reason, Cause.TRUNCATED, header)
 
     def _found_behind(self, position: int, header: BatchHeader | None) -> int | None:
-        """Return where the next intact batch begins behind one that the file ends inside of.
+        """Return the position of the next intact batch after one that extends past the file.
 
-        A codec may store what it can't compress as it is: what is found inside of a compressed message that is just
-        being written may be a message of its own. Its offset isn't above that of the message around it.
+        A codec may store incompressible data unchanged. So a batch found inside a compressed message that is just being
+        written may be one of the messages inside it. Its offset isn't above that of the outer message.
         """
         after = self._after
         is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._is_begun(header)
-        if header is not None and is_begun and self.bounds.is_last:  # nothing is just written to any other
+        if header is not None and is_begun and self.bounds.is_last:  # only the last segment is written to
             after = max(after, header.last_offset)
         return find_batch(self._window, self.bounds, position + 1, after, self.limit)
 
     def _is_begun(self, header: BatchHeader) -> bool:
-        """Whether a compressed message is one as far as it is there: its key and value have the size that it claims."""
+        """Whether a partial compressed message is valid so far: its key and value lengths match its size."""
         at = LEGACY_TIMESTAMP_OFFSET + (8 if header.magic == MAGIC_V1 else 0)
         left = self.size - header.position
         for _ in range(2):
@@ -226,8 +229,8 @@ class SegmentWalk:
         return at == header.size
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
-        """Step over a broken batch: to the next header if its size can be trusted, else to the next intact batch."""
-        end_of_bytes = self.file.end_of_extent(position) or self.size  # a batch lies in one file
+        """Step over a broken batch: to the next header if its size is plausible, else to the next intact batch."""
+        end_of_bytes = self.file.end_of_extent(position) or self.size  # a batch doesn't span files
         if header is not None and header.size <= end_of_bytes - position:
             behind = position + header.size
             if self._may_go_on(behind):
@@ -237,22 +240,25 @@ class SegmentWalk:
         return self._damaged(position, min(found, end_of_bytes) - position, reason, cause, header)
 
     def _may_go_on(self, position: int) -> bool:
-        """Whether a batch can end at ``position``, by what follows."""
+        """Whether a batch can end at ``position``, judging by the bytes that follow."""
         if position == self.size or is_plausible(self._window, self.bounds, position, self._after):
             return True
         return self._ends_log(position)
 
     def _ends_log(self, position: int) -> bool:
-        """Whether only zeros follow in the last segment."""
+        """Whether this is the last segment and only zeros follow."""
         return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
 
     def _swallowed(self, header: BatchHeader, behind: int) -> int | None:
-        """Where, inside of a broken batch, intact ones begin that go to its end or beyond: then its size is the lie.
+        """Return where intact batches begin inside a broken one, if they show that its size is wrong; else None.
 
-        So it is where only zeros follow them, to the end of the log. A batch in the value of a message is no such
-        thing: it has offsets of its own, and something follows it. An offset that can't be in the segment says nothing
-        of those inside: then only what goes beyond the end counts, what the log goes on with there, or what those
-        inside are followed by. Nor says a size that ends within the zeros at the end of the log: what is there is torn.
+        They show it if they reach the end of the broken batch or go beyond it, or if only zeros follow them to the end
+        of the log. A batch in the value of a message doesn't count: it has its own offsets, and more of the message
+        follows it.
+
+        If the broken batch claims an impossible offset, that offset doesn't help to judge the batches inside. They then
+        count only if they go beyond its end, if the log continues their offsets there, or if a plausible header follows
+        them. If its size ends within the zeros at the end of the log, the batch is torn, and its size proves nothing.
         """
         if behind < self.size and self._begin_of(behind) == header.last_offset + 1:
             return None
@@ -276,7 +282,7 @@ class SegmentWalk:
         return None
 
     def _begin_of(self, position: int) -> int | None:
-        """The offset that a batch begins with, None where that is known only inside, or there is none but zeros."""
+        """Return the base offset of the batch at ``position``; None if it is a wrapper or there is no batch."""
         try:
             header = self._header(position)
         except FileChanged:
@@ -286,9 +292,9 @@ class SegmentWalk:
         return None if header.record_count == UNKNOWN_COUNT else header.base_offset
 
     def _end_of_chain(self, position: int, stop: int) -> tuple[int, int]:
-        """Return where intact batches end that follow one another from ``position`` on and begin before ``stop``.
+        """Return where consecutive intact batches end that start at ``position`` and begin before ``stop``.
 
-        Also returns their last offset.
+        Also returns the last offset of the last one.
         """
         last = self._after
         while position < stop:
@@ -315,16 +321,16 @@ class SegmentWalk:
         return Damage(problem, cause, self._after, self._claimed_last(position, header), before=before, shift=shift)
 
     def _report(self, position: int, size: int, reason: str) -> tuple[Problem, int]:
-        """Report a problem where its bytes really are; return it, and how far that is from where the walk is."""
+        """Report a problem at its true position; return it, and the walk's position minus that position."""
         path, there = self.file.where(position)
         problem = Problem(path, there, size, reason)
         self.report(problem)
         return problem, position - there
 
     def _first_behind(self, position: int) -> int:
-        """Return the first offset of the next block at or behind ``position``: what is lost before it has lower ones.
+        """Return the first offset of the next block at or after ``position``, the exclusive end of lost offsets.
 
-        Where there is none, it is the next segment's base offset, or :data:`MAX_INT64` for the last segment.
+        Without such a block, return the next segment's base offset, or :data:`MAX_INT64` for the last segment.
         """
         if not self._looks_behind:
             return MAX_INT64
@@ -347,7 +353,7 @@ class SegmentWalk:
         return self.size, last
 
     def _first_of(self, block: Block) -> int | None:
-        """Return the lowest offset that a block may hold, None where it isn't known."""
+        """Return the lowest offset that a block may hold, or None if it is unknown."""
         if block.header.record_count != UNKNOWN_COUNT:
             return max(block.header.base_offset, block.after + 1)
         try:
@@ -357,7 +363,7 @@ class SegmentWalk:
         return offsets[0] if offsets else None
 
     def _claimed_last(self, position: int, header: BatchHeader | None) -> int:
-        """The last offset that the bytes at ``position`` claim to hold, if it could be; else the last one seen."""
+        """Return the last offset that the bytes at ``position`` claim, if possible; else the offset before them."""
         if header is not None:
             first, last = header.base_offset, header.last_offset
         elif self.size - position >= BATCH_OVERHEAD:
@@ -371,10 +377,10 @@ class SegmentWalk:
         return self._after
 
     def _placed(self, header: BatchHeader, data: bytes) -> Block | Damage:
-        """Return the block if its offsets can be where they are, in this segment and after those before it."""
+        """Return the block if its offsets are possible in this segment, after those before it; else the damage."""
         limit = self.bounds.limit
         first, last, after = header.base_offset, header.last_offset, self._after
-        # As nearly always; where a wrapper begins is known only inside.
+        # The usual case. Wrappers are excluded, because only their content tells where they begin.
         if after + 1 == first and last < limit and header.record_count != UNKNOWN_COUNT:
             self._after = last
             return self._ends_with(Block(header, data, self.file.path))
@@ -396,7 +402,7 @@ class SegmentWalk:
         return self._ends_with(block)
 
     def _ends_with(self, block: Block) -> Block:
-        """Note that what was walked over ends with an intact block."""
+        """Note that the bytes walked so far end with an intact block."""
         self._after_is_known = self._end_is_known = True
         self._open_end = block if block.header.has_unknown_last else None
         return block
@@ -410,16 +416,16 @@ class SegmentWalk:
         return Damage(problem, cause, self._after, self._after, before, shift)
 
     def _is_repetition(self, header: BatchHeader, data: bytes) -> bool:
-        """Whether a batch whose offsets occurred before takes no records with it that belong elsewhere.
+        """Whether a batch with repeated offsets loses no records that belong elsewhere.
 
-        So it is where the log goes on behind it without a gap, or the very batch stands earlier in the file.
+        That is so if the log continues without a gap after it, or if the same batch occurs earlier in the file.
         """
         following = self._intact_at(header.position + header.size)
         if following is not None and self._after + 1 == following.base_offset:
             return True
         head = data[:BATCH_OVERHEAD]
         if self._repeated_up_to >= 0 and self.file.read(self._repeated_up_to, len(head)) == head:
-            found: int | None = self._repeated_up_to  # one behind another, as a piece that was copied twice
+            found: int | None = self._repeated_up_to  # consecutive repetitions, such as a block that was copied twice
         else:
             found = find_bytes(self.file, head, header.position, self._search_budget)
             self._search_budget -= header.position if found is None else found
@@ -427,11 +433,11 @@ class SegmentWalk:
         return found is not None
 
     def _is_out_of_place(self, header: BatchHeader, data: bytes) -> bool:
-        """Whether an offset that leaps forward is the lie, and not the one behind it that takes the leap back.
+        """Whether an offset that jumps ahead is wrong, and not the offset of the next batch, which jumps back.
 
-        The offset lies outside the CRC of every format, so a flipped bit there leaves an intact batch
-        in the wrong place. The first in log order is believed, as by a consumer, unless that would hide more
-        than one batch, or the next goes on where the one before and this one would have ended without the leap.
+        The base offset lies outside the CRC in every format, so a flipped bit there leaves an intact batch in the wrong
+        place. The first batch in log order is trusted, as a consumer does, with two exceptions: if that would hide more
+        than one batch, or if the next batch continues exactly where this one would end without the jump.
         """
         last, end = header.last_offset, header.position + header.size
         following = self._intact_from(end)
@@ -440,12 +446,12 @@ class SegmentWalk:
         second = self._intact_from(following.position + following.size)
         if second is not None and second.base_offset <= last and second.last_offset > following.last_offset:
             return True
-        if following.position != end:  # what is broken in between doesn't tell where it would go on
+        if following.position != end:  # the broken bytes between them hide where it would continue
             return False
         try:
             length = len(self._offsets_of(header, data))
         except CorruptData:
-            return True  # it has no records of its own that the next could hide
+            return True  # it has no records that could overlap the next one's
         try:
             begin = self._offsets_of(following, self._window.read(following.position, following.size)).start
         except CorruptData:
@@ -453,7 +459,7 @@ class SegmentWalk:
         return begin == self._after + 1 + length
 
     def _intact_at(self, position: int) -> BatchHeader | None:
-        """Return the header of the batch at ``position`` if there is one that is intact and could be the next."""
+        """Return the header at ``position`` if the batch there is intact and can be the next one, else None."""
         if not is_plausible(self._window, self.bounds, position, self._after):
             return None
         header = self._header(position)
@@ -462,7 +468,7 @@ class SegmentWalk:
         return header if is_intact(header, self._window.read(position, header.size)) else None
 
     def _intact_from(self, position: int) -> BatchHeader | None:
-        """Return the header of the batch at ``position``, or of the next one behind some that are broken in place."""
+        """Return the header of the intact batch at ``position``, or of the next one after some broken batches."""
         for _ in range(_MOST_TRIED):
             header = self._intact_at(position)
             left = self.size - position
@@ -475,10 +481,10 @@ class SegmentWalk:
         return None
 
     def _offsets_of(self, header: BatchHeader, data: bytes) -> range:
-        """Return the offsets from the first to the last of a batch; of a compressed message they are known only inside.
+        """Return the range from a batch's first offset to its last; for a wrapper, decode it.
 
         Raises:
-            CorruptData: they can't be had from there.
+            CorruptData: the wrapper can't be decoded.
         """
         if header.record_count == UNKNOWN_COUNT:
             offsets = self.decoder.decode(header, data, self.limit).offsets
@@ -486,12 +492,12 @@ class SegmentWalk:
         return range(header.base_offset, header.last_offset + 1)
 
     def _run(self, first: BatchHeader, data: bytes) -> tuple[BatchHeader, bytes]:
-        """Extend an intact uncompressed message by those that follow and are like it, intact and in order."""
+        """Extend an intact uncompressed message by the similar ones after it that are intact and in order."""
         position = first.position + first.size
         last, latest = first.last_offset, first.max_timestamp
         stop = min(self.size, first.position + RUN_BYTES)
         if last != self._after + 1:
-            stop = position  # a leap: placed, and judged, alone
+            stop = position  # a jump: judge it on its own
         while position + HEADER_SIZE_UP_TO_MAGIC <= stop:
             size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
             if size > stop - position:
@@ -512,5 +518,5 @@ class SegmentWalk:
 
 
 def _claimed_size(buffer: bytes, at: int) -> int:
-    """What the batch or message at ``at`` says it has in bytes."""
+    """Return the size in bytes that the batch or message at ``at`` claims."""
     return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD

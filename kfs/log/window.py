@@ -1,4 +1,4 @@
-"""A sliding window over a file, so that a walk makes few system calls and holds little."""
+"""A sliding window over a file, so that a walk makes few system calls and uses little memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kfs.log.segment_bounds import SegmentBounds
 from kfs.storage.open_files import FileChanged, OpenFile
 
 _FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
-#: What is read at a time: a chunk that stays in a processor's own cache while it is worked on.
+#: The maximum bytes per read: small enough to stay in a CPU core's own cache while they are processed.
 WINDOW_BYTES: Final = 256 * 1024
 
 
 class Window:
     """Bytes of ``file`` up to ``size``, read ahead in chunks of up to 256 KiB.
 
-    ``bounds`` are those that its segment had just before it had that size. ``check`` is called with the file after each
-    read, and raises where what was read may be of another incarnation of the segment.
+    ``bounds`` are the segment's bounds just before the size was read. ``check`` is called with the file after each
+    read, and raises if the bytes may belong to another incarnation of the segment.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Window:
         self._ahead = _FIRST_READ
 
     def at(self, position: int, length: int) -> tuple[bytes, int]:
-        """Return a buffer and where in it ``position`` is; at least ``length`` bytes follow there.
+        """Return a buffer and the index of ``position`` in it; at least ``length`` bytes follow there.
 
-        The caller stays below ``size``. Raises :class:`FileChanged` if the file has become shorter.
+        The caller must stay below ``size``. Raises :class:`FileChanged` if the file has shrunk.
         """
         at = position - self._start
         if at < 0 or at + length > len(self._buffer):
@@ -47,7 +47,7 @@ class Window:
         return self._buffer, at
 
     def read(self, position: int, length: int) -> bytes:
-        """Return ``length`` bytes at ``position``; a long batch doesn't pass through the window."""
+        """Return ``length`` bytes at ``position``; a large batch bypasses the window."""
         at = position - self._start
         if at >= 0 and at + length <= len(self._buffer):
             return self._buffer[at : at + length]
@@ -57,7 +57,7 @@ class Window:
         return self._buffer[:length]
 
     def _fill(self, position: int, length: int) -> None:
-        if self._buffer and position > self._start:  # a reader that gets further reads on
+        if self._buffer and position > self._start:  # sequential access: read further ahead
             self._ahead = min(self._ahead * 4, WINDOW_BYTES)
         wanted = min(max(length, self._ahead), self.size - position)
         self._buffer = self._checked(position, length, self.file.read(position, wanted))
