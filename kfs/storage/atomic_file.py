@@ -1,4 +1,4 @@
-"""Replacing a file as a whole, so that readers see the old or the new one (``CheckpointFile.write``)."""
+"""Atomic replacement of a file: readers see either the old or the new one (``CheckpointFile.write``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Write ``path``.tmp, bring it to the disk, give it its name, and bring that to the disk too."""
+    """Write ``path``.tmp, sync it, rename it to ``path``, and sync the directory."""
     temporary = path + ".tmp"
     with open(temporary, "wb") as file:
         file.write(content)
@@ -24,19 +24,20 @@ def write_atomically(path: str, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: str, *, is_durable: bool = True, is_private: bool = False) -> Iterator[BinaryIO]:
-    """Give a new file, which gets the name ``path`` when the block is left, and is gone if that is by an error.
+    """Yield a new file that is renamed to ``path`` when the block exits, or deleted if the block raises.
 
-    Until then what has that name keeps it. A pipe, or anything else that isn't a regular file, is opened and written to
-    itself. A ``durable`` file is on the disk when it gets its name; only its owner may read a ``private`` one.
+    Until then an existing file keeps that name. If ``path`` is a pipe, or anything else that isn't a regular file, it
+    is opened and written to directly. With ``is_durable`` the file is synced before it gets its name. With
+    ``is_private`` only its owner may read it.
 
     Raises:
-        OSError: it can't be made, written to, or named.
+        OSError: the file can't be created, written or renamed.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             yield file
         return
-    path = os.path.realpath(path)  # a link stays one
+    path = os.path.realpath(path)  # keep a symbolic link
     descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)[:200]}.", dir=os.path.dirname(path))
     try:
         with open(descriptor, "wb") as file:
@@ -56,7 +57,7 @@ def replacing(path: str, *, is_durable: bool = True, is_private: bool = False) -
 
 
 def _mode_for(path: str) -> int:
-    """Return the mode of what is there, or else the one that a new file gets."""
+    """Return the mode of the existing file, or else the default mode of a new file."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(os.stat(path).st_mode)
     mask = os.umask(0o077)
@@ -65,7 +66,7 @@ def _mode_for(path: str) -> int:
 
 
 def sync_directory(path: str) -> None:
-    """Bring a directory's names to the disk."""
+    """Sync the names in a directory."""
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -74,13 +75,13 @@ def sync_directory(path: str) -> None:
 
 
 def sync_filesystem(path: str) -> None:
-    """Bring everything on the filesystem of ``path`` to the disk: many files at once, instead of one by one.
+    """Sync the whole filesystem of ``path``: many files at once, instead of one by one.
 
     Raises:
         OSError: something could not be written.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "syncfs"):  # other systems than Linux
+    if not hasattr(libc, "syncfs"):  # not Linux
         os.sync()
         return
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,11 +1,11 @@
-"""The process's one budget of descriptors: who holds what, and who lets go when there are too few.
+"""The process's single budget of file descriptors: who holds them, and which ones to close when there are too few.
 
-A process may have a number of files open (``RLIMIT_NOFILE``). What kfs keeps open for longer than a call is counted
-here, in one budget, and half of the limit is left to everything else. Beyond that, and whenever the system has none to
-give, those go that weren't used lately: a file that was let go is opened again when it is needed. A file that is
-deleted, or renamed, is let go within five seconds: until then its blocks stay on the disk.
+The system limits how many files a process may have open (``RLIMIT_NOFILE``). Every descriptor that kfs keeps open for
+longer than a call counts in this budget, which is half of that limit at most. If it is exceeded, or the system has no
+descriptor left, the least recently used ones are closed. Their files are reopened on demand. A file that is deleted or
+renamed is closed within five seconds; until then its blocks stay allocated on disk.
 
-Nothing here knows what the files are for.
+This module doesn't know what the files are for.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from kfs.errors import Shortage
 
 Result = TypeVar("Result")
 
-#: More are of no use: what was let go is open again in a hundredth of a millisecond.
+#: A higher number is of no use: reopening a file takes a hundredth of a millisecond.
 _MOST: Final = 4096
-#: What a process may have open where the system doesn't tell.
+#: The assumed limit if the system doesn't provide one.
 _USUAL_LIMIT: Final = 1024
-#: EMFILE: the process has no more of them; ENFILE: the system; ENOMEM: no memory for it, or no more maps.
+#: EMFILE: the process has no descriptor left; ENFILE: the system has none; ENOMEM: no memory or no maps left.
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-#: How often, and for how long each time in seconds, those are waited for that need one for the length of a call.
+#: How often, and for how many seconds each time, to wait for descriptors that are in use during a call.
 _WAITS: Final = 20
 _WAIT_SECONDS: Final = 0.005
-#: How often, in seconds, deleted files are looked for.
+#: The interval in seconds between checks for deleted files.
 _LOOK_SECONDS: Final = 1.0
-#: For how long, in seconds, who is at a deleted file may go on with it.
+#: How many seconds a reader may continue with a deleted file.
 _GRACE_SECONDS: Final = 2.0
-#: A directory changed this recently, in nanoseconds, may change again within one tick of its clock.
+#: A directory changed this recently, in nanoseconds, may change again within one tick of the file system's clock.
 _CLOCK_TICK_NS: Final = 2_000_000_000
 _JOIN_SECONDS: Final = 0.5
 
 
 class Holder(Protocol):
-    """Who has a descriptor, and can do without it at any moment.
+    """The holder of a descriptor, which can do without it at any moment.
 
-    ``was_used`` is set whenever it is of use. ``gone_since`` is when the file was seen to be deleted
-    (``time.monotonic``), 0 where it wasn't.
+    ``was_used`` is set at each use. ``gone_since`` is when the file was found to be deleted (``time.monotonic``), or 0
+    if it wasn't.
     """
 
     path: str
@@ -54,17 +54,17 @@ class Holder(Protocol):
     gone_since: float
 
     def is_there(self) -> bool:
-        """Whether the path still leads to the file that is open."""
+        """Whether the path still leads to the open file."""
 
     def forget(self) -> None:
-        """Give the file to no further user."""
+        """Stop handing out the file to new users."""
 
     def let_go(self) -> None:
-        """Have the descriptor closed, and what depends on it, as soon as no call is using it."""
+        """Release the descriptor, and what depends on it; it is closed as soon as no call uses it."""
 
 
 class Descriptor:
-    """The number of an open file. It is closed when the last reference goes: never under a call that uses it."""
+    """The number of an open file, closed when the last reference goes: never during a call that uses it."""
 
     __slots__ = ("_budget", "number")
 
@@ -73,7 +73,7 @@ class Descriptor:
         self._budget = budget
 
     def note_map(self) -> None:
-        """Count a map of the file, kept as long as this is: it has a descriptor of its own."""
+        """Count a map of the file, which holds a descriptor of its own as long as this object exists."""
         self._budget.mapped.add(self.number)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -83,47 +83,47 @@ class Descriptor:
 
 
 class Descriptors:
-    """The budget, of which a process has one: :data:`BUDGET`."""
+    """The budget; a process has exactly one: :data:`BUDGET`."""
 
     def __init__(self) -> None:
-        #: Who holds each descriptor, the one opened last at the end. Only single operations, which need no lock.
+        #: The holder of each descriptor, the newest last. Only single operations, which need no lock.
         self.held: dict[int, ref[Holder]] = {}
-        #: Descriptors of files that are mapped.
+        #: Descriptors of mapped files.
         self.mapped: set[int] = set()
         self._processes = 1
         self._most: int | None = None
         self._lock = threading.Lock()
-        #: How directories were when their files were last looked for, by path: device, inode and mtime.
+        #: Device, inode and mtime of directories at the last check of their files, by path.
         self._settled: dict[str, tuple[int, int, int]] = {}
         self._stop = threading.Event()
         self._watching: threading.Thread | None = None
 
     @property
     def most(self) -> int:
-        """How many may be kept: half of what the process may have open, and no more than are of use."""
+        """The maximum number to keep open: half of the process's limit, capped at a useful number."""
         if self._most is None:
             self._most = max(min(_limit() // 2, _MOST // self._processes), 1)
         return self._most
 
     @property
     def count(self) -> int:
-        """How many are open, with those of maps."""
+        """The number of open descriptors, including those of maps."""
         return len(self.held) + len(self.mapped)
 
     def share(self, processes: int) -> None:
-        """Keep only what is one process's part where several do the same work."""
+        """Reduce the cap to one process's share, if several processes do the same work."""
         self._processes, self._most = processes, None
 
     def look_up_limit(self) -> None:
-        """Go by the limit as it is now: it was changed."""
+        """Read the process's limit again, after it was changed."""
         self._most = None
 
     def open(self, path: str, flags: int, holder: Holder) -> Descriptor:
-        """Open a file for ``holder``, who may be told at any moment to let it go.
+        """Open a file for ``holder``, which may be asked to release it at any moment.
 
         Raises:
             OSError: it can't be opened.
-            Shortage: there is no descriptor for it, even if all others let go.
+            Shortage: no descriptor is available, even after all others were released.
         """
         if self.count >= self.most:
             self._make_room(max(self.most // 8, 1))
@@ -138,11 +138,11 @@ class Descriptors:
         return descriptor
 
     def attempt(self, call: Callable[[], Result], path: str) -> Result:
-        """Return what ``call`` returns, which needs a descriptor or a map; if there is none others let theirs go.
+        """Return the result of ``call``, which needs a descriptor or a map; release others if none is available.
 
         Raises:
             OSError: what the call raises for any other reason.
-            Shortage: there is still none when all have let go.
+            Shortage: none is available even after all others were released.
         """
         for _ in range(_WAITS):
             try:
@@ -152,12 +152,12 @@ class Descriptors:
                     raise
                 reason = error.strerror
             if not self._make_room(max(self.most // 2, 1)):
-                time.sleep(_WAIT_SECONDS)  # others may have one for the length of a call
+                time.sleep(_WAIT_SECONDS)  # others may hold one during a call
         limit = f"{_limit()} files may be open (ulimit -n), kfs keeps {self.count}"
         raise Shortage(f"{path}: {reason}: {limit}")
 
     def _make_room(self, wanted: int) -> bool:
-        """Have ``wanted`` holders let go, first those that weren't used since the last time; return whether any did."""
+        """Release ``wanted`` descriptors, unused ones since the last time first; return whether there were any."""
         with self._lock:
             holders = self._holders()
             used = [holder for holder in holders if holder.was_used]
@@ -170,7 +170,7 @@ class Descriptors:
             return bool(victims)
 
     def let_all_go(self) -> None:
-        """Close everything; what is needed again is opened again."""
+        """Release all descriptors; files are reopened on demand."""
         for holder in self._holders():
             holder.let_go()
 
@@ -180,14 +180,14 @@ class Descriptors:
     # -- deleted files
 
     def watch(self) -> None:
-        """Have deleted files looked for, in a thread, from now until nothing is open any more."""
+        """Start a thread that checks for deleted files until nothing is open any more."""
         if self._watching is None:
             with self._lock:
                 if self._watching is None:
                     thread = threading.Thread(target=self._watch, name="kfs-deleted-files", daemon=True)
                     try:
                         thread.start()
-                    except RuntimeError:  # the interpreter ends, and we with it
+                    except RuntimeError:  # the interpreter is shutting down
                         return
                     self._watching = thread
 
@@ -200,7 +200,7 @@ class Descriptors:
                     return
 
     def look_for_deleted(self) -> None:
-        """Have files let go whose path leads elsewhere by now, or nowhere; those in use only after a moment."""
+        """Release files whose path now leads elsewhere or nowhere, after a grace period for current readers."""
         by_directory: dict[str, list[Holder]] = defaultdict(list)
         for holder in self._holders():
             by_directory[os.path.dirname(holder.path)].append(holder)
@@ -218,7 +218,7 @@ class Descriptors:
                     holder.forget()
 
     def _may_have_changed(self, directory: str) -> bool:
-        """Whether a name in a directory may have gone since this was last asked."""
+        """Whether a name may have disappeared from a directory since the last call."""
         try:
             status = os.stat(directory)
         except OSError:
@@ -233,21 +233,21 @@ class Descriptors:
     # -- forks
 
     def pause(self) -> None:
-        """Have no thread of ours at the moment of a fork."""
+        """Stop the thread before a fork."""
         thread = self._watching
         if thread is not None:
             self._stop.set()
             thread.join(_JOIN_SECONDS)
 
     def resume(self) -> None:
-        """Go on after a fork."""
+        """Restart the thread after a fork."""
         self._stop.clear()
         if self._watching is not None:
             self._watching = None
             self.watch()
 
     def begin_anew(self) -> None:
-        """Have nothing open in a fork that the process has which it is a fork of."""
+        """Reset the state in a forked child, and release the parent's descriptors in it."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._watching = None
@@ -260,7 +260,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _limit() -> int:
-    """Return how many files the process may have open."""
+    """Return the number of files that the process may have open."""
     try:
         import resource
     except ImportError:  # Windows
@@ -270,10 +270,10 @@ def _limit() -> int:
 
 
 def raise_limit() -> None:
-    """Let the process have as many files open as it is allowed to: for processes that are ours from their start on.
+    """Raise the limit of open files to the hard limit, for processes that kfs controls from their start.
 
-    The library leaves the limit as it is: who uses it may depend on it (``select`` can't wait for descriptors above
-    1,023).
+    The library doesn't change the limit, because its users may depend on it (``select`` can't wait for descriptors
+    above 1,023).
     """
     try:
         import resource
@@ -283,6 +283,6 @@ def raise_limit() -> None:
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):  # macOS accepts less than it says
+        except (ValueError, OSError):  # macOS accepts less than the hard limit
             return
     BUDGET.look_up_limit()

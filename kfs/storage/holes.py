@@ -1,6 +1,6 @@
-"""Where a file has blocks, and where it has a hole, which reads as zeros and takes no room: of 50 GiB, perhaps.
+"""Data and holes of sparse files; a hole reads as zeros and takes no space, but may span 50 GiB.
 
-Every reader passes holes by what is here, so that none of them reads one through.
+Every reader skips holes with these functions, so that none is read through.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def next_data(file: OpenFile, position: int, size: int) -> int:
-    """Return the first position from ``position`` on, below ``size``, that is in no hole; ``size`` if there is none.
+    """Return the first position at or after ``position`` that isn't in a hole; ``size`` if there is none below it.
 
-    Where the system doesn't tell, nothing is in a hole.
+    If the system doesn't support the query, everything counts as data.
     """
     return _sought(file, position, size, "SEEK_DATA", min(position, size))
 
 
 def data_extents(file: OpenFile, position: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where data begins and ends, from ``position`` on and below ``size``; what is between is holes."""
+    """Yield the start and end of each data extent from ``position`` to ``size``; holes lie between them."""
     while (start := next_data(file, position, size)) < size:
         position = _sought(file, start, size, "SEEK_HOLE", size)
         yield start, position
 
 
 def _sought(file: OpenFile, position: int, size: int, whence: str, unknown: int) -> int:
-    """Return where the file has data, or a hole, from ``position`` on: ``unknown`` where the system doesn't say."""
+    """Return the next data or hole at or after ``position``, or ``unknown`` if the system doesn't support that."""
     if not hasattr(os, whence):
         return unknown
     try:

@@ -1,4 +1,4 @@
-"""What is in a directory, and what is called as a pattern says."""
+"""Directory listings, and paths that match a pattern."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final, NamedTuple
 from kfs.storage.descriptors import BUDGET
 from kfs.storage.status import PathKind, kind_of_error, kind_of_mode, link_status_at, status_at
 
-#: What begins a part of a pattern that isn't a name.
+#: Characters that make a part of a pattern more than a plain name.
 _MAGIC: Final = frozenset("*?[")
-#: What a directory says that a pattern passes over, as a shell does.
+#: Errors of directories that a pattern skips, as a shell does.
 _PASSED_OVER: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 class FoundFile(NamedTuple):
-    """An entry of a directory, as a listing shows it.
+    """An entry of a directory listing.
 
-    The number of its inode and its kind are, for a link, those of what it leads to; its own number where that is
-    nothing, or can't be asked. The number is -1 where that isn't known.
+    For a link, the inode number and the kind are those of its target. If the target is missing or can't be queried, the
+    inode number is the link's own. An unknown number is -1.
     """
 
     path: str
@@ -32,44 +32,44 @@ class FoundFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in its directory."""
+        """The name in its directory."""
         return self.path.rpartition(os.sep)[2]
 
 
 def list_directory(path: str) -> list[FoundFile]:
-    """Return what is in a directory, in no order.
+    """Return the entries of a directory, unsorted.
 
     Raises:
         OSError: it can't be listed.
-        Shortage: there is no descriptor for it.
+        Shortage: no descriptor is available.
     """
     with BUDGET.attempt(partial(os.scandir, path), path) as entries:
         return list(map(_found, entries))
 
 
 def list_names(path: str) -> list[str]:
-    """Return the names in a directory, in no order; errors are those of :func:`list_directory`."""
+    """Return the names in a directory, unsorted; the errors are those of :func:`list_directory`."""
     return BUDGET.attempt(partial(os.listdir, path), path)
 
 
 def list_files(path: str) -> list[str]:
-    """Return the names of the regular files in a directory, links aside; errors are those of :func:`list_directory`.
+    """Return the names of the regular files in a directory, without links; errors as for :func:`list_directory`.
 
-    It is what little of a listing is asked for again and again.
+    It skips everything else in a listing, for callers that call it frequently.
     """
     with BUDGET.attempt(partial(os.scandir, path), path) as entries:
         return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
 
 
 def check_listable(path: str) -> None:
-    """Raise what :func:`list_directory` would; nothing is listed."""
+    """Raise the errors of :func:`list_directory` without listing."""
     BUDGET.attempt(partial(os.scandir, path), path).close()
 
 
 def found_at(path: str) -> FoundFile | None:
-    """Return what a path leads to as a listing shows it, None where that is nothing.
+    """Return the target of a path as a listing shows it, or None if it doesn't exist.
 
-    What can't be asked is taken for a file, whose number isn't known: who opens it learns why.
+    A target that can't be queried counts as a file with an unknown inode number; opening it raises the error.
 
     Raises:
         Shortage: see :func:`~kfs.storage.status.status_at`.
@@ -83,13 +83,13 @@ def found_at(path: str) -> FoundFile | None:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the paths that an absolute pattern matches (``*``, ``?``, ``[...]``), sorted.
+    """Return the paths that match an absolute pattern (``*``, ``?``, ``[...]``), sorted.
 
-    Only a pattern that begins with a dot matches names that do.
+    Only a pattern part that begins with a dot matches such names.
 
     Raises:
-        OSError: a directory can't be listed, for another reason than that it isn't one or may not be.
-        Shortage: there is no descriptor for it.
+        OSError: a directory can't be listed, although it is a directory and permissions allow it.
+        Shortage: no descriptor is available.
     """
     return sorted(_matching(pattern))
 
@@ -125,7 +125,7 @@ def _found(entry: os.DirEntry[str]) -> FoundFile:
             kind = PathKind.FILE
         else:
             kind = PathKind.DIRECTORY if entry.is_dir(follow_symlinks=False) else PathKind.OTHER
-    except OSError:  # where the listing doesn't say what it is, the disk is asked, and may fail
+    except OSError:  # if the listing lacks the type, scandir queries the disk, which may fail
         kind = PathKind.UNKNOWN
     return FoundFile(entry.path, entry.inode(), kind)
 

@@ -1,4 +1,4 @@
-"""Read-only file descriptors, pooled, and bound to the very file that was found in a listing."""
+"""Read-only files, pooled, each bound to the exact file that a listing found."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from kfs.storage.positioned import read_at
 from kfs.storage.status import PathKind, Status, Version
 
 _PAGE: Final = 4096
-#: How much of the beginning of a file is remembered, in bytes: the header of its first batch, with the CRC of it all.
+#: How many bytes of the start of a file to remember: the header of its first batch, which includes the batch's CRC.
 _HEAD: Final = BATCH_OVERHEAD
-# O_NONBLOCK: a FIFO that calls itself a segment must not hang the open. Not every system has every flag.
+# O_NONBLOCK: opening a FIFO with a segment's name must not hang. Not every system has every flag.
 _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTTY")
-#: What opening a file says that was there, and is gone.
+#: Errors of opening a file that existed and is gone.
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _FLAGS: Final = reduce(operator.or_, (getattr(os, name, 0) for name in _WANTED), os.O_RDONLY)
 
 
 class FileChanged(CorruptData):
-    """The path names another file now, none, or one that was cut or written anew: change, and no damage."""
+    """The path names another file now, or none, or one that was truncated or rewritten; this isn't damage."""
 
     errno = errno.ESTALE
 
 
 class FileGone(FileChanged):
-    """The path names no file any more, or another one: a reader of the old one can't read on (ESTALE)."""
+    """The path names no file any more, or another one: a reader of the old file can't continue (ESTALE)."""
 
 
 class FileReplaced(FileGone):
@@ -43,7 +43,7 @@ _Key = tuple[str, int, int]
 
 
 class _Left(NamedTuple):
-    """What is remembered of a file that isn't open: its size, and how it begins."""
+    """What to remember of a file while it is closed: its size and its first bytes."""
 
     size: int
     head: bytes
@@ -52,7 +52,7 @@ class _Left(NamedTuple):
     def of(cls, descriptor: Descriptor) -> _Left:
         try:
             return cls(os.fstat(descriptor.number).st_size, read_at(descriptor.number, _HEAD, 0))
-        except OSError:  # a disk that fails
+        except OSError:  # disk failure
             return cls(0, b"")
 
     def may_be(self, descriptor: Descriptor, status: Status) -> bool:
@@ -63,11 +63,11 @@ class _Left(NamedTuple):
 
 
 class OpenFile:
-    """A regular file, open to be read; the descriptor is closed when the last reference goes.
+    """A regular file open for reading; the descriptor is closed when the last reference goes.
 
-    It counts in the budget of descriptors and may have been let go: it is then opened again, if the path still leads
-    to the same file. That has the same number, which another may have been given meanwhile; so it also begins as that
-    did, and isn't shorter. ``kept`` is what a reader keeps with the file for as long as it is open.
+    The file counts in the budget of descriptors, and may be closed at any time. It is then reopened on demand, if the
+    path still leads to the same file. Because an inode number may be reused, the reopened file must also have the same
+    first bytes and must not be shorter. ``kept`` is an object that a reader keeps with the file while it is open.
     """
 
     __slots__ = (
@@ -86,11 +86,11 @@ class OpenFile:
     )
 
     def __init__(self, path: str, pool: dict[_Key, OpenFile] | None = None, owner: int = 0) -> None:
-        """Open the file; one that is in a ``pool``, for an ``owner``, leaves it when it is let go.
+        """Open the file; a file in a ``pool``, under an ``owner``, leaves the pool when it is closed.
 
         Raises:
-            FileChanged: it can't be opened, or is no regular file; :class:`FileGone`: there is none of that path.
-            Shortage: there is no descriptor for it.
+            FileChanged: it can't be opened, or is no regular file; :class:`FileGone`: the path doesn't exist.
+            Shortage: no descriptor is available.
         """
         self.path = path
         self.unreadable: dict[int, str] = {}
@@ -105,11 +105,11 @@ class OpenFile:
         self.descriptor()
 
     def descriptor(self) -> Descriptor:
-        """Return the descriptor, to be held on to while its number is used.
+        """Return the descriptor; keep the reference while its number is in use.
 
         Raises:
-            FileChanged: the file was let go meanwhile, and the path leads to another one now, or to none.
-            Shortage: it was, and there is no descriptor to open it again.
+            FileChanged: the file was closed meanwhile, and the path now leads to another one, or to none.
+            Shortage: it was closed, and no descriptor is available to reopen it.
         """
         descriptor = self._descriptor
         return self._opened() if descriptor is None else descriptor
@@ -140,7 +140,7 @@ class OpenFile:
             status = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # of a device or a server that doesn't answer just now
+        except OSError:  # a device or server doesn't answer at the moment
             return True
         return (status.st_dev, status.st_ino) == (self._device, self.inode)
 
@@ -159,35 +159,35 @@ class OpenFile:
         self._descriptor = None
 
     def status(self) -> Status:
-        """What is known of the file, now."""
+        """The current status of the file."""
         return Status.of(self._stat())
 
     def version(self) -> Version:
-        """Which version of which file it is, now."""
+        """The current version of the file."""
         return Version.of(self._stat())
 
     def size_and_time(self) -> tuple[int, int]:
-        """The size in bytes, and when it was last written to, in nanoseconds: all that is asked after each read."""
+        """The size in bytes and the mtime in nanoseconds: all that readers check after each read."""
         status = self._stat()
         return status.st_size, status.st_mtime_ns
 
     def size(self) -> int:
-        """The size in bytes, now."""
+        """The current size in bytes."""
         return self._stat().st_size
 
     def _stat(self) -> os.stat_result:
-        descriptor = self._descriptor or self._opened()  # held on to: another thread may have it let go now
+        descriptor = self._descriptor or self._opened()  # keep the reference: another thread may release it now
         return os.fstat(descriptor.number)
 
     def read(self, position: int, length: int) -> bytes:
-        """Read ``length`` bytes at ``position``, fewer at the end of the file.
+        """Read ``length`` bytes at ``position``, or fewer at the end of the file.
 
-        What a failing disk won't give is 0xFF (which no header begins with), its pages noted in
-        ``unreadable`` with the reason: a bad sector then costs the batches on it and no others.
+        Bytes that a failing disk can't read become 0xFF, which no header begins with. Their pages go to ``unreadable``,
+        with the reason. So a bad sector costs only the batches on it.
 
         Raises:
             FileChanged: the file is gone, or another one has its name.
-            Shortage: there is no descriptor, or no memory.
+            Shortage: no descriptor or no memory is available.
         """
         descriptor = self._descriptor or self._opened()
         try:
@@ -215,19 +215,19 @@ class OpenFile:
         return b"".join(parts)
 
     def where(self, position: int) -> tuple[str, int]:
-        """Return the path of the file that the bytes at a position are of, and their position there."""
+        """Return the path of the file that the bytes at ``position`` come from, and their position in that file."""
         return self.path, position
 
     def extents(self, start: int, end: int) -> Iterator[tuple[OpenFile, int, int]]:
-        """Yield what the bytes from ``start`` to ``end`` consist of: files, and from where to where in each."""
+        """Yield the extents that make up the bytes from ``start`` to ``end``: a file, and the start and end in it."""
         yield self, start, end
 
     def end_of_extent(self, position: int) -> int | None:
-        """Return up to where bytes from a position on are of one file, in the same place there; None: to the end."""
+        """Return the end of the extent at ``position``, in this file's positions; None if it reaches the end."""
         return None
 
     def sought(self, position: int, whence: int) -> int | None:
-        """``lseek`` to data or to a hole; None where that can't be asked.
+        """Return the ``lseek`` result for data or a hole; None if the query isn't supported.
 
         Raises:
             OSError: as ``lseek``.
@@ -236,7 +236,7 @@ class OpenFile:
         return os.lseek(descriptor.number, position, whence)
 
     def read_error(self, position: int, length: int) -> str | None:
-        """Return why bytes of that range could not be read, None where all could."""
+        """Return why bytes of a range could not be read, or None if all could."""
         if self.unreadable:
             for page in range(position // _PAGE, (position + length - 1) // _PAGE + 1):
                 if page in self.unreadable:
@@ -245,12 +245,12 @@ class OpenFile:
 
 
 def open_listed(path: str, inode: int, pool: dict[_Key, OpenFile] | None = None, owner: int = 0) -> OpenFile:
-    """Open the file at ``path``, which a listing saw as ``inode``; the rest is as for :class:`OpenFile`.
+    """Open the file at ``path``, which a listing found with number ``inode``; the rest is as for :class:`OpenFile`.
 
     Raises:
         FileGone: it is gone; :class:`FileReplaced`: another file has its name.
         FileChanged: it can't be opened.
-        Shortage: there is no descriptor for it.
+        Shortage: no descriptor is available.
     """
     file = OpenFile(path, pool, owner)
     if file.inode != inode:
@@ -259,21 +259,21 @@ def open_listed(path: str, inode: int, pool: dict[_Key, OpenFile] | None = None,
 
 
 class FilePool:
-    """Gives the same open file to all who want it. How many are open is for the budget to say."""
+    """Shares open files among all readers; the budget decides how many stay open."""
 
     def __init__(self) -> None:
         self._files: dict[_Key, OpenFile] = {}
 
     def open(self, path: str, inode: int, owner: int = 0, *, anew: bool = True) -> OpenFile:
-        """Return the file at ``path``, which a listing saw as ``inode``.
+        """Return the file at ``path``, which a listing found with number ``inode``.
 
-        Each ``owner`` has a file of its own: the number may have been given to another file since another owner opened
-        his. What isn't open is opened only if ``anew`` says so.
+        Each ``owner`` has its own file, because the number may have been reused since another owner opened its file. A
+        file that isn't open is opened only with ``anew``.
 
         Raises:
             FileGone: it is gone, or another file has its name.
             FileChanged: it can't be opened.
-            Shortage: there is no descriptor for it.
+            Shortage: no descriptor is available.
         """
         file = self._files.get((path, inode, owner))
         if file is not None:
@@ -287,5 +287,5 @@ class FilePool:
         return file
 
     def close(self) -> None:
-        """Close every file that isn't held elsewhere."""
+        """Close every file that isn't referenced elsewhere."""
         self._files.clear()

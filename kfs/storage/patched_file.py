@@ -1,4 +1,4 @@
-"""A file of which some bytes are read from other files: what is damaged in one copy, another copy has."""
+"""A file in which some extents are read from other files: another copy has what is damaged in this one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kfs.storage.status import Status, Version
 
 
 class Patched(FileChanged):
-    """The file is read with a patch from now on, or another one, which moves what is in it: offsets stay the same."""
+    """The file is now read with a new patch, which moves positions in it; offsets stay the same."""
 
 
 class Extent(NamedTuple):
-    """Bytes from ``start`` on of a file, ``length`` of them (None: to its end, wherever that is by then).
+    """``length`` bytes of a file from ``start`` on (None: to its current end).
 
-    ``path`` and ``inode`` are of the file as a listing showed it, those of the patched file itself where they are its.
+    ``path`` and ``inode`` identify the file as listed. For extents of the patched file itself they are its own.
     """
 
     path: str
@@ -26,15 +26,15 @@ class Extent(NamedTuple):
     length: int | None
 
 
-#: What a patched file consists of, in order; only the last extent may be without a length, and is of the file itself.
+#: The extents of a patched file, in order. Only the last may lack a length, and it belongs to the file itself.
 Patch = tuple[Extent, ...]
 
 
 class PatchedFile(OpenFile):
-    """An open file as a patch makes it. Its positions are those of what is read, not those in the file.
+    """An open file with a patch applied; positions refer to the patched content, not to the file on disk.
 
-    ``opened`` opens the file of an extent, and raises :class:`FileChanged`; ``spoil`` is called
-    with the reason where that file was replaced or cut.
+    ``opened`` opens the file of an extent, and raises :class:`FileChanged`. ``spoil`` is called with the reason if that
+    file was truncated.
     """
 
     __slots__ = ("_base", "_of", "_patch", "_spoil", "_starts")
@@ -55,12 +55,12 @@ class PatchedFile(OpenFile):
             self._starts.append(self._starts[-1] + extent.length)
 
     def status(self) -> Status:
-        """What is known of the file itself, but for the size."""
+        """The status of the file itself, with the size of the patched content."""
         status = self._base.status()
         return status._replace(size=self._size(status.size))
 
     def version(self) -> Version:
-        """See :meth:`OpenFile.version`; the size is that of what is read."""
+        """See :meth:`OpenFile.version`; the size is that of the patched content."""
         return self.status().version
 
     def size_and_time(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class PatchedFile(OpenFile):
         return self._size(size), mtime_ns
 
     def size(self) -> int:
-        """The size in bytes, now."""
+        """The current size in bytes."""
         return self._size(self._base.size())
 
     def _size(self, base_size: int) -> int:
@@ -78,7 +78,7 @@ class PatchedFile(OpenFile):
         return self._starts[-1] + length
 
     def read(self, position: int, length: int) -> bytes:
-        """See :meth:`OpenFile.read`; what is missing of another file is a :class:`FileChanged`, too."""
+        """See :meth:`OpenFile.read`; missing bytes of another file also raise :class:`FileChanged`."""
         parts: list[bytes] = []
         for extent, start, end in self._extents(position, position + length):
             data = self._file(extent).read(start, end - start)
@@ -91,7 +91,7 @@ class PatchedFile(OpenFile):
         return b"".join(parts)
 
     def _extents(self, position: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
-        """Yield the extents that bytes of the patched file lie in, and from where to where in the file of each."""
+        """Yield the extents that contain bytes of a range, each with the start and end in the extent's file."""
         for index in range(max(bisect_right(self._starts, position) - 1, 0), len(self._patch)):
             begin, extent = self._starts[index], self._patch[index]
             if begin >= stop:

@@ -1,4 +1,4 @@
-"""Reading at a position of a file, also where the system has no ``pread`` (Windows)."""
+"""Reads at a position of a file, also on systems without ``pread`` (Windows)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from threading import Lock
 from typing import Final
 
-#: Where there is one position for everybody, who has moved it reads before the next one does.
+#: Without ``pread`` the file position is shared, so a seek and its read must not be interleaved with others.
 _MOVING: Final = Lock()
 
 
@@ -20,5 +20,5 @@ def _read_at(descriptor: int, length: int, position: int) -> bytes:
     return os.pread(descriptor, length, position)
 
 
-#: Return at most ``length`` bytes from ``position`` of an open file; raise OSError.
+#: Return at most ``length`` bytes from ``position`` of an open file; raises OSError.
 read_at: Final = _read_at if hasattr(os, "pread") else _moved_and_read

@@ -1,4 +1,4 @@
-"""Reading the small files beside the segments."""
+"""Reading of the small files next to the segments."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kfs.storage.open_files import FileGone, OpenFile
 from kfs.storage.status import Version, status_at, status_if_there
 
 _LARGEST: Final = 64 * 1024 * 1024
-#: What was written to this recently, in nanoseconds, may be in the midst of it: not all of them get their name last.
+#: A file written this recently, in nanoseconds, may be incomplete: some are written in place instead of being renamed.
 _JUST_WRITTEN_NS: Final = 250_000_000
-#: How long, in seconds, is waited until it is looked at again, and how often.
+#: The pause in seconds before another attempt, and the maximum number of attempts.
 _PAUSE_SECONDS: Final = 0.025
 _MOST_PAUSES: Final = 12
-#: Equal to none that a file has: of what couldn't be read, and of what can't be asked.
+#: Versions that no file has: for a failed read, and for a path that can't be queried.
 _NOT_READ: Final = Version(-1, -1, -1, -1)
 _NOT_ASKED: Final = Version(-2, -2, -2, -2)
 Parsed = TypeVar("Parsed")
 
 
 def read_side_file(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
-    """Parse the whole of a file, None where there is none; one that is just being written is waited for.
+    """Parse a whole file; return None if it doesn't exist, and retry if it is just being written.
 
     Raises:
-        CorruptData: it can't be read or parsed, or is larger than 64 MiB; the file is named.
-        Shortage: there is no descriptor for it.
+        CorruptData: it can't be read or parsed, or is larger than 64 MiB; the error names the file.
+        Shortage: no descriptor is available.
     """
     for _ in range(_MOST_PAUSES):
         try:
@@ -59,7 +59,7 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
     except FileGone:
         if os.path.islink(path):
             raise
-        return None  # gone meanwhile
+        return None  # deleted meanwhile
     size = file.size()
     if size > _LARGEST:
         raise CorruptData(f"{size} bytes, more than such a file can have ({_LARGEST})", 0, path)
@@ -70,7 +70,7 @@ def _read(path: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
 
 
 class Watched:
-    """Remembers which version a path led to, to tell whether it must be read again; at first that was none."""
+    """Remembers the version of a path, to tell whether it must be read again; initially the path counts as missing."""
 
     __slots__ = ("_last",)
 
@@ -78,15 +78,15 @@ class Watched:
         self._last: Version | None = None
 
     def changed(self, path: str) -> bool:
-        """Whether the file or directory at ``path`` is another than at the last call."""
+        """Whether the file or directory at ``path`` differs from that at the last call."""
         try:
             status = status_if_there(path)
             now = None if status is None else status.version
-        except OSError:  # who reads it learns why
+        except OSError:  # reading it raises the error
             now = _NOT_ASKED
         last, self._last = self._last, now
         return last != now
 
     def look_again(self) -> None:
-        """Have the next call say that it changed: it couldn't be read."""
+        """Make the next call report a change, because the file couldn't be read."""
         self._last = _NOT_READ

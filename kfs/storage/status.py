@@ -1,7 +1,7 @@
-"""What the system says of a file or directory without reading it: what it is, how large, and in which version.
+"""File metadata, obtained without reading the file: its kind, its size and its version.
 
-Elsewhere than on a local disk an answer may cost a request, and there may be neither owners nor numbers of files. So
-nothing outside of this package asks the system itself, and versions are only compared, never taken apart.
+On storage other than a local disk, a query may cost a request, and there may be no owners or inode numbers. So only
+this package queries the system, and versions are only compared, never interpreted.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from typing import Final, NamedTuple
 
 from kfs.storage.descriptors import BUDGET, SHORTAGES
 
-#: What the system says of a path that leads to nothing; any other error says nothing of what is there.
+#: Errors for a path that doesn't exist; after any other error it is unknown what exists there.
 _NOTHING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 class PathKind(Enum):
-    """What a path leads to."""
+    """The kind of file that a path leads to."""
 
     FILE = auto()
     DIRECTORY = auto()
     OTHER = auto()
     NOTHING = auto()
-    UNKNOWN = auto()  # it can't be asked: no permission, a disk or a server that fails
+    UNKNOWN = auto()  # it can't be queried: no permission, a failing disk or server
 
     @property
     def may_be_directory(self) -> bool:
-        """Whether it is a directory, or may be one: who lists it learns why it can't be asked."""
+        """Whether it is, or may be, a directory; if it can't be queried, listing it raises the error."""
         return self in (PathKind.DIRECTORY, PathKind.UNKNOWN)
 
     @property
     def may_be_file(self) -> bool:
-        """Whether it is a regular file, or may be one: who opens it learns why it can't be asked."""
+        """Whether it is, or may be, a regular file; if it can't be queried, opening it raises the error."""
         return self in (PathKind.FILE, PathKind.UNKNOWN)
 
 
 class Version(NamedTuple):
-    """What tells a file from what had its name before, and from what it was before it was written to.
+    """What distinguishes a file from its predecessor of the same name, and from its own earlier content.
 
-    The number of its inode, its size in bytes, and when it was last written to and changed, in nanoseconds. The number
-    of a file that is gone is given to another one; no device is in it, which another machine may number otherwise.
+    It has the inode number, the size in bytes, and the mtime and ctime in nanoseconds. All are needed, because inode
+    numbers are reused. The device isn't included, because its number may differ on another machine.
     """
 
     inode: int
@@ -54,12 +54,12 @@ class Version(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Version:
-        """Take it from what the system says."""
+        """Return the version in a system's status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Status(NamedTuple):
-    """What is known of a file or directory: what a :class:`Version` is made of, where it lies, and who may read it."""
+    """The metadata of a file or directory: the parts of a :class:`Version`, its device, and its permissions."""
 
     inode: int
     size: int
@@ -72,7 +72,7 @@ class Status(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Status:
-        """Take it from what the system says."""
+        """Return the status from a system's status."""
         return cls(
             status.st_ino,
             status.st_size,
@@ -86,44 +86,44 @@ class Status(NamedTuple):
 
     @property
     def version(self) -> Version:
-        """Which version of which file it is."""
+        """The version of the file."""
         return Version(self.inode, self.size, self.mtime_ns, self.ctime_ns)
 
     @property
     def number(self) -> tuple[int, int]:
-        """Which file or directory it is, whatever is in it: the device and the inode."""
+        """The identity of the file or directory, independent of its content: the device and the inode."""
         return self.device, self.inode
 
     @property
     def kind(self) -> PathKind:
-        """What it is."""
+        """The kind of file."""
         return kind_of_mode(self.mode)
 
 
 def kind_of_mode(mode: int) -> PathKind:
-    """Return what a mode (``st_mode``) says."""
+    """Return the kind in a mode (``st_mode``)."""
     if stat.S_ISREG(mode):
         return PathKind.FILE
     return PathKind.DIRECTORY if stat.S_ISDIR(mode) else PathKind.OTHER
 
 
 def kind_of_error(error: OSError) -> PathKind:
-    """Return what is at a path of which the system says that."""
+    """Return the kind of a path whose query failed with an error."""
     return PathKind.NOTHING if error.errno in _NOTHING else PathKind.UNKNOWN
 
 
 def status_at(path: str) -> Status:
-    """Return the status of what a path leads to.
+    """Return the status of a path's target.
 
     Raises:
-        OSError: there is nothing, or it can't be asked.
-        Shortage: the system has no descriptor, or no memory for the answer.
+        OSError: it doesn't exist, or can't be queried.
+        Shortage: the system has no descriptor or memory available.
     """
     return _asked(os.stat, path)
 
 
 def link_status_at(path: str) -> Status:
-    """Return the status of a path, a link's own where it is one; errors are those of :func:`status_at`."""
+    """Return the status of a path, of a link itself if it is one; the errors are those of :func:`status_at`."""
     return _asked(os.lstat, path)
 
 
@@ -137,10 +137,10 @@ def _asked(ask: Callable[[str], os.stat_result], path: str) -> Status:
 
 
 def status_if_there(path: str) -> Status | None:
-    """Return the status of what a path leads to, None where that is nothing.
+    """Return the status of a path's target, or None if it doesn't exist.
 
     Raises:
-        OSError: it can't be asked.
+        OSError: it can't be queried.
         Shortage: see :func:`status_at`.
     """
     try:
@@ -152,7 +152,7 @@ def status_if_there(path: str) -> Status | None:
 
 
 def kind_at(path: str) -> PathKind:
-    """Return what a path leads to; what can't be asked is of :attr:`PathKind.UNKNOWN` kind, and no error."""
+    """Return the kind of a path's target; if it can't be queried, return :attr:`PathKind.UNKNOWN`."""
     try:
         return kind_of_mode(os.stat(path).st_mode)
     except OSError as error:
@@ -162,9 +162,9 @@ def kind_at(path: str) -> PathKind:
 
 
 def is_there(path: str) -> bool:
-    """Whether there is something of that name, be it a link that leads nowhere; what can't be asked is taken for it.
+    """Whether a path exists, even as a dangling link; a path that can't be queried counts as existing.
 
-    So nothing is held to be missing that can't be looked at: who opens it learns why.
+    So nothing that can't be queried counts as missing: opening it raises the error.
     """
     try:
         os.lstat(path)
@@ -176,7 +176,7 @@ def is_there(path: str) -> bool:
 
 
 def size_at(path: str) -> int:
-    """Return how many bytes a file has, for who needs no more than a guess: 0 where it is gone or can't be asked."""
+    """Return a file's size in bytes, as an estimate: 0 if it is gone or can't be queried."""
     try:
         return os.stat(path).st_size
     except OSError:
