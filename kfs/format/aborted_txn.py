@@ -17,9 +17,10 @@ ABORTED_TRANSACTION_SIZE: Final = ABORTED_TRANSACTION.size  # 34
 
 @dataclass(frozen=True, slots=True)
 class AbortedTxn:
-    """An aborted transaction: ``last_offset`` is that of its ABORT marker.
+    """An aborted transaction: ``last_offset`` is the offset of its ABORT marker.
 
-    ``last_stable_offset`` is the partition's once it had ended: no transaction that ended later began below that.
+    ``last_stable_offset`` is the partition's last stable offset after its end: no transaction that ended later began
+    below it.
     """
 
     producer_id: int
@@ -31,8 +32,9 @@ class AbortedTxn:
 def parse_aborted_transactions(data: Buffer, base_offset: int = 0) -> tuple[AbortedTxn, ...]:
     """Return the entries of the ``.txnindex`` of the segment at ``base_offset``.
 
-    Stricter than ``TransactionIndex.sanityCheck``, which looks at the last offsets only and ignores a cut-off last
-    entry: what raises here is rebuilt from the log, and what is missing here would show aborted records.
+    This is stricter than ``TransactionIndex.sanityCheck``, which checks only the last offsets and ignores a truncated
+    last entry. If it raises, callers rebuild the entries from the log, while a missing entry would expose aborted
+    records.
     """
     transactions = []
     end_of_previous = base_offset - 1
@@ -47,7 +49,7 @@ def parse_aborted_transactions(data: Buffer, base_offset: int = 0) -> tuple[Abor
 
 
 def encode_aborted_transactions(transactions: Iterable[AbortedTxn]) -> bytes:
-    """Write a ``.txnindex``."""
+    """Encode a ``.txnindex``."""
     return b"".join(
         ABORTED_TRANSACTION.pack(
             ABORTED_TRANSACTION_VERSION,

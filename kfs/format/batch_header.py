@@ -1,4 +1,4 @@
-"""The header of a record batch (v2) or of a message (v0, v1), parsed and checked, records untouched."""
+"""The header of a record batch (v2) or of a message (v0, v1): parsing and validation, without the records."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from kfs.format.layout import (
 )
 from kfs.format.record import TimestampType
 
-#: The bytes that must be at hand for :func:`read_header`, or the whole of a shorter message.
+#: The number of bytes that :func:`read_header` needs; a shorter message must be complete.
 HEADER_BYTES_NEEDED = BATCH_OVERHEAD
-#: ``record_count`` of a compressed v0 or v1 message: known only once it is decompressed.
+#: ``record_count`` of a compressed v0 or v1 message, which is known only after decompression.
 UNKNOWN_COUNT = -1
 
 
 class BatchHeader(NamedTuple):
-    """What the header of a batch says; nothing of it is verified until :func:`is_intact`.
+    """The fields of a batch header; they are unverified until :func:`is_intact`.
 
-    ``position`` and ``size`` are bytes in the file, log overhead included. For v0 and v1 a batch is
-    one message; ``base_offset`` of a compressed one (a wrapper) is its last offset too, as its
-    first is known only inside.
+    ``position`` and ``size`` are bytes in the file, including the log overhead. In v0 and v1 a batch is one message.
+    For a compressed one (a wrapper), ``base_offset`` equals its last offset, because only its content tells the first
+    one.
     """
 
     position: int
@@ -69,7 +69,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        """The codec's number; 5 to 7 name none that Kafka knows."""
+        """The number of the codec; Kafka has no codecs 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -79,51 +79,51 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are; v0 has none."""
+        """The type of the timestamps; v0 has none."""
         if self.magic == MAGIC_V0:
             return TimestampType.NO_TIMESTAMP
         return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction (v2 only)."""
+        """Whether it is part of a transaction (v2 only)."""
         return self.magic >= MAGIC_V2 and bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_transaction_marker(self) -> bool:
-        """Whether it ends a transaction of its producer; other control batches are of no producer."""
+        """Whether it ends a transaction of its producer; other control batches have no producer."""
         return self.is_control and self.producer_id > NO_PRODUCER_ID
 
     @property
     def is_control(self) -> bool:
-        """Holds control records, which are not messages (v2 only)."""
+        """Whether it holds control records, which are not messages (v2 only)."""
         return self.magic >= MAGIC_V2 and bool(self.attributes & CONTROL_MASK)
 
     @property
     def delete_horizon(self) -> int | None:
-        """KIP-534: when tombstones of this batch may go, in milliseconds, or None."""
+        """The time in milliseconds from which tombstones of this batch may be deleted (KIP-534), or None."""
         if self.magic >= MAGIC_V2 and self.attributes & DELETE_HORIZON_MASK:
             return self.base_timestamp
         return None
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last offset (v2), -1 where its producer counts none."""
+        """The sequence of the last offset (v2), or -1 if the producer doesn't use sequences."""
         return later_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     @property
     def has_unknown_last(self) -> bool:
-        """Old librdkafka left the offset of a v1 wrapper at 0: how far it reaches is known only inside."""
+        """Whether its last offset is unknown: old librdkafka left the offset of a v1 wrapper at 0."""
         return self.magic == MAGIC_V1 and self.record_count == UNKNOWN_COUNT and self.last_offset == 0
 
     @property
     def is_dense(self) -> bool:
-        """Every offset from base to last is a record, so a listing needs no decoding."""
+        """Whether every offset from base to last has a record, so that a listing needs no decoding."""
         return self.record_count == self.last_offset - self.base_offset + 1
 
 
 def later_sequence(base_sequence: int, offset_delta: int) -> int:
-    """Return the sequence that many offsets later; they wrap at 2^31 (``DefaultRecordBatch.incrementSequence``)."""
+    """Return ``base_sequence`` plus ``offset_delta``, wrapped at 2^31 (``DefaultRecordBatch.incrementSequence``)."""
     if base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     sequence = base_sequence + offset_delta
@@ -133,13 +133,14 @@ def later_sequence(base_sequence: int, offset_delta: int) -> int:
 def read_header(buffer: bytes, at: int, position: int) -> BatchHeader:
     """Parse the header at ``at`` in ``buffer``; ``position`` is its byte position in the file.
 
-    There are :data:`HEADER_BYTES_NEEDED` bytes, or fewer at the end of a file, where a message may be as short as that:
-    what a record batch (v2) lacks there counts as zeros. ``ByteBufferLogInputStream.nextBatchSize`` has the checks on
-    size and magic; we reject a magic above 2, which Kafka's file reader parses as 2.
+    The buffer must have :data:`HEADER_BYTES_NEEDED` bytes there, or fewer only at the end of the file, where a short
+    message may end. Missing bytes of a record batch (v2) count as zeros. The checks of size and magic are those of
+    ``ByteBufferLogInputStream.nextBatchSize``, except that a magic above 2 is rejected, which Kafka's file reader
+    parses as 2.
 
     Raises:
-        CorruptData: the size is below the format's minimum, the magic is unknown, or counts and
-            offsets are impossible; ``position`` is in the file.
+        CorruptData: the size is below the format's minimum, the magic is unknown, or counts and offsets are impossible;
+            ``position`` is in the file.
     """
     if len(buffer) - at < HEADER_BYTES_NEEDED:
         buffer, at = buffer[at:].ljust(HEADER_BYTES_NEEDED, b"\0"), 0
@@ -175,7 +176,7 @@ def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
     header = unpack_batch_header(buffer, at, position)
     base_offset, last_offset_delta = header.base_offset, header.last_offset - header.base_offset
     if base_offset < 0 or last_offset_delta < 0:
-        last_offset_delta = BATCH_HEADER.unpack_from(buffer, at)[6]  # as it stands there, before the sum wrapped around
+        last_offset_delta = BATCH_HEADER.unpack_from(buffer, at)[6]  # the raw value, before the sum wrapped around
         raise CorruptData(f"base offset {base_offset} with last offset delta {last_offset_delta}", position)
     if header.record_count < 0 or header.record_count > last_offset_delta + 1:
         reason = f"{header.record_count} records with a last offset delta of {last_offset_delta}"
@@ -184,9 +185,9 @@ def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
 
 
 def unpack_batch_header(buffer: bytes, at: int, position: int) -> BatchHeader:
-    """Return what the 61 bytes at ``at`` say if they are the header of a record batch (v2); nothing is checked.
+    """Unpack the 61 bytes at ``at`` as the header of a record batch (v2), without any check.
 
-    The last offset is a long of Java's, which wraps around.
+    The last offset wraps around like a Java long.
     """
     (
         base_offset,
@@ -225,18 +226,18 @@ def unpack_batch_header(buffer: bytes, at: int, position: int) -> BatchHeader:
 
 
 def computed_crc(header: BatchHeader, data: bytes | memoryview) -> int:
-    """Return the CRC of ``data``, the whole batch: CRC-32C from attributes on, in v0 and v1 CRC-32 from magic on."""
+    """Return the CRC of ``data``, a whole batch: v2: CRC-32C from attributes on; v0 and v1: CRC-32 from magic on."""
     if header.magic == MAGIC_V2:
         return crc32c(memoryview(data)[BATCH_CRC_START : header.size])
     return zlib.crc32(memoryview(data)[LEGACY_CRC_START : header.size])
 
 
 def is_intact(header: BatchHeader, data: bytes | memoryview) -> bool:
-    """Whether the stored CRC is that of the bytes."""
+    """Whether the stored CRC matches the bytes."""
     return computed_crc(header, data) == header.crc
 
 
 def crc_mismatch(header: BatchHeader, data: bytes | memoryview) -> CorruptData:
-    """Return the error of a batch whose CRC doesn't hold."""
+    """Return the error for a batch whose CRC doesn't match."""
     what = "record batch" if header.magic == MAGIC_V2 else "message"
     return CorruptData(f"{what} with stored CRC {header.crc}, computed {computed_crc(header, data)}", header.position)

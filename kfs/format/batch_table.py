@@ -1,4 +1,4 @@
-"""Consecutive batches as a table: what a walk that meets nothing unusual finds, many batches at a time."""
+"""A table of consecutive ordinary batches, which a walk handles many at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from array import array
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.layout import LEGACY_ATTRIBUTES_KNOWN, MAGIC_V1, MAGIC_V2
 
-_LEGACY_ATTRIBUTES = LEGACY_ATTRIBUTES_KNOWN[MAGIC_V1]  # other bits mean nothing there
+_LEGACY_ATTRIBUTES = LEGACY_ATTRIBUTES_KNOWN[MAGIC_V1]  # other bits have no meaning in v0 and v1
 
 
 class BatchTable:
-    """Record batches (v2) one after another, a row each: whole, intact, their offsets in order.
+    """Consecutive record batches (v2), one per row: complete, intact, and with ascending offsets.
 
-    ``buffer`` holds their bytes and may hold more; its first byte is at ``buffer_position`` in the
-    file. ``positions`` are those of the batches in the file too. Timestamps are what the header
-    says: with a delete horizon that is ``base_timestamps``.
+    ``buffer`` holds their bytes and may hold more; its first byte is at ``buffer_position`` in the file. ``positions``
+    are the positions of the batches in the file. Timestamps are those of the header; for a batch with a delete horizon,
+    ``base_timestamps`` is that horizon.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class BatchTable:
 
     @classmethod
     def of(cls, header: BatchHeader, data: bytes) -> BatchTable:
-        """Return the table of one batch, or of one that is made up of messages."""
+        """Return the table of one batch, or of a synthetic one that consists of messages."""
         attributes = header.attributes if header.magic == MAGIC_V2 else header.attributes & _LEGACY_ATTRIBUTES
         return cls(
             data,
@@ -84,7 +84,7 @@ class BatchTable:
         return len(self.positions)
 
     def end(self, row: int) -> int:
-        """Return the byte position in the file of what follows the batch in ``row``."""
+        """Return the byte position in the file just after the batch in ``row``."""
         return self.positions[row] + self.sizes[row]
 
     def header(self, row: int) -> BatchHeader:

@@ -1,4 +1,4 @@
-"""Checkpoint files (``CheckpointFile.java``): text, one entry a line, written anew as a whole and renamed into place.
+"""Checkpoint files (``CheckpointFile.java``): text, one entry per line, rewritten as a whole and renamed into place.
 
 ::
 
@@ -8,8 +8,8 @@
     payments 1 368102
 
 A log root has four of these (recovery-point-offset-, log-start-offset-, replication-offset- and
-cleaner-offset-checkpoint). ``leader-epoch-checkpoint`` of a partition has ``epoch startOffset`` lines.
-An empty file, which is how Kafka creates one, has no entries, and neither has one that ends after its version.
+cleaner-offset-checkpoint). ``leader-epoch-checkpoint`` of a partition has ``epoch startOffset`` lines. An empty file,
+as Kafka creates it, has no entries; the same is true of a file that ends after its version.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kfs.format.text_lines import TextLine, parse_number, shown, split_lines
 
 CHECKPOINT_VERSION: Final = 0
 
-# 200,000 partitions with the longest names there can be take 54 MB.
+# 200,000 partitions with names of the maximum length take 54 MB.
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition by its topic's name and its number."""
+    """A partition, by topic name and number."""
 
     topic: str
     partition: int
@@ -48,33 +48,34 @@ class EpochEntry:
 
 
 def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
-    """Return the offset of every partition that the file names.
+    """Return the offset of every partition in the file.
 
-    Of two lines for one partition the later counts, as in ``OffsetCheckpointFile.read``.
+    If a partition has two lines, the later one counts, as in ``OffsetCheckpointFile.read``.
     """
     return dict(_parse_offset(line) for line in _entry_lines(data))
 
 
 def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Write an offset checkpoint, in the order of ``offsets``."""
+    """Encode an offset checkpoint, in the order of ``offsets``."""
     return _encode(f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
-    """Return the entries in their order, which is not checked.
+    """Return the entries in file order, which isn't checked.
 
-    Brokers before 2.0 wrote epochs and offsets that go back; ``LeaderEpochFileCache`` drops those when it loads them.
+    Brokers before 2.0 wrote epochs and offsets that go back. When ``LeaderEpochFileCache`` loads such an entry, it
+    drops the earlier entries that conflict with it.
     """
     return tuple(_parse_epoch(line) for line in _entry_lines(data))
 
 
 def encode_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> bytes:
-    """Write a ``leader-epoch-checkpoint``."""
+    """Encode a ``leader-epoch-checkpoint``."""
     return _encode(f"{entry.leader_epoch} {entry.start_offset}" for entry in entries)
 
 
 def _entry_lines(data: bytes) -> list[TextLine]:
-    """Return the lines after version and count, once both are right."""
+    """Return the lines after version and count, after checking both."""
     lines = list(split_lines(data, MAX_CHECKPOINT_BYTES))
     if lines:
         version = parse_number(lines[0].text, MAX_INT32, "the version", lines[0].position)

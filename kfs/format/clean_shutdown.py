@@ -1,4 +1,4 @@
-"""``.kafka_cleanshutdown`` (``CleanShutdownFileHandler.java``): its presence says that the broker stopped cleanly.
+"""``.kafka_cleanshutdown`` (``CleanShutdownFileHandler.java``): its presence marks a clean shutdown of the broker.
 
 Older brokers leave it empty; since KIP-966 it is ``{"version":0,"brokerEpoch":14}``.
 """
@@ -18,13 +18,13 @@ MAX_CLEAN_SHUTDOWN_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """A clean stop, and the epoch that the broker was registered with: -1 with ZooKeeper, None where not said."""
+    """A clean shutdown, with the broker epoch: -1 with ZooKeeper, None if the file has none."""
 
     broker_epoch: int | None = None
 
 
 def parse_clean_shutdown(data: bytes) -> CleanShutdown:
-    """Return what the marker says. Kafka takes one that it can't parse for an empty one; here that is an error."""
+    """Parse the marker. Kafka treats an invalid one as empty; this function raises :class:`CorruptData`."""
     if len(data) > MAX_CLEAN_SHUTDOWN_BYTES:
         raise LimitExceeded(f"a marker of {len(data)} bytes, the limit is {MAX_CLEAN_SHUTDOWN_BYTES}")
     if not data:
@@ -42,7 +42,7 @@ def parse_clean_shutdown(data: bytes) -> CleanShutdown:
 
 
 def encode_clean_shutdown(marker: CleanShutdown) -> bytes:
-    """Write the marker, empty where it has no epoch."""
+    """Encode the marker; it is empty without an epoch."""
     if marker.broker_epoch is None:
         return b""
     return b'{"version":%d,"brokerEpoch":%d}' % (CLEAN_SHUTDOWN_VERSION, marker.broker_epoch)

@@ -2,11 +2,11 @@
 
 - gzip: one or more members, as ``GZIPInputStream`` reads them;
 - snappy: xerial's framing (the Java client) and raw snappy (librdkafka and others);
-- lz4: one frame; in message format v0 its header carries the wrong checksum of the clients before 0.10 (KAFKA-3160);
-- zstd: one or more frames, since v2 only (KIP-110).
+- lz4: one frame; in message format v0 its header has the wrong checksum of clients before 0.10 (KAFKA-3160);
+- zstd: one or more frames, only in v2 (KIP-110).
 
-Every stream is bounded before memory is spent on it, must be complete, and must end where the data ends: Java ignores
-bytes after a gzip member or an lz4 frame, and would lose silently what they hold.
+The output of every stream is limited before memory is allocated for it. A stream must be complete, and must end where
+the data ends: Java ignores bytes after a gzip member or an lz4 frame, and so would silently lose their content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2
 
 
 class Codec(IntEnum):
-    """The values are the codec bits of the attributes."""
+    """A compression codec; the values are the codec bits of the attributes."""
 
     NONE = 0
     GZIP = 1
@@ -38,7 +38,7 @@ class Codec(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's own name of it."""
+        """Kafka's name of the codec."""
         return self.name.lower()
 
     @classmethod
@@ -51,11 +51,11 @@ class Codec(IntEnum):
 
 
 def decompress(codec: int, data: bytes | memoryview, *, magic: int, limit: int) -> bytes:
-    """Return ``data`` decompressed, at most ``limit`` bytes of it.
+    """Return ``data`` decompressed, at most ``limit`` bytes.
 
-    Raises :class:`LimitExceeded` for more than ``limit`` bytes, having used a small multiple of that as memory, and
-    :class:`CorruptData` (at position 0) for a codec unknown to ``magic``, for a stream that is broken, cut off, or
-    followed by something else.
+    Raises :class:`LimitExceeded` if there are more than ``limit`` bytes; by then it has used only a small multiple of
+    that in memory. Raises :class:`CorruptData` (at position 0) for a codec that the format ``magic`` doesn't have, and
+    for a stream that is broken, truncated, or followed by other bytes.
     """
     decompress_codec = _DECOMPRESS.get(codec & CODEC_MASK)
     if decompress_codec is None:
@@ -74,7 +74,7 @@ def decompress(codec: int, data: bytes | memoryview, *, magic: int, limit: int) 
 def compress(codec: Codec, data: bytes, *, magic: int) -> bytes:
     """Return ``data`` compressed in the framing of the Java client; raise :class:`ValueError` for zstd below v2.
 
-    The lz4 frames of v0 carry the wrong header checksum that v0 consumers of the time expect.
+    The lz4 frames of v0 have the wrong header checksum that v0 consumers of that time expect.
     """
     if codec == Codec.ZSTD and magic < MAGIC_V2:
         raise ValueError(f"message format v{magic} has no zstd")
@@ -82,11 +82,11 @@ def compress(codec: Codec, data: bytes, *, magic: int) -> bytes:
 
 
 class _LimitPassedError(Exception):
-    """More output than the limit; `decompress` adds the names."""
+    """The output exceeds the limit; :func:`decompress` adds the details."""
 
 
 class _BrokenStreamError(Exception):
-    """What is wrong with a stream that no library complains of."""
+    """A broken stream that the libraries don't detect."""
 
 
 _GzipError = cast("type[Exception]", isal_zlib.error)  # the library's stub calls it an instance
@@ -150,7 +150,7 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024  # SnappyOutputStream's default
 
 
 def _unsnap(data: bytes | memoryview, magic: int, limit: int) -> bytes:
-    # Raw snappy cannot begin so: after its length it would copy from output that isn't there yet.
+    # Raw snappy can't begin like this: after its length it would copy from output that doesn't exist yet.
     view = memoryview(data)
     if not _begins_with(view, _XERIAL_MAGIC):
         return bytes(_unsnap_block(view, limit))
@@ -164,7 +164,7 @@ def _unsnap(data: bytes | memoryview, magic: int, limit: int) -> bytes:
             blocks.append(_unsnap_block(view[start:position], limit))
             limit -= len(blocks[-1])
         elif _begins_with(view[position:], _XERIAL_MAGIC):
-            # A stream appended to another brings its own header (SnappyInputStream.hasNextChunk).
+            # An appended stream has its own header (SnappyInputStream.hasNextChunk).
             position = _after_xerial_header(view, position)
         elif start > len(view):
             raise _BrokenStreamError(f"xerial block length at {position} cut off")
@@ -191,7 +191,7 @@ def _unsnap_block(block: memoryview, limit: int) -> cramjam.Buffer:
 
 
 def _snappy_length(block: memoryview) -> int:
-    """Read the preamble: the length of the output, which the library would allocate unasked."""
+    """Return the output length from the preamble; the library would allocate it without a limit."""
     length = shift = 0
     for byte in block[:5]:
         length |= (byte & 0x7F) << shift
@@ -210,9 +210,9 @@ def _snap(data: bytes, magic: int) -> bytes:
     return b"".join(parts)
 
 
-# --- lz4 and zstd, whose libraries decompress a slice of input to however much it gives ----------------------------
+# --- lz4 and zstd: the libraries decompress a slice of input without a limit on its output -------------------------
 
-# The most that a byte of input can become: a length byte of 255; a block of 128 KiB from 4 bytes (RLE).
+# The maximum output per input byte: lz4 has length bytes of 255, zstd has blocks of 128 KiB from 4 bytes (RLE).
 _LZ4_MAX_RATIO: Final = 255
 _ZSTD_MAX_RATIO: Final = 128 * 1024 // 4
 _MIN_SLICE: Final = 1024
@@ -229,8 +229,8 @@ class _FrameDecompressor(Protocol):
 def _decompress_frame(
     decompressor: _FrameDecompressor, data: memoryview, max_ratio: int, limit: int
 ) -> tuple[bytes, memoryview]:
-    """Return the content of the frame that ``data`` begins with, and what follows the frame."""
-    slice_size = max(limit // max_ratio, _MIN_SLICE)  # so that one slice cannot give much more than the limit
+    """Return the content of the frame at the start of ``data``, and the bytes after the frame."""
+    slice_size = max(limit // max_ratio, _MIN_SLICE)  # so one slice can't much exceed the limit
     parts: list[bytes] = []
     size = position = 0
     while not decompressor.eof:
@@ -248,7 +248,7 @@ def _decompress_frame(
 
 # The LZ4 frame format: magic, FLG, BD, optional content size, header checksum, blocks.
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_USUAL_START: Final = _LZ4_MAGIC + b"\x60"  # the flags of the Java client since 0.10: nothing to look into
+_LZ4_USUAL_START: Final = _LZ4_MAGIC + b"\x60"  # the flags of the Java client since 0.10: no further check needed
 _LZ4_SHORTEST_HEADER: Final = 7
 _LZ4_CONTENT_SIZE_LENGTH: Final = 8
 _LZ4_CONTENT_CHECKSUM_LENGTH: Final = 4
@@ -256,7 +256,7 @@ _LZ4_VERSION_1: Final = 0x40
 _LZ4_VERSION_MASK: Final = 0xC0
 _LZ4_HAS_CONTENT_SIZE: Final = 0x08
 _LZ4_HAS_CONTENT_CHECKSUM: Final = 0x04
-_LZ4_UNSUPPORTED: Final = 0x03  # a reserved bit and the dictionary id: Kafka refuses both
+_LZ4_UNSUPPORTED: Final = 0x03  # a reserved bit and the dictionary id: Kafka rejects both
 
 
 def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes:
@@ -280,10 +280,10 @@ def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes:
 
 
 def _lz4_header(view: memoryview, magic: int) -> tuple[bytes | None, int, int]:
-    """Return a header to put in place of the frame's own, where its blocks begin, and how many bytes follow them.
+    """Return a replacement for the frame's header, where its blocks begin, and how many bytes follow them.
 
-    No new header (None) is needed for the frame that the Java client writes since 0.10. Otherwise the new one has no
-    content size and no content checksum, as Kafka looks at neither, and the header checksum that the library expects.
+    The replacement is None for the frames that the Java client writes since 0.10. Otherwise it has no content size and
+    no content checksum, because Kafka ignores both, and it has the header checksum that the library expects.
     """
     if len(view) < _LZ4_SHORTEST_HEADER or not _begins_with(view, _LZ4_MAGIC):
         raise _BrokenStreamError(
@@ -299,7 +299,7 @@ def _lz4_header(view: memoryview, magic: int) -> tuple[bytes | None, int, int]:
     descriptor = bytes(view[4:checksum_position])
     if len(view) <= checksum_position:
         raise _BrokenStreamError("lz4 frame header cut off")
-    # KafkaLZ4BlockInputStream: for v0 alone the checksum is not looked at, right or wrong.
+    # KafkaLZ4BlockInputStream ignores the checksum only for v0.
     if magic > MAGIC_V0 and view[checksum_position] != _lz4_header_checksum(descriptor):
         raise _BrokenStreamError(f"lz4 header checksum {view[checksum_position]:#04x} does not match")
     simple = bytes((flags & ~ignored, view[5]))
@@ -312,7 +312,7 @@ def _lz4_header(view: memoryview, magic: int) -> tuple[bytes | None, int, int]:
 def _lz4_header_checksum(descriptor: bytes) -> int:
     """Return the second byte of the descriptor's xxHash-32.
 
-    The library offers no hash, but ends a frame with the hash of its content when asked to.
+    The library has no hash function, but it can end a frame with the hash of the frame's content.
     """
     frame: bytes = lz4.frame.compress(descriptor, content_checksum=True)
     return frame[-_LZ4_CONTENT_CHECKSUM_LENGTH + 1]
@@ -326,16 +326,16 @@ def _lz4(data: bytes, magic: int) -> bytes:
     if magic > MAGIC_V0:
         return frame
     end = _LZ4_SHORTEST_HEADER - 1
-    wrong_checksum = _lz4_header_checksum(frame[:end])  # KAFKA-3160: over the frame's magic as well
+    wrong_checksum = _lz4_header_checksum(frame[:end])  # KAFKA-3160: it also covers the frame's magic
     return b"".join((frame[:end], bytes((wrong_checksum,)), frame[end + 1 :]))
 
 
 # --- zstd -------------------------------------------------------------------------------------------------------
 
-_ZSTD_MAX_WINDOW: Final = 1 << 27  # libzstd's default for streams, and so what Kafka can read
+_ZSTD_MAX_WINDOW: Final = 1 << 27  # libzstd's default for streams, and so Kafka's limit
 _ZSTD_LEVEL: Final = 3  # ZstdCompressionType.java
 
-# A context costs as much as a small batch, and must not be shared between threads.
+# Creating a context costs as much as a small batch, and threads must not share one.
 _zstd_contexts = threading.local()
 
 
@@ -350,7 +350,7 @@ def _unzstd(data: bytes | memoryview, magic: int, limit: int) -> bytes:
         try:
             return context.decompress(rest, allow_extra_data=False)  # never more than content_size
         except zstandard.ZstdError:
-            pass  # more frames follow, or it is broken: found out below
+            pass  # more frames follow, or it is broken; the loop below decides
     frames: list[bytes] = []
     while rest:
         content, rest = _decompress_frame(context.decompressobj(), rest, _ZSTD_MAX_RATIO, limit)

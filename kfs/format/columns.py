@@ -1,4 +1,4 @@
-"""A decoded batch: columns, not objects."""
+"""A decoded batch, as columns instead of objects."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ NO_FAULTS: Mapping[int, CorruptData] = MappingProxyType({})
 
 
 class RecordColumns:
-    """The records of one block as typed columns that point into one decompressed buffer.
+    """The records of one block, as typed columns that point into one decompressed buffer.
 
-    ``offsets`` and ``timestamps`` are ``int64``; ``key_starts``, ``key_lengths``, ``value_starts``,
-    ``value_lengths`` and ``header_starts`` are ``int32`` positions in ``buffer``. A length of -1 is
-    null. ``header_starts`` points at the header count of a record, -1 where it has none: headers
-    were walked and checked when the batch was decoded, and are built only when asked for.
-    ``faults`` names, by index, the records that are broken although their batch is intact (an
-    inner message of a v0 or v1 wrapper with a wrong CRC).
+    ``offsets`` and ``timestamps`` are ``int64``. ``key_starts``, ``key_lengths``, ``value_starts``, ``value_lengths``
+    and ``header_starts`` are ``int32`` positions in ``buffer``. A length of -1 means null. ``header_starts`` is the
+    position of a record's header count, or -1 if it has no headers. Decoding checks the headers, but they are built
+    only on demand. ``faults`` has, by index, the records that are broken although their batch is intact (an inner
+    message of a v0 or v1 wrapper with a wrong CRC).
     """
 
     __slots__ = (
@@ -66,23 +65,23 @@ class RecordColumns:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the columns hold, in bytes."""
+        """The memory that the columns use, in bytes."""
         return len(self.buffer) + len(self.offsets) * (8 + 8 + 5 * 4)
 
     def key(self, index: int) -> bytes | None:
-        """Return the key of the record at ``index``, None where it is null."""
+        """Return the key of the record at ``index``, or None if it is null."""
         length = self.key_lengths[index]
         start = self.key_starts[index]
         return None if length < 0 else self.buffer[start : start + length]
 
     def value(self, index: int) -> bytes | None:
-        """Return the value of the record at ``index``, None where it is null."""
+        """Return the value of the record at ``index``, or None if it is null."""
         length = self.value_lengths[index]
         start = self.value_starts[index]
         return None if length < 0 else self.buffer[start : start + length]
 
     def headers(self, index: int) -> tuple[Header, ...]:
-        """Return the headers of the record at ``index``, in their order, duplicates kept."""
+        """Return the headers of the record at ``index``, in their order, including duplicates."""
         position = self.header_starts[index]
         if position < 0:
             return ()
@@ -106,7 +105,7 @@ class RecordColumns:
         """Return the record at ``index``.
 
         Raises:
-            CorruptData: this one record is broken.
+            CorruptData: this record is broken.
         """
         if index in self.faults:
             raise self.faults[index]
@@ -123,7 +122,7 @@ class RecordColumns:
         return map(self.record, range(len(self)))
 
     def take(self, indexes: Sequence[int]) -> RecordColumns:
-        """Return the columns of the records at ``indexes`` only, over the same buffer."""
+        """Return only the records at ``indexes``, over the same buffer."""
 
         def taken(column: array[int]) -> array[int]:
             return array(column.typecode, [column[index] for index in indexes])
@@ -142,7 +141,7 @@ class RecordColumns:
         )
 
     def slice(self, start: int, stop: int) -> RecordColumns:
-        """Return the columns of the records ``start`` to ``stop`` only, over the same buffer."""
+        """Return only the records from ``start`` up to, not including, ``stop``, over the same buffer."""
         if start == 0 and stop == len(self):
             return self
         return RecordColumns(

@@ -1,7 +1,7 @@
-"""Record batches (v2) in C terms: headers, and the records behind them. Part of compiled_decode.pyx."""
+"""Record batches (v2) in C: headers and records. Part of compiled_decode.pyx."""
 
 cdef bint read_batch(const byte* data, Py_ssize_t at, Py_ssize_t end, Batch* batch) noexcept nogil:
-    """Read the header of a record batch at ``at``; False where there is none (``read_header``)."""
+    """Read the header of a record batch at ``at``; return False if there is none (``read_header``)."""
     cdef int length, last_offset_delta
     if end - at < BATCH_OVERHEAD:
         return False
@@ -35,7 +35,7 @@ cdef bint is_intact(const byte* data, const Batch* batch) noexcept nogil:
 cdef Py_ssize_t scan_rows(
     const byte* data, Py_ssize_t at, Py_ssize_t end, long long after, long long limit, long long max_size, Batch** rows
 ) noexcept nogil:
-    """Collect the batches from ``at`` on into ``rows``, which the caller frees; return how many, -1: no memory."""
+    """Collect batches from ``at`` on into ``rows``, which the caller frees; return their number; -1: no memory."""
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t room = 0
     cdef Batch batch, following
@@ -64,12 +64,12 @@ cdef Py_ssize_t scan_rows(
 
 
 cdef inline bint has_room(const Batch* batch, Py_ssize_t size) noexcept nogil:
-    """Whether so many records can be in so many bytes at all: asked before memory is spent on them."""
+    """Whether ``size`` bytes can hold the batch's record count at all; checked before memory is allocated for them."""
     return 0 <= <long long>batch.count * LEAST_RECORD_BYTES <= size <= MAX_INT32
 
 
 cdef inline bint is_latest(const Batch* batch, long long latest) noexcept nogil:
-    """Whether the header gives ``latest``, that of the records, as the latest timestamp; without records it may any."""
+    """Whether ``latest``, the latest timestamp of the records, matches the header; an empty batch always matches."""
     return batch.count == 0 or latest == batch.max_timestamp
 
 
@@ -80,9 +80,9 @@ cdef inline int messages_of(const Batch* batch) noexcept nogil:
 cdef long long count_uncompressed(
     const byte* data, Py_ssize_t* at, Py_ssize_t end, Py_ssize_t* left, bint exact_timestamps
 ) noexcept nogil:
-    """Return how many messages the uncompressed batches from ``at`` on have, at most ``left``; move on behind them.
+    """Return the number of messages in up to ``left`` uncompressed batches from ``at`` on; advance ``at``.
 
-    A batch whose records aren't what its header says ends them.
+    It stops at a batch whose records don't match its header.
     """
     cdef long long messages = 0
     cdef long long latest
@@ -101,7 +101,7 @@ cdef long long count_uncompressed(
 
 
 cdef Py_ssize_t claimed_records(const byte* data, const Batch* first, Py_ssize_t end, Py_ssize_t* rows) noexcept nogil:
-    """Return how many records the batches like ``first`` claim; ``rows`` becomes how many those batches are."""
+    """Return how many records the headers of batches like ``first`` claim; set ``rows`` to the number of batches."""
     cdef Py_ssize_t records = 0
     cdef Py_ssize_t count = 0
     cdef Batch batch = first[0]
@@ -128,11 +128,11 @@ cdef inline bint parse_records(
     Py_ssize_t row,
     long long* latest,
 ) noexcept nogil:
-    """Parse the records of a batch, which are the bytes from ``position`` to ``end``; False if they aren't.
+    """Parse the bytes from ``position`` to ``end`` as the records of a batch; return False if they aren't.
 
-    Those that are kept are set in ``fields``, from ``row`` on; of others ``latest`` becomes the latest timestamp.
+    With ``is_kept``, set the records in ``fields``, from ``row`` on. Otherwise set ``latest`` to the latest timestamp.
     """
-    cdef Fields column  # copies, because what is stored could, for all the C compiler knows, change the originals
+    cdef Fields column  # local copies: the compiler must assume that stores may change the originals
     cdef Py_ssize_t stop = row + batch.count
     cdef Py_ssize_t record_end
     cdef long long base_offset = batch.base_offset
@@ -207,7 +207,7 @@ cdef inline bint parse_records(
 cdef unsigned long long read_bits(
     const byte* data, Py_ssize_t at, Py_ssize_t end, int most, Py_ssize_t* after
 ) noexcept nogil:
-    """Read a variable-length number of at most ``most`` bytes; ``after`` is -1 where it is cut off or too long."""
+    """Read a variable-length number of at most ``most`` bytes; set ``after`` to -1 if it is truncated or too long."""
     cdef unsigned long long bits = 0
     cdef int shift = 0
     after[0] = -1
@@ -222,7 +222,7 @@ cdef unsigned long long read_bits(
 
 
 cdef bint walk_headers(const byte* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
-    """Check that the headers of a record are the bytes from ``position`` to ``end``."""
+    """Check that the bytes from ``position`` to ``end`` are the headers of a record."""
     cdef int count, length
     if not read_varint(data, &position, end, &count) or count < 0 or <long long>count * 2 > end - position:
         return False

@@ -1,4 +1,4 @@
-"""What compiled code elsewhere needs of the formats."""
+"""Declarations that other compiled modules use."""
 
 from cpython.array cimport array
 
@@ -45,11 +45,11 @@ cdef Columns columns_of_rows(bytes buffer, Py_ssize_t at, limit, Py_ssize_t* row
 
 
 cdef inline bint read_varint(const byte* data, Py_ssize_t* position, Py_ssize_t end, int* value) noexcept nogil:
-    """Read a zigzag int32 below ``end``; False where it is cut off or too long (:mod:`kfs.format.varint`)."""
+    """Read a zigzag int32 below ``end``; return False if it is truncated or too long (:mod:`kfs.format.varint`)."""
     cdef Py_ssize_t at = position[0]
     cdef Py_ssize_t after
     cdef unsigned int bits
-    if end - at >= 2 and data[at] < 0x80:  # nearly all have one byte or two
+    if end - at >= 2 and data[at] < 0x80:  # nearly all have one or two bytes
         bits = data[at]
         position[0] = at + 1
     elif end - at >= 2 and data[at + 1] < 0x80:
@@ -65,7 +65,7 @@ cdef inline bint read_varint(const byte* data, Py_ssize_t* position, Py_ssize_t 
 
 
 cdef inline bint read_varlong(const byte* data, Py_ssize_t* position, Py_ssize_t end, long long* value) noexcept nogil:
-    """Read a zigzag int64 as :func:`read_varint` does an int32."""
+    """Read a zigzag int64, like :func:`read_varint`."""
     cdef Py_ssize_t at = position[0]
     cdef Py_ssize_t after
     cdef unsigned long long bits

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Batches to columns, compiled: the same as :mod:`kfs.format.decode` and :mod:`kfs.format.scan`.
+"""Compiled decoding of batches to columns, equivalent to :mod:`kfs.format.decode` and :mod:`kfs.format.scan`.
 
-Whole buffers are worked through with the GIL released. Every length and count is checked against the bytes that are
-there before it is used; what doesn't fit is never explained here, but left to the decoder in Python, whose errors are
-the errors of both.
+It processes whole buffers with the GIL released. It checks every length and count against the available bytes before
+use. On a mismatch it doesn't produce an error itself, but falls back to the Python decoder, whose errors are then
+raised.
 """
 
 from cpython.array cimport array, clone, resize
@@ -30,7 +30,7 @@ include "compiled_messages.pxi"
 
 
 cdef class Columns:
-    """The columns of records of one timestamp type in a buffer, while they are filled; ``filled`` rows are set."""
+    """The columns of records of one timestamp type in a buffer, under construction; ``filled`` rows are set."""
 
     def __cinit__(self, bytes buffer, timestamp_type, Py_ssize_t count):
         self.buffer = buffer
@@ -52,14 +52,14 @@ cdef class Columns:
         self.filled = 0
 
     cdef bint fill(self, const byte* data, Py_ssize_t position, Py_ssize_t end, const Batch* batch) noexcept nogil:
-        """Append the records of a batch, which are the bytes from ``position`` to ``end``; False if they aren't."""
+        """Append the records of a batch from ``position`` to ``end``; return False if they don't match the batch."""
         if not parse_records(data, position, end, batch, True, &self.fields, self.filled, NULL):
             return False
         self.filled += batch.count
         return True
 
     cdef bint fill_messages(self, const byte* data, Py_ssize_t end, int magic, bint is_inner) noexcept nogil:
-        """Set all rows to the messages that ``data`` is; False if they aren't, or if one inside a wrapper is broken."""
+        """Set all rows to the messages in ``data``; return False if it isn't valid, or an inner message is broken."""
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t row = 0
         cdef Message message
@@ -83,7 +83,7 @@ cdef class Columns:
         return True
 
     cdef bint make_absolute(self, int magic, long long wrapper_offset) noexcept nogil:
-        """Make the offsets inside a wrapper absolute (``_MessageSet``); False where they can't be what they are."""
+        """Make the offsets inside a wrapper absolute (``_MessageSet``); return False if they are impossible."""
         cdef long long* offsets = self.fields.offsets
         cdef Py_ssize_t count = self.filled
         cdef Py_ssize_t row
@@ -100,7 +100,7 @@ cdef class Columns:
         return base + previous == wrapper_offset or (magic == MAGIC_V1 and wrapper_offset == 0)
 
     cdef object finish(self):
-        """Return the rows that are filled."""
+        """Return the filled rows."""
         cdef array column
         if self.filled < len(self.offsets):
             for column in (
@@ -127,7 +127,7 @@ cdef class Columns:
 
 
 cdef class CompiledDecoder:
-    """The decoder where there was a compiler, or a wheel, when kfs was installed."""
+    """The compiled decoder, available if kfs was installed from a wheel or with a compiler."""
 
     name = "compiled"
 
@@ -189,7 +189,11 @@ cdef class CompiledDecoder:
         return columns.finish(), first + rows
 
     def count_records(self, table, Py_ssize_t first, Py_ssize_t stop, limit, bint exact_timestamps=False):
-        """See :meth:`kfs.format.decode.BlockDecoder.count_records`."""
+        """Decode the batch at ``at``, and the following ones that can share its columns.
+
+        It decodes at most ``rows`` batches, and sets ``rows`` to their number. It returns None if the records of the
+        first don't match its header, and raises the errors of :meth:`CompiledDecoder.decode`.
+        """
         cdef bytes buffer = table.buffer
         cdef const byte* data = buffer
         cdef Py_ssize_t end = len(buffer)
@@ -240,7 +244,7 @@ cdef Columns columns_of_rows(bytes buffer, Py_ssize_t at, limit, Py_ssize_t* row
 
 
 cdef Columns columns_of_batch(bytes data, const Batch* batch, limit):
-    """Decode the batch at ``batch.at`` in ``data``; None where its records aren't what its header says."""
+    """Decode the batch at ``batch.at`` in ``data``; return None if its records don't match its header."""
     cdef bytes buffer = data
     cdef Py_ssize_t start = batch.at + BATCH_OVERHEAD
     cdef Py_ssize_t end = batch.at + batch.size
@@ -284,7 +288,7 @@ cdef bint are_records(bytes data, const Batch* batch, limit, bint exact_timestam
 
 
 cdef bytes decompressed(bytes data, const Batch* batch, limit):
-    """Return the records of a compressed batch; an empty one has no stream (``MemoryRecords.writeEmptyHeader``)."""
+    """Return the records of a compressed batch; an empty batch has no stream (``MemoryRecords.writeEmptyHeader``)."""
     if batch.count == 0:
         return b""
     body = memoryview(data)[batch.at + BATCH_OVERHEAD : batch.at + batch.size]
@@ -292,9 +296,9 @@ cdef bytes decompressed(bytes data, const Batch* batch, limit):
 
 
 cdef Columns columns_of_uncompressed(bytes buffer, const Batch* first, Py_ssize_t* rows):
-    """Decode uncompressed batches like ``first``, from there on at most ``rows``, which becomes how many they were.
+    """Decode at most ``rows`` uncompressed batches like ``first``, starting there, and set ``rows`` to their number.
 
-    A batch whose records aren't what its header says ends them; None if that is the first.
+    It stops at a batch whose records don't match its header, and returns None if that is the first.
     """
     cdef const byte* data = buffer
     cdef Py_ssize_t end = len(buffer)
@@ -322,7 +326,7 @@ cdef object timestamp_type_of(const Batch* batch):
 
 
 cdef Columns columns_of_wrapper(header, bytes data, limit):
-    """Decode a compressed message; None where it isn't what it should be, or one of those inside is broken."""
+    """Decode a compressed message; return None if it or an inner message is broken."""
     cdef Message wrapper
     if not read_message(data, 0, len(data), header.magic, &wrapper) or wrapper.value_length < 0:
         return None
@@ -333,7 +337,7 @@ cdef Columns columns_of_wrapper(header, bytes data, limit):
 
 
 cdef Columns columns_of_messages(bytes buffer, int magic, wrapper, timestamp_type):
-    """Decode uncompressed messages one after another, those inside of ``wrapper`` unless that is None."""
+    """Decode consecutive uncompressed messages, which are inside ``wrapper`` unless that is None."""
     cdef const byte* data = buffer
     cdef Py_ssize_t end = len(buffer)
     cdef Py_ssize_t count

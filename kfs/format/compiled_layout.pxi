@@ -1,4 +1,4 @@
-"""Layouts, big-endian integers and checksums in C terms (kfs.format.layout). Part of compiled_decode.pyx."""
+"""Layouts, big-endian integers and checksums in C (kfs.format.layout). Part of compiled_decode.pyx."""
 
 cdef extern from "crc.h" nogil:
     void crc_init()
@@ -32,7 +32,7 @@ cdef enum:
     CODEC_MASK = 0x07
     TIMESTAMP_TYPE_MASK = 0x08
     CONTROL_MASK = 0x20
-    KIND_MASK = 0x2F  # codec, timestamp type, control: what the records of one block have in common
+    KIND_MASK = 0x2F  # codec, timestamp type, control: equal for all records of one block
     LEAST_RECORD_BYTES = 7
     LEGACY_HEADER_SIZE = 18
     LEGACY_CRC_START = 16

@@ -1,4 +1,4 @@
-"""Messages of v0 and v1 in C terms. Part of compiled_decode.pyx."""
+"""Messages of v0 and v1 in C. Part of compiled_decode.pyx."""
 
 cdef struct Message:
     Py_ssize_t end
@@ -13,7 +13,7 @@ cdef struct Message:
 
 
 cdef bint read_message(const byte* data, Py_ssize_t at, Py_ssize_t end, int magic, Message* message) noexcept nogil:
-    """Read the message of that format at ``at``; False where there is none, or not all of it."""
+    """Read the message of format ``magic`` at ``at``; return False if there is none, or it is incomplete."""
     cdef int overhead = LOG_OVERHEAD + (MIN_SIZE_V1 if magic == MAGIC_V1 else MIN_SIZE_V0)
     cdef long long stop
     if end - at < overhead or data[at + 16] != magic:
@@ -81,7 +81,7 @@ cdef void scan_messages(
 
 
 cdef Py_ssize_t count_messages(const byte* data, Py_ssize_t end) noexcept nogil:
-    """Return how many messages follow one another in exactly these bytes, -1 if they don't."""
+    """Return the number of consecutive messages that make up exactly these bytes, or -1 if they don't."""
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t count = 0
     cdef long long size

@@ -1,9 +1,9 @@
-"""Control records: what brokers write among the messages of a log for its readers, never for consumers.
+"""Control records: written by brokers into a log, and interpreted by readers, but never returned by consumers.
 
-The key says which kind it is (``ControlRecordType.java``), the value holds the fields: those of
-``EndTransactionMarker.java`` for the end of a transaction, a flexible message for those of KRaft (KIP-595, KIP-630,
-KIP-853). Every value begins with its version. As in Kafka, one above the highest that is known is read as the highest,
-bytes after the last known field are ignored, and a type that is not known is no error.
+The key has the type (``ControlRecordType.java``), and the value has the fields. For the end of a transaction these are
+those of ``EndTransactionMarker.java``. For KRaft they are a flexible message (KIP-595, KIP-630, KIP-853). Every value
+begins with its version. As in Kafka, a version above the highest known one is read as the highest, bytes after the last
+known field are ignored, and an unknown type is no error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_VERSION: Final = 0
 
 
 class ControlRecordType(IntEnum):
-    """``ControlRecordType.java``."""
+    """The type of a control record (``ControlRecordType.java``)."""
 
     ABORT = 0
     COMMIT = 1
@@ -35,7 +35,7 @@ class ControlRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The end of a transaction of the batch's producer (``EndTransactionMarker.java``); see its two kinds."""
+    """The end of a transaction of the batch's producer (``EndTransactionMarker.java``); there are two subclasses."""
 
     coordinator_epoch: int
     version: int = 0
@@ -50,14 +50,14 @@ class EndTransactionMarker:
 
 @dataclass(frozen=True, slots=True)
 class AbortMarker(EndTransactionMarker):
-    """The transaction was aborted: its records are not for ``read_committed``."""
+    """The marker of an aborted transaction, whose records ``read_committed`` hides."""
 
     type: ClassVar[ControlRecordType] = ControlRecordType.ABORT
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMarker(EndTransactionMarker):
-    """The transaction was committed."""
+    """The marker of a committed transaction."""
 
     type: ClassVar[ControlRecordType] = ControlRecordType.COMMIT
 
@@ -72,7 +72,7 @@ class LeaderChangeVoter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """A new leader of the KRaft quorum begins its epoch (``LeaderChangeMessage.json``)."""
+    """The start of a KRaft leader's epoch (``LeaderChangeMessage.json``)."""
 
     type: ClassVar[ControlRecordType] = ControlRecordType.LEADER_CHANGE
 
@@ -208,7 +208,7 @@ class Voter:
         endpoints = reader.read_array(VoterEndpoint.read)
         min_supported_version = reader.read_int16()
         max_supported_version = reader.read_int16()
-        reader.read_tagged_fields()  # of KRaftVersionFeature, the structure of the two versions
+        reader.read_tagged_fields()  # of KRaftVersionFeature, the struct with the two versions
         reader.read_tagged_fields()
         return cls(voter_id, voter_directory_id, endpoints, min_supported_version, max_supported_version)
 
@@ -224,7 +224,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVoters:
-    """The voters of the KRaft quorum from here on (``VotersRecord.json``, KIP-853)."""
+    """The voters of the KRaft quorum from this record on (``VotersRecord.json``, KIP-853)."""
 
     type: ClassVar[ControlRecordType] = ControlRecordType.KRAFT_VOTERS
 
@@ -244,7 +244,7 @@ class KRaftVoters:
 
 @dataclass(frozen=True, slots=True)
 class UnknownControlRecord:
-    """A control record of a type that Kafka had not yet when this was written; nothing of it is lost."""
+    """A control record of an unknown type; key and value are kept unchanged."""
 
     type: int
     key: bytes
@@ -271,11 +271,11 @@ _CLASSES: Final[dict[int, type[KnownControlRecord]]] = {
 
 
 def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """Return what a record of a control batch says.
+    """Parse a record of a control batch.
 
     Raises:
-        CorruptData: the key is too short or has a negative version, or the value is null, too short, or does not hold
-            the fields of its type; ``position`` is in the key or in the value.
+        CorruptData: the key is too short or has a negative version, or the value is null, too short, or lacks fields of
+            its type; ``position`` is in the key or in the value.
     """
     type_id = control_record_type(key)
     if type_id not in _CLASSES:
@@ -291,7 +291,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
 
 
 def control_record_type(key: bytes | None) -> int:
-    """Return the type that the key of a control record says, a :class:`ControlRecordType` or one unknown to us.
+    """Return the type in the key of a control record, a :class:`ControlRecordType` or an unknown one.
 
     Raises:
         CorruptData: the key is too short or has a negative version.
@@ -306,7 +306,7 @@ def control_record_type(key: bytes | None) -> int:
 
 
 def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes | None]:
-    """Return the key and value of a control record, in the version that it names or else the highest known.
+    """Return the key and value of a control record in its own version.
 
     Raises:
         ValueError: a field does not fit, or does not exist in that version.

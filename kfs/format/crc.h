@@ -1,8 +1,8 @@
 /* CRC-32C (record batches, Castagnoli) and CRC-32 (messages of v0 and v1, as zlib's).
  *
- * CRC-32C uses the processor's own instruction where there is one: SSE 4.2 on x86-64, the CRC extension on ARMv8; and
- * carry-less multiplication of 64 bytes at a time (AVX-512), where there is that, which is twice as fast.
- * Everything else goes eight bytes at a time through tables ("slicing by 8"). crc_init() must have been called. */
+ * CRC-32C uses the CPU's instruction if available: SSE 4.2 on x86-64, the CRC extension on ARMv8. With AVX-512 it uses
+ * carry-less multiplication of 64 bytes at a time, which is twice as fast. CRC-32, and CRC-32C on other
+ * CPUs, use tables, eight bytes at a time ("slicing by 8"). Call crc_init() first. */
 
 #ifndef KFS_CRC_H
 #define KFS_CRC_H
@@ -36,7 +36,7 @@
 #define CRC32_POLYNOMIAL 0xEDB88320u /* both bit-reversed */
 #define CRC32C_POLYNOMIAL 0x82F63B78u
 
-/* table[k][b]: what byte b does to the CRC when k zero bytes follow it. */
+/* table[k][b]: the effect of byte b on the CRC if k zero bytes follow it. */
 typedef uint32_t crc_tables[8][256];
 
 static crc_tables crc32_tables;
@@ -74,9 +74,9 @@ static uint32_t crc_by_tables(crc_tables tables, const uint8_t *data, size_t siz
 
 #ifdef CRC_HARDWARE
 
-/* The instruction takes a word each cycle but gives its result three cycles later, so three lanes are run side by
- * side: equal stretches of the data, whose CRCs are then put together. crc32c_shift[k][b] is what byte k of a lane's
- * CRC, being b, becomes when a lane's length of zero bytes follows it. */
+/* The instruction accepts a word each cycle, but its latency is three cycles. So three lanes run in parallel over equal
+ * parts of the data, and their CRCs are then combined. crc32c_shift[k][b] is the effect of value b in byte k of a
+ * lane's CRC after a lane's length of zero bytes. */
 #define CRC_LANE 1024
 
 static uint32_t crc32c_shift[4][256];
@@ -105,7 +105,7 @@ static inline uint64_t crc_word(const uint8_t *data) {
     return word;
 }
 
-/* Go on from `crc`, which is not inverted. */
+/* Continue from `crc`, which is not inverted. */
 CRC_HARDWARE static uint32_t crc_continued(uint32_t crc, const uint8_t *data, size_t size) {
     for (; size >= 3 * CRC_LANE; data += 3 * CRC_LANE, size -= 3 * CRC_LANE) {
         uint32_t second = 0, third = 0;
@@ -127,9 +127,10 @@ CRC_HARDWARE static uint32_t crc_continued(uint32_t crc, const uint8_t *data, si
 
 #ifdef CRC_WIDE
 
-/* Data is a polynomial, and what lies n bytes further on weighs less by x^8n: multiplied by x^8n modulo the CRC's
- * polynomial, 16 bytes can be added to those n further on without changing the CRC of the whole ("Fast CRC Computation
- * for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009). Four blocks of 64 bytes are kept going at once. */
+/* Data is a polynomial. A byte that is n bytes later has a weight lower by the factor x^8n. So 16 bytes, multiplied by
+ * x^8n modulo the CRC's polynomial, can be added to the 16 bytes that are n bytes later without changing the CRC ("Fast
+ * CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009). Four blocks of 64 bytes are
+ * processed in parallel. */
 #define CRC_BLOCK 64
 #define CRC_STRIDE (4 * CRC_BLOCK)
 
@@ -138,7 +139,7 @@ static uint64_t crc_over_block[2];
 static int crc32c_has_wide_hardware;
 
 static uint64_t crc_power_of_x(int exponent) {
-    uint32_t power = 0x80000000u; /* bit-reversed, as all is here */
+    uint32_t power = 0x80000000u; /* bit-reversed, like everything here */
     for (; exponent; exponent--) {
         power = power & 1 ? power >> 1 ^ CRC32C_POLYNOMIAL : power >> 1;
     }
@@ -146,7 +147,7 @@ static uint64_t crc_power_of_x(int exponent) {
 }
 
 static void crc_fill_powers(uint64_t powers[2], int distance) {
-    powers[0] = crc_power_of_x(8 * distance + 64 - 33); /* the product of bit-reversed factors is a bit off */
+    powers[0] = crc_power_of_x(8 * distance + 64 - 33); /* the product of bit-reversed factors is shifted by one bit */
     powers[1] = crc_power_of_x(8 * distance - 33);
 }
 
@@ -162,10 +163,10 @@ CRC_WIDE static inline __m512i crc_fold(__m512i block, __m512i powers, __m512i f
     return _mm512_xor_si512(_mm512_xor_si512(first, second), further_on);
 }
 
-/* Of at least CRC_STRIDE bytes. */
+/* For at least CRC_STRIDE bytes. */
 CRC_WIDE static uint32_t crc32c_by_wide_hardware(const uint8_t *data, size_t size) {
     uint8_t rest[CRC_BLOCK];
-    __m512i a = _mm512_xor_si512(crc_load(data), _mm512_maskz_set1_epi32(1, -1)); /* the CRC begins inverted */
+    __m512i a = _mm512_xor_si512(crc_load(data), _mm512_maskz_set1_epi32(1, -1)); /* the initial CRC is inverted */
     __m512i b = crc_load(data + CRC_BLOCK);
     __m512i c = crc_load(data + 2 * CRC_BLOCK);
     __m512i d = crc_load(data + 3 * CRC_BLOCK);

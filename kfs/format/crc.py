@@ -12,7 +12,7 @@ _Crc: TypeAlias = "Callable[[bytes | bytearray | memoryview], int]"
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32C (Castagnoli) of ``data``; :func:`~kfs.compiled.compiled_or_python` says which code does it."""
+    """Return the CRC-32C (Castagnoli) of ``data``; :func:`~kfs.compiled.compiled_or_python` picks the code."""
     return _chosen()(data)
 
 
@@ -28,6 +28,6 @@ def _import_compiled() -> _Crc:
 
 
 def _of_library(data: bytes | bytearray | memoryview) -> int:
-    from crc32c import crc32c  # only here: its import takes longer than that of all of kfs.format
+    from crc32c import crc32c  # a local import: it takes longer than importing all of kfs.format
 
     return int(crc32c(data))

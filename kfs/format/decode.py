@@ -1,6 +1,6 @@
-"""Batches to columns, in Python.
+"""Decoding of batches to columns, in Python.
 
-:class:`BlockDecoder` is the protocol; :class:`PythonDecoder` needs nothing but the interpreter.
+:class:`BlockDecoder` is the protocol. :class:`PythonDecoder` needs no compiled code.
 """
 
 from __future__ import annotations
@@ -31,76 +31,76 @@ from kfs.format.scan import scan_batches, scan_messages
 from kfs.format.varint import decode_varint, decode_varlong
 from kfs.format.wrapper import wrapped_messages
 
-# The shortest record of v2: its length, attributes, timestamp delta, offset delta, null key, null value, no headers.
+# The shortest v2 record: length, attributes, timestamp delta, offset delta, null key, null value, no headers.
 _LEAST_RECORD_BYTES = 7
 _INT64_SPAN = 1 << 64
 _INT64_HALF = 1 << 63
 
 
 class BlockDecoder(Protocol):
-    """What turns the bytes of a block into columns."""
+    """A decoder of blocks to columns."""
 
     @property
     def name(self) -> str:
-        """What ``kfs --version`` calls it."""
+        """The name that ``kfs --version`` prints."""
         ...
 
     def decode(self, header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
-        """Decode the record batch, wrapper, or run of uncompressed messages that ``data`` is.
+        """Decode ``data``: a record batch, a wrapper, or a run of uncompressed messages.
 
-        ``header`` is the batch's (of a run: its magic and attributes count); its CRC has been
-        checked. ``limit`` bounds the decompressed bytes. Positions in errors are in ``data``, or
-        in what it decompresses to where the message says so.
+        ``header`` is the batch's header; for a run only its magic and attributes matter. The caller has checked the
+        CRC. ``limit`` is the maximum number of decompressed bytes. Positions in errors are in ``data``, or in the
+        decompressed data if the message says so.
 
         Raises:
-            CorruptData: the records are not what the header says.
-            LimitExceeded: they decompress past ``limit``.
+            CorruptData: the records don't match the header.
+            LimitExceeded: they decompress to more than ``limit`` bytes.
         """
         ...
 
     def scan(self, buffer: bytes, at: int, position: int, after: int, limit: int, max_size: int) -> BatchTable:
         """Return the record batches (v2) from ``at`` in ``buffer`` on, up to the first that isn't ordinary.
 
-        An ordinary batch is whole, no larger than ``max_size`` bytes, its CRC holds, and its offsets
-        lie above ``after``, the highest offset before it, and below ``limit``. Where it leaves offsets
-        out, the next header must go on behind it: a leap that is taken back is for others to judge.
-        ``position`` is that of ``at`` in the file.
+        An ordinary batch is complete and no larger than ``max_size`` bytes. Its CRC matches. Its offsets lie above
+        ``after``, the highest offset before it, and below ``limit``. If there is an offset gap before it, the next
+        header must have higher offsets too; a jump that the next batch takes back is left to the caller. ``position``
+        is the position of ``at`` in the file.
         """
         ...
 
     def scan_messages(
         self, buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int
     ) -> tuple[int, int, int]:
-        """Follow uncompressed messages (v0, v1) from ``at`` in ``buffer`` on, at most to ``end``.
+        """Find the end of a run of uncompressed messages (v0, v1) from ``at`` in ``buffer`` on, up to ``end``.
 
-        They go on while they have the magic and the attributes of ``header``, are whole and intact, and
-        each has the offset after the one before it, the first that after ``last``, all below ``limit``.
-        Returns where they end in ``buffer``, their last offset, and their latest timestamp (-1: none).
+        The messages of a run have the magic and the attributes of ``header``, and are complete and intact. Their
+        offsets are consecutive, start after ``last``, and are below ``limit``. Returns the end of the run in
+        ``buffer``, its last offset, and its latest timestamp (-1: none).
         """
         ...
 
     def decode_rows(self, table: BatchTable, first: int, stop: int, limit: int) -> tuple[RecordColumns, int]:
-        """Decode the batch in row ``first`` and those after it, before row ``stop``, that can share its columns.
+        """Decode the batch in row ``first`` and the following ones, up to row ``stop``, that can share its columns.
 
-        Returns the columns and the row after the last one that is in them. Control batches share none
-        with others. Raises as :meth:`decode` does, for row ``first`` alone.
+        Returns the columns, and the row after the last one in them. Control batches never share columns with others.
+        Errors are those of :meth:`decode`, but only for row ``first``.
         """
         ...
 
     def count_records(
         self, table: BatchTable, first: int, stop: int, limit: int, exact_timestamps: bool = False
     ) -> tuple[int, int]:
-        """Look at every record of the rows ``first`` to ``stop``, as :meth:`decode_rows` does, without keeping any.
+        """Check every record of the rows from ``first`` to ``stop``, as :meth:`decode_rows` does, without keeping any.
 
-        Returns how many there are, control records aside, and the first row whose records can't be
-        had, or ``stop``. With ``exact_timestamps`` that is also a row whose records have another
-        latest timestamp than its header says; a batch without records may say anything.
+        Returns the number of records, excluding control records, and the first row whose records can't be decoded, or
+        ``stop``. With ``exact_timestamps``, a row whose header doesn't have the latest timestamp of its records also
+        counts as such a row. The header of a batch without records may have any timestamp.
         """
         ...
 
 
 class PythonDecoder:
-    """The decoder that is always there."""
+    """The decoder in Python, which is always available."""
 
     name = "python"
 
@@ -149,7 +149,7 @@ def _decode_v2(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
         buffer, start = data, BATCH_OVERHEAD
     else:
         buffer, start = b"", 0
-        if header.record_count:  # an empty batch has no compressed stream either (MemoryRecords.writeEmptyHeader)
+        if header.record_count:  # an empty batch has no stream (MemoryRecords.writeEmptyHeader)
             buffer = decompress(codec, memoryview(data)[BATCH_OVERHEAD:], magic=MAGIC_V2, limit=limit)
     where = "" if codec is Codec.NONE else " (decompressed)"
     if header.record_count * _LEAST_RECORD_BYTES > len(buffer) - start:
@@ -163,7 +163,7 @@ def _decode_v2(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
 
 
 class _RecordParser:
-    """The records of one v2 batch, ``DefaultRecord.readFrom`` for each."""
+    """A parser of the records of one v2 batch, with ``DefaultRecord.readFrom`` for each."""
 
     def __init__(self, header: BatchHeader, buffer: bytes) -> None:
         self.header = header
@@ -267,7 +267,7 @@ class _RecordParser:
 
 
 class _MessageSet:
-    """Uncompressed messages of one magic, one after another, to columns (``LegacyRecord``)."""
+    """A decoder of consecutive uncompressed messages of one magic to columns (``LegacyRecord``)."""
 
     def __init__(self, magic: int, timestamp_type: TimestampType) -> None:
         self.magic = magic
@@ -277,14 +277,14 @@ class _MessageSet:
         self.faults: dict[int, CorruptData] = {}
 
     def columns(self, buffer: bytes) -> RecordColumns:
-        """Parse all of ``buffer``, the CRC of each message was checked by the caller."""
+        """Parse all of ``buffer``; the caller has checked the CRC of each message."""
         position = 0
         while position < len(buffer):
             position = self._message(buffer, position, len(buffer))
         return self._columns(buffer)
 
     def inner_columns(self, buffer: bytes, wrapper: BatchHeader) -> RecordColumns:
-        """Parse the inner messages of a wrapper and give them their absolute offsets and timestamps."""
+        """Parse the inner messages of a wrapper, and convert their offsets and timestamps to absolute ones."""
         position = 0
         while position < len(buffer):
             start = position
@@ -343,10 +343,10 @@ class _MessageSet:
             self.faults[len(self.offsets) - 1] = CorruptData(reason, start)
 
     def _make_absolute(self, wrapper: BatchHeader) -> None:
-        """Inner offsets are absolute in v0, relative in v1 (``AbstractLegacyRecordBatch.DeepRecordsIterator``).
+        """Convert a wrapper's inner offsets to absolute ones (``AbstractLegacyRecordBatch.DeepRecordsIterator``).
 
-        The wrapper's offset is that of its last inner message, except that old librdkafka left 0,
-        and then the inner ones count from 0.
+        They are already absolute in v0, and relative in v1. The offset of the wrapper is that of its last inner
+        message. Old librdkafka left 0 instead, and then the inner offsets count from 0.
         """
         previous = -1
         for offset in self.offsets:
@@ -375,6 +375,6 @@ class _MessageSet:
 
 
 def _decode_wrapper(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
-    """Decode a compressed v0 or v1 message: its value is a message set."""
+    """Decode a compressed v0 or v1 message, whose value is a message set."""
     inner = wrapped_messages(header, data, limit)
     return _MessageSet(header.magic, header.timestamp_type).inner_columns(inner, header)

@@ -1,4 +1,4 @@
-"""The decoder that is used, of the two there are."""
+"""The choice between the compiled and the Python decoder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfs.format.decode import BlockDecoder, PythonDecoder
 
 @cache
 def default_decoder() -> BlockDecoder:
-    """Return the decoder to use; :func:`~kfs.compiled.compiled_or_python` says which, and raises."""
+    """Return the decoder to use; :func:`~kfs.compiled.compiled_or_python` picks it, and may raise."""
     decoder: type[BlockDecoder] = compiled_or_python(PythonDecoder, _import_compiled)
     return decoder()
 

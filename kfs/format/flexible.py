@@ -1,8 +1,8 @@
 """Kafka's flexible messages (KIP-482): the encoding of its generated message classes since "flexible versions".
 
-Integers are big-endian; strings, bytes and arrays begin with their length plus one as an unsigned varint, zero
-meaning null; every structure ends with its tagged fields, of which a reader skips those that it does not know.
-A message class is read and written field by field, in the order of its JSON definition::
+Integers are big-endian. Strings, bytes and arrays begin with their length plus one as an unsigned varint; zero means
+null. Every struct ends with its tagged fields, and readers skip unknown ones. A message class is read and written field
+by field, in the order of its JSON definition::
 
     reader = FlexibleReader(value)
     version = reader.read_int16()
@@ -36,8 +36,8 @@ Element = TypeVar("Element")
 class FlexibleReader:
     """Reads one message from ``data``, front to back.
 
-    Every method raises :class:`CorruptData`, with the position in ``data`` where the field begins, when the field does
-    not fit what is left of the data, or is null where its type does not allow that.
+    Every method raises :class:`CorruptData` if the field exceeds the remaining data, or is null although its type
+    doesn't allow it. The error has the position in ``data`` where the field begins.
     """
 
     def __init__(self, data: bytes, position: int = 0) -> None:
@@ -46,12 +46,12 @@ class FlexibleReader:
 
     @property
     def position(self) -> int:
-        """Where the next field begins, in bytes."""
+        """The byte position of the next field."""
         return self._position
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return len(self._data) - self._position
 
     def read_boolean(self) -> bool:
@@ -87,7 +87,7 @@ class FlexibleReader:
         return Uuid(self._take(UUID_SIZE))
 
     def read_raw(self, size: int) -> bytes:
-        """Read bytes whose length was said elsewhere."""
+        """Read bytes without a length prefix."""
         return self._take(size)
 
     def read_nullable_bytes(self) -> bytes | None:
@@ -109,17 +109,17 @@ class FlexibleReader:
         return self._never_null(self.read_nullable_string, "string")
 
     def read_nullable_array(self, read_element: Callable[[FlexibleReader], Element]) -> tuple[Element, ...] | None:
-        """Read an array whose elements ``read_element`` reads."""
-        # No element is shorter than a byte, so a wrong count is found out before memory is spent on it.
+        """Read an array; ``read_element`` reads each element."""
+        # Each element takes at least a byte, so a wrong count is detected before memory is allocated for it.
         count = self._length("array")
         return None if count is None else tuple(read_element(self) for _ in range(count))
 
     def read_array(self, read_element: Callable[[FlexibleReader], Element]) -> tuple[Element, ...]:
-        """Read an array, which may not be null, whose elements ``read_element`` reads."""
+        """Read a non-null array; ``read_element`` reads each element."""
         return self._never_null(lambda: self.read_nullable_array(read_element), "array")
 
     def read_tagged_fields(self) -> dict[int, bytes]:
-        """Read the tagged fields that end a structure, undecoded: a reader takes the tags it knows."""
+        """Read the tagged fields at the end of a struct, undecoded; the caller picks the tags that it knows."""
         fields = {}
         for _ in range(self.read_unsigned_varint()):
             tag = self.read_unsigned_varint()
@@ -155,14 +155,14 @@ class FlexibleReader:
 class FlexibleWriter:
     """Writes one message, field by field; the counterpart of :class:`FlexibleReader`.
 
-    Every method raises :class:`ValueError` for a value outside of its type.
+    Every method raises :class:`ValueError` for a value outside its type's range.
     """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def getvalue(self) -> bytes:
-        """Return what has been written so far."""
+        """Return the bytes written so far."""
         return b"".join(self._parts)
 
     def write_boolean(self, value: bool) -> None:
@@ -208,7 +208,7 @@ class FlexibleWriter:
     def write_array(
         self, elements: Iterable[Element] | None, write_element: Callable[[FlexibleWriter, Element], None]
     ) -> None:
-        """Write an array whose elements ``write_element`` writes."""
+        """Write an array; ``write_element`` writes each element."""
         if elements is None:
             self.write_unsigned_varint(0)
             return
@@ -218,7 +218,7 @@ class FlexibleWriter:
             write_element(self, element)
 
     def write_tagged_fields(self, fields: Mapping[int, bytes] = _NO_TAGGED_FIELDS) -> None:
-        """Write the tagged fields that end a structure, in the order of their tags, as Kafka does."""
+        """Write the tagged fields at the end of a struct, in the order of their tags, as Kafka does."""
         self.write_unsigned_varint(len(fields))
         for tag, value in sorted(fields.items()):
             self.write_unsigned_varint(tag)

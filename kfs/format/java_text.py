@@ -1,4 +1,4 @@
-"""Text and numbers as Java writes them, where Kafka's tools print what its own classes make of them."""
+"""Java's representation of text and numbers, for output that Kafka's tools produce with Java classes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from decimal import Decimal
 from typing import Final
 
-# What would be a surrogate, whole or cut short: to Java one malformed character, to Python one for each byte.
+# An encoded surrogate, complete or truncated: Java replaces it with one character, Python with one per byte.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
-#: Double.toString writes an exponent from here on, and below a thousandth.
+#: Double.toString writes an exponent from this value on, and below a thousandth.
 _PLAIN_BELOW: Final = 10_000_000
 _PLAIN_FROM: Final = 0.001
 
 
 def java_text(data: bytes) -> str:
-    """Return ``new String(data, UTF_8)``: what isn't UTF-8 is replaced."""
+    """Return ``new String(data, UTF_8)``, which replaces invalid UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -24,7 +24,7 @@ def java_text(data: bytes) -> str:
 
 
 def java_double(value: float) -> str:
-    """Return ``Double.toString``: the shortest digits that tell the number from every other."""
+    """Return ``Double.toString``: the shortest digits that identify the number."""
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1, value) < 0 else ""
@@ -43,11 +43,11 @@ def java_double(value: float) -> str:
 
 
 def java_hash(text: str) -> int:
-    """Return ``Utils.abs(text.hashCode())``: which partition groups and transactional ids are kept in."""
+    """Return ``Utils.abs(text.hashCode())``, which selects the partition of a group or transactional id."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
     if value >> 31:
         value = (1 << 32) - value
-    return value & 0x7FFFFFFF  # what has no positive twin becomes 0
+    return value & 0x7FFFFFFF  # Integer.MIN_VALUE becomes 0

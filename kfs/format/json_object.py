@@ -1,4 +1,4 @@
-"""JSON in the small files that brokers keep beside their logs."""
+"""JSON in the small files that brokers keep next to their logs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kfs.errors import CorruptData
 
 
 def parse_json_object(data: bytes) -> dict[str, Any]:
-    """Return the object that a file holds.
+    """Return the object in a JSON file.
 
     Raises:
-        CorruptData: it is no JSON, or no object.
+        CorruptData: it isn't JSON, or isn't an object.
     """
     try:
         content = json.loads(data)

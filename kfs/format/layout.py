@@ -1,8 +1,8 @@
 """Byte layouts of the three message formats, declared once; every integer is big-endian.
 
-v0 and v1 (``LegacyRecord``): ``offset:int64 size:int32`` is the log overhead, then the message
+v0 and v1 (``LegacyRecord``): the log overhead ``offset:int64 size:int32``, then the message
 ``crc:uint32 magic:int8 attributes:int8 [timestamp:int64 in v1] keyLength:int32 key valueLength:int32 value``.
-A compressed message (the wrapper) holds a message set as its value.
+A compressed message (the wrapper) has a message set as its value.
 
 v2 (``DefaultRecordBatch``, KIP-98)::
 
@@ -20,10 +20,10 @@ MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
 
-# Records.java: what every format begins with.
-LOG_OVERHEAD_STRUCT: Final = Struct(">qi")  # offset (v2: base offset), size of what follows
+# Records.java: the start of every format.
+LOG_OVERHEAD_STRUCT: Final = Struct(">qi")  # offset (v2: base offset), size of the rest
 LOG_OVERHEAD: Final = LOG_OVERHEAD_STRUCT.size  # 12
-MAGIC_OFFSET: Final = 16  # magic is at the same place in all three
+MAGIC_OFFSET: Final = 16  # magic is at the same position in all three formats
 HEADER_SIZE_UP_TO_MAGIC: Final = 17
 
 # LegacyRecord.java. Positions count from the start of the log overhead.
@@ -38,7 +38,7 @@ BATCH_HEADER: Final = Struct(">qiibIhiqqqhii")
 BATCH_OVERHEAD: Final = BATCH_HEADER.size  # 61
 BATCH_CRC_OFFSET: Final = 17
 BATCH_CRC_START: Final = 21  # the CRC-32C covers attributes to the end
-BATCH_MIN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD  # 49, the least `length` field
+BATCH_MIN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD  # 49, the minimum of `length`
 
 # OffsetIndex.java, TimeIndex.java; offsets are relative to the base offset of the segment
 OFFSET_INDEX_ENTRY: Final = Struct(">ii")  # offset, position

@@ -1,6 +1,6 @@
-"""Records to bytes in the message formats before v2: message sets of v0 and v1 (``LegacyRecord.java``).
+"""Encoding of records in the message formats before v2: message sets of v0 and v1 (``LegacyRecord.java``).
 
-Offsets and timestamps are laid out as ``MemoryRecordsBuilder`` does for these formats.
+Offsets and timestamps are laid out as in ``MemoryRecordsBuilder``.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def encode_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     append_time: int | None = None,
 ) -> bytes:
-    """Return at least one record as messages of format v0 or v1, log overheads included.
+    """Return one or more records as messages of format v0 or v1, including log overheads.
 
-    Without a codec there is one message for each record. With one, a single wrapper message holds them all: it has
-    the last record's offset and, in v1, the latest timestamp or the append time; the offsets inside are absolute in
-    v0 and relative to the first in v1. ``append_time`` (milliseconds; by default the latest timestamp of the records)
-    is for ``LOG_APPEND_TIME``. In v0 there are no timestamps: those of the records are not written.
+    Without a codec each record becomes a message. With a codec, a single wrapper message holds all records. The wrapper
+    has the last record's offset and, in v1, the latest timestamp or the append time. The inner offsets are absolute in
+    v0, and relative to the first offset in v1. ``append_time`` (milliseconds; default: the latest timestamp of the
+    records) applies to ``LOG_APPEND_TIME``. v0 has no timestamps, so those of the records are dropped.
 
     Raises:
         ValueError: there are no records, their offsets do not ascend or lie more than an int32 apart, a record has
-            headers, or ``magic`` does not have what is asked for (zstd; a timestamp type in v0).
+            headers, or ``magic`` doesn't support an option (zstd; a timestamp type in v0).
     """
     if magic not in (MAGIC_V0, MAGIC_V1):
         raise ValueError(f"magic {magic}, expected 0 or 1")
@@ -95,7 +95,7 @@ def _timestamp_type_bit(timestamp_type: TimestampType) -> int:
 def _encode_message(
     offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """``LegacyRecord.write``, behind its log overhead."""
+    """Encode ``LegacyRecord.write`` after its log overhead."""
     try:
         fields = [_TIMESTAMP.pack(timestamp)] if magic == MAGIC_V1 else []
     except struct.error:

@@ -1,4 +1,4 @@
-"""Giving batches that are ready made the offsets that come next in a log (``LogValidator.java``, without decoding)."""
+"""Assignment of the next offsets in a log to existing batches (``LogValidator.java``, without decoding)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _EPOCH_SIZE: Final = 4
 def assign_offset(
     batch: bytes, header: BatchHeader, offset: int, leader_epoch: int = NO_PARTITION_LEADER_EPOCH
 ) -> bytes:
-    """Return a batch whose first offset is ``offset``; offsets and, in v2, the leader epoch lie outside of the CRC.
+    """Return a batch with first offset ``offset``; offsets and the v2 leader epoch lie outside the CRC.
 
     Raises:
-        ValueError: a compressed message of format v0 or v1, whose records have their offsets inside.
+        ValueError: the batch is a compressed message of format v0 or v1, whose offsets are inside it.
     """
     if header.record_count == UNKNOWN_COUNT:
         raise ValueError("the offsets of a compressed message are inside of it: decode it and encode it again")

@@ -1,7 +1,7 @@
-"""``partition.metadata`` (``PartitionMetadataFile.java``, KIP-516): the id of the topic that a partition belongs to.
+"""``partition.metadata`` (``PartitionMetadataFile.java``, KIP-516): the topic id of a partition.
 
-Two lines, ``version: 0`` and ``topic_id: `` with the id. Kafka reads any version from 0 on, so that a later one can
-add lines.
+It has two lines, ``version: 0`` and ``topic_id: `` with the id. Kafka accepts any version from 0 on, so that later
+versions can add lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PartitionMetadata:
 
 
 def parse_partition_metadata(data: bytes) -> PartitionMetadata:
-    """Return what a ``partition.metadata`` says."""
+    """Parse a ``partition.metadata``."""
     lines = list(split_lines(data, MAX_PARTITION_METADATA_BYTES))
     if len(lines) < 2:
         raise CorruptData(f"{len(lines)} lines, expected version and topic_id", len(data))
@@ -39,7 +39,7 @@ def parse_partition_metadata(data: bytes) -> PartitionMetadata:
 
 
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """Write a ``partition.metadata``, like Kafka without a last line end."""
+    """Encode a ``partition.metadata``, without a final newline, like Kafka."""
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode("ascii")
 
 

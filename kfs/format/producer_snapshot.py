@@ -5,7 +5,7 @@
     version:int16 crc:uint32 count:int32 count * (producerId:int64 producerEpoch:int16 lastSequence:int32
     lastOffset:int64 offsetDelta:int32 timestamp:int64 coordinatorEpoch:int32 currentTxnFirstOffset:int64)
 
-The CRC-32C covers everything after itself. Version 1 is the only one there has been.
+The CRC-32C covers everything after itself. Version 1 is the only one so far.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _NO_TRANSACTION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducerStateEntry:
-    """What a broker remembers of one producer (``ProducerStateEntry.java``).
+    """A broker's state of one producer (``ProducerStateEntry.java``).
 
-    ``last_offset`` is -1 where only the epoch and perhaps markers are known, but no batch (:attr:`has_batch`).
-    ``current_txn_first_offset`` is where the open transaction began, None without one.
+    ``last_offset`` is -1 if only the epoch, and perhaps markers, are known, but no batch (:attr:`has_batch`).
+    ``current_txn_first_offset`` is the first offset of the open transaction, or None if none is open.
     """
 
     producer_id: int
@@ -48,7 +48,7 @@ class ProducerStateEntry:
 
     @property
     def has_batch(self) -> bool:
-        """Whether the sequences, the offsets and the delta are those of a batch."""
+        """Whether the sequence, the offset and the delta are those of a batch."""
         return self.last_offset >= 0
 
     @property
@@ -74,7 +74,7 @@ def parse_producer_snapshot(data: Buffer) -> tuple[ProducerStateEntry, ...]:
 
 
 def encode_producer_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """Write a ``.snapshot``."""
+    """Encode a ``.snapshot``."""
     packed = [_pack(entry) for entry in entries]
     covered = len(packed).to_bytes(4, "big") + b"".join(packed)
     return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(covered).to_bytes(4, "big") + covered

@@ -1,8 +1,8 @@
-r"""``meta.properties``, which says whose log root a directory is, and as much of Java's ``.properties`` as it needs.
+r"""``meta.properties``, which identifies a log root, and the part of Java's ``.properties`` format that it needs.
 
-Understood is what ``Properties.store`` writes: comments, ``key=value``, backslash escapes; and a little of what
-people make of it: blanks around the ``=``, a ``:`` instead. As in Java the bytes are ISO 8859-1, an unknown escape
-is the character itself, and of two lines for one key the later counts. Continued lines are refused.
+The parser accepts what ``Properties.store`` writes: comments, ``key=value``, backslash escapes. It also accepts some
+manual edits: blanks around the ``=``, and a ``:`` instead. As in Java the bytes are ISO 8859-1, an unknown escape is
+the character itself, and the later of two lines for one key counts. Continued lines are rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kfs.format.uuid import Uuid, parse_uuid
 MAX_PROPERTIES_BYTES: Final = 64 * 1024
 
 _BLANK: Final = " \t\f"
-# Possessive, so that no line can make it backtrack. Nothing but a lone backslash at the end fails to match.
+# Possessive quantifiers prevent backtracking. Only a lone backslash at the end doesn't match.
 _PROPERTY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*+)[ \t\f]*+[=:]?+[ \t\f]*+((?:[^\\]|\\.)*+)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r"[^!-~]|[\\=:#!]")
@@ -29,7 +29,7 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """A log root's identity (``MetaProperties.java``). Version 0 is ZooKeeper's, where all but it may be missing."""
+    """The identity of a log root (``MetaProperties.java``); in version 0 (ZooKeeper) all other fields are optional."""
 
     version: int
     node_id: int | None
@@ -38,7 +38,7 @@ class MetaProperties:
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return what a ``meta.properties`` says."""
+    """Parse a ``meta.properties``."""
     properties = parse_properties(data)
     version = parse_number(properties.get("version", "0").encode(), MAX_INT32, "version", 0)
     if version > 1:
@@ -57,7 +57,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    """Write a ``meta.properties``."""
+    """Encode a ``meta.properties``."""
     properties = {
         "version": meta.version,
         _node_id_key(meta.version): meta.node_id,
@@ -81,7 +81,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Write a ``.properties`` file, in the order of ``properties``."""
+    """Encode a ``.properties`` file, in the order of ``properties``."""
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()).encode("ascii")
 
 
@@ -97,7 +97,7 @@ def _unescape(text: str, line: TextLine) -> str:
             raise CorruptData(f"the line {shown(line.text)} has \\u without four digits", line.position)
         return _CONTROLS.get(escape[2], escape[2])
 
-    # Two \u escapes may be the halves of one character; half a character alone is none.
+    # Two \u escapes may be a surrogate pair; a single surrogate is replaced.
     return _ESCAPE.sub(character, text).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 

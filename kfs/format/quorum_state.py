@@ -1,4 +1,4 @@
-"""``quorum-state``: what a KRaft replica has to remember of elections (``FileQuorumStateStore.java``), as JSON."""
+"""``quorum-state``: the persistent election state of a KRaft replica (``FileQuorumStateStore.java``), as JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kfs.format.uuid import ZERO_UUID, Uuid, parse_uuid
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """The last election that the replica knows of; -1 is nobody.
+    """The last election that the replica knows of; an id of -1 means none.
 
-    ``voters`` are the ids that version 0 names (the configured ones); None in version 1 (KIP-853), whose voters are in
-    the metadata log.
+    ``voters`` are the configured voter ids in version 0. It is None in version 1 (KIP-853), whose voters are in the
+    metadata log.
     """
 
     leader_id: int
@@ -27,10 +27,10 @@ class QuorumState:
 
 
 def parse_quorum_state(data: bytes) -> QuorumState:
-    """Return what a ``quorum-state`` says.
+    """Parse a ``quorum-state``.
 
     Raises:
-        CorruptData: it is no such JSON.
+        CorruptData: it isn't valid JSON of that kind.
     """
     content = parse_json_object(data)
     voters = content.get("currentVoters")

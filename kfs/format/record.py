@@ -1,4 +1,4 @@
-"""One record, as its reader sees it."""
+"""One decoded record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Header = tuple[bytes, bytes | None]
 
 
 class TimestampType(IntEnum):
-    """``TimestampType.java``: the values are the attribute bit, -1 where the format has none (v0)."""
+    """The type of a timestamp (``TimestampType.java``): the value of the attribute bit, or -1 for none (v0)."""
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -17,7 +17,7 @@ class TimestampType(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's own name of it."""
+        """Kafka's name of the type."""
         return _LABELS[self]
 
 
@@ -30,7 +30,7 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record: ``timestamp`` in milliseconds since 1970 (-1: none), null as None, empty as ``b""``."""
+    """A record: ``timestamp`` is in milliseconds since 1970 (-1: none), null is None, empty is ``b""``."""
 
     offset: int
     timestamp: int

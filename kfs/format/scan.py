@@ -1,4 +1,4 @@
-"""The walk over batches that need no judgement, in Python."""
+"""The scan over ordinary batches, in Python."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def scan_messages(buffer: bytes, at: int, end: int, header: BatchHeader, last: i
 
 
 def _header(buffer: bytes, at: int, buffer_position: int) -> BatchHeader | None:
-    """Return the header of a record batch at ``at``, None where there is none, or not all of it."""
+    """Return the header of a record batch at ``at``, or None if there is none, or it is incomplete."""
     if len(buffer) - at < BATCH_OVERHEAD or buffer[at + MAGIC_OFFSET] != MAGIC_V2:
         return None
     try:

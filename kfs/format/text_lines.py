@@ -1,4 +1,4 @@
-"""What Kafka's small text files have in common: lines with byte positions, and plain decimal numbers."""
+"""Helpers for Kafka's small text files: lines with byte positions, and plain decimal numbers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final
 
 from kfs.errors import CorruptData, LimitExceeded
 
-# Not int() alone, which also takes signs, underscores, other scripts' digits, and minutes for a million of them.
+# int() alone also accepts signs, underscores and other scripts' digits, and takes minutes for a million digits.
 _DECIMAL: Final = re.compile(rb"[0-9]{1,19}")
 _SHOWN_LENGTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One line without its end, and the byte position where it begins."""
+    """A line without its line end, and the byte position of its start."""
 
     text: bytes
     position: int
 
 
 def split_lines(data: bytes, maximum_size: int) -> Iterator[TextLine]:
-    r"""Yield the lines of ``data``, ended by ``\n`` or ``\r\n``, the last perhaps not; refuse too large a file."""
+    r"""Yield the lines of ``data``, ended by ``\n`` or ``\r\n`` (optional for the last); reject too large a file."""
     if len(data) > maximum_size:
         raise LimitExceeded(f"a text file of {len(data)} bytes, the limit is {maximum_size}", maximum_size)
     position = 0
@@ -36,12 +36,12 @@ def split_lines(data: bytes, maximum_size: int) -> Iterator[TextLine]:
 
 
 def parse_number(text: bytes, maximum: int, what: str, position: int) -> int:
-    """Return the number from 0 to ``maximum`` that ``text`` is."""
+    """Parse ``text`` as a number from 0 to ``maximum``."""
     if not _DECIMAL.fullmatch(text) or int(text) > maximum:
         raise CorruptData(f"{what} is {shown(text)}, expected a number from 0 to {maximum}", position)
     return int(text)
 
 
 def shown(text: bytes) -> str:
-    """Quote ``text`` for a message, cut where it is long."""
+    """Quote ``text`` for a message, truncated if it is long."""
     return repr(text[:_SHOWN_LENGTH].decode("ascii", "backslashreplace")) + ("…" if len(text) > _SHOWN_LENGTH else "")

@@ -1,4 +1,4 @@
-"""Kafka's ids of topics and directories (``Uuid.java``): 16 bytes, written as 22 characters of base64url, unpadded."""
+"""Kafka's topic and directory ids (``Uuid.java``): 16 bytes, written as 22 characters of unpadded base64url."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UUID_SIZE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """An id; its ``str`` is what Kafka prints, which may hold a ``-`` anywhere."""
+    """An id; ``str`` returns Kafka's form, which may contain ``-`` anywhere."""
 
     raw: bytes
 
@@ -31,12 +31,12 @@ ZERO_UUID: Final = Uuid(bytes(UUID_SIZE))
 
 
 def parse_uuid(text: bytes, position: int = 0) -> Uuid:
-    """Return the id that ``text`` spells; an error names ``position``."""
+    """Parse an id; errors have ``position``."""
     try:
         uuid = Uuid(base64.b64decode(text + b"==", altchars=b"-_", validate=True))
     except (binascii.Error, ValueError) as error:
         raise CorruptData(f"{shown(text)} is not an id of 22 base64url characters", position) from error
-    # Python also takes `+` and `/`, padding, and a last character with more bits than are left.
+    # Python also accepts `+` and `/`, padding, and extra bits in the last character.
     if str(uuid).encode("ascii") != text:
         raise CorruptData(f"{shown(text)} is not how the id {uuid} is written", position)
     return uuid

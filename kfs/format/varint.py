@@ -1,10 +1,10 @@
 """Kafka's variable-length integers (``ByteUtils.java``).
 
-Seven bits a byte, the lowest first, the top bit set on every byte but the last. ``varint`` (int32) and
+Each byte has seven bits, the lowest first; the top bit is set on every byte but the last. ``varint`` (int32) and
 ``varlong`` (int64) are zigzag-encoded first, so that small negative numbers stay short; ``unsigned varint`` is not.
 
-The decoders take as much as Kafka takes and no more: an encoding padded with zero bits is legal up to 5 (10) bytes,
-bits of the last byte beyond the 32nd (64th) are dropped as Java's shift drops them, a longer one is corrupt.
+The decoders accept exactly what Kafka accepts. An encoding padded with zero bits is valid up to 5 (10) bytes. Bits of
+the last byte beyond the 32nd (64th) are dropped, as by Java's shift. A longer encoding is corrupt.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Encode 0 to 2^32-1; raise :class:`ValueError` outside of it."""
+    """Encode a value from 0 to 2^32-1; raise :class:`ValueError` outside that range."""
     if not 0 <= value < 1 << _INT32_BITS:
         raise ValueError(f"{value} does not fit an unsigned varint")
     return _encode(value)
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode an int32, zigzag; raise :class:`ValueError` outside of its range."""
+    """Encode an int32 with zigzag; raise :class:`ValueError` outside its range."""
     if not -(1 << 31) <= value < 1 << 31:
         raise ValueError(f"{value} does not fit a varint (int32)")
     return _encode(value << 1 ^ value >> 31)
 
 
 def encode_varlong(value: int) -> bytes:
-    """Encode an int64, zigzag; raise :class:`ValueError` outside of its range."""
+    """Encode an int64 with zigzag; raise :class:`ValueError` outside its range."""
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} does not fit a varlong (int64)")
     return _encode(value << 1 ^ value >> 63)
@@ -47,21 +47,21 @@ def encode_varlong(value: int) -> bytes:
 def decode_unsigned_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """Return the value (0 to 2^32-1) at ``position`` and the position after it.
 
-    Nothing at or past ``end`` is read. Raises :class:`CorruptData` where the encoding is cut off or too long.
+    It reads nothing at or past ``end``. Raises :class:`CorruptData` if the encoding is truncated or too long.
     """
     return _decode(buffer, position, end, MAX_VARINT_LENGTH, _INT32_BITS)
 
 
 def decode_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Return the zigzag int32 at ``position`` and the position after it; errors as above."""
-    if position < end and (byte := buffer[position]) < 0x80:  # nearly every one
+    """Return the zigzag int32 at ``position`` and the position after it; for errors see above."""
+    if position < end and (byte := buffer[position]) < 0x80:  # the usual case
         return byte >> 1 ^ -(byte & 1), position + 1
     value, position = _decode(buffer, position, end, MAX_VARINT_LENGTH, _INT32_BITS)
     return value >> 1 ^ -(value & 1), position
 
 
 def decode_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """Return the zigzag int64 at ``position`` and the position after it; errors as above."""
+    """Return the zigzag int64 at ``position`` and the position after it; for errors see above."""
     value, position = _decode(buffer, position, end, MAX_VARLONG_LENGTH, _INT64_BITS)
     return value >> 1 ^ -(value & 1), position
 

@@ -1,4 +1,4 @@
-"""Compressed messages of the formats v0 and v1: a wrapper, whose value is a message set."""
+"""Compressed messages of formats v0 and v1: a wrapper whose value is a message set."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kfs.format.layout import (
 
 
 def wrapped_messages(header: BatchHeader, data: bytes, limit: int) -> bytes:
-    """Return the message set that a wrapper holds, decompressed.
+    """Return the decompressed message set in a wrapper.
 
     Raises:
-        CorruptData: the value is null, isn't as long as it says, or can't be decompressed.
-        LimitExceeded: it decompresses past ``limit`` bytes.
+        CorruptData: the value is null, doesn't have its declared length, or can't be decompressed.
+        LimitExceeded: it decompresses to more than ``limit`` bytes.
     """
     at = LEGACY_TIMESTAMP_OFFSET + (8 if header.magic == MAGIC_V1 else 0)
     key_length = int.from_bytes(data[at : at + 4], "big", signed=True)
@@ -38,14 +38,14 @@ def wrapped_messages(header: BatchHeader, data: bytes, limit: int) -> bytes:
 
 
 def first_inner_offset(header: BatchHeader, data: bytes, limit: int) -> int:
-    """Return the offset of the first message in a wrapper as a broker takes it, which checks little more.
+    """Return the offset of the first message in a wrapper, determined as a broker does, with few checks.
 
-    ``AbstractLegacyRecordBatch.DeepRecordsIterator``: inner offsets of v0 are absolute, and the wrapper's is no matter;
-    those of v1 are relative to the last one, whose offset the wrapper has, unless that is 0.
+    As in ``AbstractLegacyRecordBatch.DeepRecordsIterator``, the inner offsets of v0 are absolute, and the wrapper's
+    offset is ignored. Those of v1 are relative to the last one, whose offset is the wrapper's, unless that is 0.
 
     Raises:
-        CorruptData: it can't be decompressed, or the broker would find it invalid.
-        LimitExceeded: it decompresses past ``limit`` bytes.
+        CorruptData: it can't be decompressed, or a broker would reject it.
+        LimitExceeded: it decompresses to more than ``limit`` bytes.
     """
     offsets = list(_inner_offsets(wrapped_messages(header, data, limit)))
     if not offsets:
@@ -58,7 +58,7 @@ def first_inner_offset(header: BatchHeader, data: bytes, limit: int) -> int:
 
 
 def _inner_offsets(buffer: bytes) -> Iterator[int]:
-    """Yield the offset of each whole message (``DataLogInputStream``)."""
+    """Yield the offset of each complete message (``DataLogInputStream``)."""
     at, end = 0, len(buffer)
     while at + LEGACY_HEADER.size <= end:
         offset, size, _, _, attributes = LEGACY_HEADER.unpack_from(buffer, at)

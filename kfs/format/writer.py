@@ -1,10 +1,10 @@
-"""Records to bytes: record batches (v2) as Kafka's own writer lays them out.
+"""Encoding of records in record batches (v2), laid out as by Kafka's own writer.
 
-The layout is that of ``DefaultRecordBatch.writeHeader`` and ``DefaultRecord.writeTo``; what ``MemoryRecordsBuilder``
-decides (base and maximum timestamp, offset deltas) is decided the same way here. Without compression the bytes are
-those that Kafka would write; with it they depend on the library's version, as they do for Kafka.
+The layout is that of ``DefaultRecordBatch.writeHeader`` and ``DefaultRecord.writeTo``. The base timestamp, the maximum
+timestamp and the offset deltas are those that ``MemoryRecordsBuilder`` computes. Uncompressed bytes are identical to
+Kafka's. Compressed bytes depend on the version of the compression library, as they do in Kafka.
 
-The older formats are written by :mod:`kfs.format.legacy_writer`.
+:mod:`kfs.format.legacy_writer` writes the older formats.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kfs.format.varint import encode_varint, encode_varlong
 
 _CRC: Final = struct.Struct(">I")
 _NULL_LENGTH: Final = encode_varint(-1)
-_RECORD_ATTRIBUTES: Final = b"\x00"  # unused so far
+_RECORD_ATTRIBUTES: Final = b"\x00"  # unused in Kafka so far
 
 
 def encode_batch(
@@ -58,16 +58,16 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Return a record batch (v2), log overhead included, of at least one record.
+    """Return a record batch (v2) of at least one record, including the log overhead.
 
-    ``base_offset`` and ``last_offset`` default to those of the records; compaction leaves batches that reach further
-    on either side, and holes between the records. ``append_time`` (milliseconds; by default the latest timestamp of
-    the records) is for ``LOG_APPEND_TIME``: readers see it in place of the records' own timestamps, which are stored
-    nevertheless, as by a broker. ``delete_horizon`` (milliseconds, KIP-534) takes the place of the base timestamp.
+    ``base_offset`` and ``last_offset`` default to those of the records. After compaction a batch may extend further on
+    either side, and have gaps between its records. ``append_time`` (milliseconds; default: the latest timestamp of the
+    records) applies to ``LOG_APPEND_TIME``: readers see it in place of the records' own timestamps, which are stored
+    anyway, as by a broker. ``delete_horizon`` (milliseconds, KIP-534) takes the place of the base timestamp.
 
     Raises:
-        ValueError: there are no records, their offsets do not ascend or lie more than an int32 above the base
-            offset, or a value does not fit its field.
+        ValueError: there are no records, their offsets do not ascend or lie more than an int32 above the base offset,
+            or a value does not fit its field.
     """
     if not records:
         raise ValueError("a batch without records is written by encode_empty_batch")
@@ -104,9 +104,10 @@ def encode_empty_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Return the batch (v2) that compaction keeps of one whose records are all gone, for the producer's state.
+    """Return the empty batch (v2) that compaction keeps for the producer's state, after removing all its records.
 
-    ``DefaultRecordBatch.writeEmptyHeader``: ``max_timestamp`` (milliseconds) is that of the batch it stands for.
+    The layout is that of ``DefaultRecordBatch.writeEmptyHeader``. ``max_timestamp`` (milliseconds) is that of the
+    original batch.
 
     Raises:
         ValueError: the offsets are not in order or too far apart, or a value does not fit its field.
@@ -128,7 +129,7 @@ def encode_empty_batch(
 
 
 def check_offsets(records: Sequence[Record], base_offset: int, last_offset: int) -> None:
-    """Raise :class:`ValueError` unless the offsets ascend within ``base_offset`` to ``last_offset``, an int32 apart."""
+    """Raise :class:`ValueError` unless offsets ascend from ``base_offset`` to ``last_offset``, within an int32."""
     if not 0 <= base_offset <= last_offset <= MAX_INT64 or last_offset - base_offset > MAX_INT32:
         raise ValueError(f"a batch cannot span offsets {base_offset} to {last_offset}")
     for record, following in pairwise(records):
@@ -140,9 +141,9 @@ def check_offsets(records: Sequence[Record], base_offset: int, last_offset: int)
 
 
 def batch_timestamp(records: Sequence[Record], timestamp_type: TimestampType, append_time: int | None) -> int:
-    """Return the timestamp, in milliseconds, of a batch or wrapper message as a whole.
+    """Return the timestamp, in milliseconds, of a whole batch or wrapper message.
 
-    It is the latest of the records' (never below -1), or the append time where the type is ``LOG_APPEND_TIME``
+    It is the latest timestamp of the records (at least -1), or the append time for ``LOG_APPEND_TIME``
     (``MemoryRecordsBuilder``). Raises :class:`ValueError` for an append time with another type.
     """
     if append_time is None:
@@ -167,7 +168,7 @@ def _attributes(
 
 
 def _seal(base_offset: int, partition_leader_epoch: int, *from_attributes: int, body: bytes) -> bytes:
-    """Pack the header, whose fields after the CRC are ``from_attributes``, before ``body``, and set the CRC."""
+    """Pack the header, with ``from_attributes`` as the fields after the CRC, before ``body``, and set the CRC."""
     length = BATCH_MIN_LENGTH + len(body)
     try:
         header = BATCH_HEADER.pack(base_offset, length, partition_leader_epoch, MAGIC_V2, 0, *from_attributes)
@@ -179,7 +180,7 @@ def _seal(base_offset: int, partition_leader_epoch: int, *from_attributes: int, 
 
 
 def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    """``DefaultRecord.writeTo``."""
+    """Encode a record as ``DefaultRecord.writeTo`` does."""
     parts = [
         _RECORD_ATTRIBUTES,
         encode_varlong(record.timestamp - base_timestamp),
