@@ -1,1 +1,1 @@
-"""The write side of a log as brokers have it, under their names: what appends, rolls, loads and recovers segments."""
+"""The write side of a log, with the names that brokers use: code that appends, rolls, loads and recovers segments."""

@@ -1,8 +1,8 @@
-"""The batches of a ``.log`` as a broker's own code meets them (``FileRecords.java``, ``FileLogInputStream.java``).
+"""The batches of a ``.log`` as a broker's own code reads them (``FileRecords.java``, ``FileLogInputStream.java``).
 
-Who reads messages goes through :mod:`kfs.log.walk`, which steps over damage and believes nothing. Here it is the other
-way round: what recovery and appending do depends on what Kafka takes for a batch, so this takes the same for one. Any
-magic above 1 is format v2, counts and offsets aren't looked at, and what is too short at the end isn't there.
+Readers of messages use :mod:`kfs.log.walk`, which steps over damage and trusts nothing. This module does the opposite.
+Recovery and appends depend on what Kafka accepts as a batch, so this module accepts the same: any magic above 1 is
+format v2, counts and offsets aren't checked, and an incomplete batch at the end is ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEGACY_V1_HEADER_SIZE = LEGACY_TIMESTAMP_OFFSET + 8
 
 @dataclass(frozen=True, slots=True)
 class LogOffsetPosition:
-    """A batch that was looked for: its base offset, byte position and size."""
+    """The batch found by a search: its base offset, byte position and size."""
 
     offset: int
     position: int
@@ -58,10 +58,10 @@ class FileRecords:
         self._decoder = decoder or default_decoder()
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
-        """Yield the headers of the batches from ``position`` on, none of them verified.
+        """Yield the headers of the batches from ``position`` on, unverified.
 
         Raises:
-            CorruptData: a size is below the least a message can have.
+            CorruptData: a size is below a message's minimum.
         """
         while position < self.size - HEADER_SIZE_UP_TO_MAGIC:
             header = self._header(position)
@@ -84,7 +84,7 @@ class FileRecords:
         if magic < MAGIC_V2:
             return self._legacy_header(buffer[at : at + _LEGACY_V1_HEADER_SIZE], position, size, magic)
         if left < BATCH_OVERHEAD:
-            # Too short to be one, which verify() says; until then it counts as a batch.
+            # Too short for a batch, which verified() reports; until then it counts as one.
             return BatchHeader(position, size, MAGIC_V2, 0, 0, offset, offset, 0, NO_TIMESTAMP, NO_TIMESTAMP)
         return unpack_batch_header(buffer, at, position)
 
@@ -103,10 +103,10 @@ class FileRecords:
         return self._window.read(header.position, header.size)
 
     def verified(self, header: BatchHeader) -> bytes:
-        """Return the bytes of a batch, which is intact (``RecordBatch.ensureValid``): nothing in it is decoded.
+        """Return the bytes of a batch after checking its CRC (``RecordBatch.ensureValid``), without decoding it.
 
         Raises:
-            CorruptData: it is too short, its CRC doesn't hold, or the device fails to read it.
+            CorruptData: the batch is too short, its CRC doesn't match, or the device fails to read it.
         """
         data = self.data(header)
         failure = self.file.read_error(header.position, header.size)
@@ -120,7 +120,7 @@ class FileRecords:
         return data
 
     def first_record(self, header: BatchHeader) -> Record | None:
-        """Return the first record of a batch, None where it has none.
+        """Return the first record of a batch, or None if it has none.
 
         Raises:
             CorruptData: it can't be decoded.
@@ -131,7 +131,7 @@ class FileRecords:
             raise error.located(self.file.path) from None
 
     def first_offset(self, header: BatchHeader) -> int:
-        """Return the offset of a batch's first record: of a compressed message it is known only inside.
+        """Return the offset of a batch's first record; a compressed message must be decompressed for it.
 
         Raises:
             CorruptData: it can't be decompressed, or isn't valid.
@@ -144,7 +144,7 @@ class FileRecords:
             raise error.located(self.file.path) from None
 
     def search_for_offset(self, target: int, position: int = 0) -> LogOffsetPosition | None:
-        """Return the batch that holds ``target`` or else the first above it, from ``position`` on; None without one."""
+        """Return the batch that holds ``target``, or else the first above it, from ``position`` on; None if none."""
         previous: BatchHeader | None = None
         for header in self.headers(position):
             first = self.first_offset(header)
@@ -161,9 +161,9 @@ class FileRecords:
         return LogOffsetPosition(self.first_offset(header), header.position, header.size)
 
     def largest_timestamp_after(self, position: int) -> TimestampOffset:
-        """Return the latest timestamp of the batches from ``position`` on and the last offset of the first that has it.
+        """Return the latest timestamp from ``position`` on, and the last offset of the first batch that has it.
 
-        Both are -1 where no batch has a timestamp.
+        Both are -1 if no batch has a timestamp.
         """
         largest = TimestampOffset(NO_TIMESTAMP, -1)
         for header in self.headers(position):
@@ -173,7 +173,7 @@ class FileRecords:
 
 
 def first_record(header: BatchHeader, data: bytes, decoder: BlockDecoder | None = None) -> Record | None:
-    """Return the first record of a batch, of any format, None where it has none.
+    """Return the first record of a batch of any format, or None if it has none.
 
     Raises:
         CorruptData: it can't be decoded; the position is in the batch.

@@ -1,10 +1,13 @@
-"""The entries that Kafka 4.x puts into a segment's offset and time index, batch by batch.
+"""The entries that Kafka 4.x writes to a segment's offset and time index, batch by batch.
 
-``LogSegment.append`` and ``LogSegment.recover`` follow one rule: a batch gets an entry in both indexes when more than
-``index.interval.bytes`` lie between it and the last batch that got one (or the start). What differs is only where
-they begin: recovery at the start of the segment, an append to a segment that was opened again as if an entry had just
-been made. The entry of a batch has its last offset; the one in the time index has the latest timestamp so far and the
-last offset of the batch that brought it, and is left out if that is no later than in the entry before.
+``LogSegment.append`` and ``LogSegment.recover`` follow one rule: a batch gets an entry in both indexes if more than
+``index.interval.bytes`` lie between it and the last batch with an entry (or the start). They differ only in where they
+begin to count. Recovery begins at the start of the segment. An append to a reopened segment begins as if the last batch
+had just got an entry.
+
+The entry of a batch in the offset index has its last offset. The entry in the time index has the latest timestamp so
+far, and the last offset of the batch with that timestamp. It is left out if the timestamp isn't later than that of the
+previous entry.
 """
 
 from __future__ import annotations
@@ -19,16 +22,16 @@ from kfs.log.time_index import TimestampOffset
 
 #: The default of ``index.interval.bytes``.
 INDEX_INTERVAL_BYTES: Final = 4096
-#: The default of ``segment.index.bytes``: how large each index may become.
+#: The default of ``segment.index.bytes``: the maximum size of each index.
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024
 
 _WARM_BYTES: Final = 8192  # AbstractIndex.warmEntries
 
 
 class IndexBuilder:
-    """Makes the entries of one segment's indexes; batches come in the order in which they lie there.
+    """Builds the entries of one segment's indexes from its batches, added in log order.
 
-    ``offset_index`` and ``time_index`` are the entries so far, as they are in the files. ``largest`` is the latest
+    ``offset_index`` and ``time_index`` are the entries so far, encoded as in the files. ``largest`` is the latest
     timestamp so far, in milliseconds, with the last offset of the first batch that has it.
     """
 
@@ -45,7 +48,7 @@ class IndexBuilder:
         self.largest = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._interval_bytes = interval_bytes
         self._max_offset_bytes = max_index_bytes // OFFSET_INDEX_ENTRY.size * OFFSET_INDEX_ENTRY.size
-        # The last place is kept for the entry that is made when the segment is closed (TimeIndex.isFull).
+        # The last slot is reserved for the entry that is added when the segment is closed (TimeIndex.isFull).
         self._max_time_bytes = (max_index_bytes // TIME_INDEX_ENTRY.size - 1) * TIME_INDEX_ENTRY.size
         self._bytes_since_last_entry = 0
         self._last_offset = base_offset
@@ -53,20 +56,20 @@ class IndexBuilder:
 
     @property
     def is_full(self) -> bool:
-        """Whether one of the indexes has no place left, so that the segment must be rolled."""
+        """Whether one of the indexes is full, so that the segment must be rolled."""
         return len(self.offset_index) >= self._max_offset_bytes or len(self.time_index) >= self._max_time_bytes
 
     def accepts(self, offset: int) -> bool:
-        """Whether an entry can be made of ``offset`` (``AbstractIndex.canAppendOffset``): an int32 above the base."""
+        """Whether an entry can hold ``offset`` (``AbstractIndex.canAppendOffset``): at most an int32 above the base."""
         return 0 <= offset - self.base_offset <= MAX_INT32
 
     def add(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
-        """Note a batch by its last offset, latest timestamp (milliseconds), byte position and size.
+        """Add a batch by its last offset, latest timestamp (milliseconds), byte position and size.
 
         Raises:
             OffsetOverflow: the offset doesn't fit an entry, whether or not one is due.
-            InvalidOffset: an entry is due, but the offset isn't above that of the last one.
-            IndexFull: an entry is due and there is no place for it.
+            InvalidOffset: an entry is due, but the offset isn't above that of the last entry.
+            IndexFull: an entry is due, but there is no room for it.
         """
         if not self.accepts(last_offset):
             raise OffsetOverflow(f"offset {last_offset} is out of the range of segment {self.base_offset}")
@@ -79,7 +82,7 @@ class IndexBuilder:
         self._bytes_since_last_entry += size
 
     def finish(self) -> None:
-        """End the time index with the latest timestamp (``LogSegment.onBecomeInactiveSegment``).
+        """Append the latest timestamp to the time index (``LogSegment.onBecomeInactiveSegment``).
 
         Raises:
             InvalidOffset: its offset is below that of the last entry.
@@ -92,10 +95,10 @@ class IndexBuilder:
         time_index: bytes | bytearray,
         largest: TimestampOffset | None = None,
     ) -> None:
-        """Go on from entries that are there already, as of a segment that was opened again.
+        """Continue from existing entries, such as those of a reopened segment.
 
-        What is no whole entry at an end is dropped. ``largest`` is by default the last entry of the time index, which
-        is what a broker goes by.
+        An incomplete entry at the end is dropped. ``largest`` defaults to the last entry of the time index, as in a
+        broker.
         """
         self.offset_index[:] = offset_index[: len(offset_index) // OFFSET_INDEX_ENTRY.size * OFFSET_INDEX_ENTRY.size]
         self.time_index[:] = time_index[: len(time_index) // TIME_INDEX_ENTRY.size * TIME_INDEX_ENTRY.size]
@@ -108,16 +111,16 @@ class IndexBuilder:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry in the offset index; the base offset where there is none."""
+        """The offset of the last entry in the offset index, or the base offset if there is none."""
         return self._last_offset
 
     @property
     def last_time_entry(self) -> TimestampOffset:
-        """The last entry of the time index; no timestamp and the base offset where there is none."""
+        """The last entry of the time index; without one, no timestamp and the base offset."""
         return self._last_time
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """Return the last entry at or below ``offset``; the base offset and position 0 where there is none."""
+        """Return the last entry at or below ``offset``; without one, the base offset and position 0."""
         slot = _slot_below(OFFSET_INDEX_ENTRY, self.offset_index, 0, offset - self.base_offset)
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
@@ -125,14 +128,14 @@ class IndexBuilder:
         return OffsetPosition(self.base_offset + relative, position)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose offset is ``offset`` or above it; ``largest`` stays as it is."""
+        """Drop the entries at or above ``offset``; ``largest`` stays unchanged."""
         relative = offset - self.base_offset
         _truncate(OFFSET_INDEX_ENTRY, self.offset_index, 0, relative)
         _truncate(TIME_INDEX_ENTRY, self.time_index, 1, relative)
         self.resume(self.offset_index, self.time_index, self.largest)
 
     def _append_offset(self, offset: int, position: int) -> None:
-        """``OffsetIndex.append``."""
+        """Append an entry to the offset index (``OffsetIndex.append``)."""
         if len(self.offset_index) >= self._max_offset_bytes:
             raise IndexFull(f"the offset index of segment {self.base_offset} has no place for offset {offset}")
         if self.offset_index and offset <= self._last_offset:
@@ -146,7 +149,7 @@ class IndexBuilder:
         self._last_offset = offset
 
     def _append_time(self, *, may_fill: bool) -> None:
-        """``TimeIndex.maybeAppend``."""
+        """Append an entry to the time index, if it is later (``TimeIndex.maybeAppend``)."""
         if not may_fill and len(self.time_index) >= self._max_time_bytes:
             raise IndexFull(f"the time index of segment {self.base_offset} has no place left")
         if self.time_index and self.largest.offset < self._last_time.offset:
@@ -170,10 +173,10 @@ def _truncate(layout: Struct, entries: bytearray, field: int, relative: int) -> 
 
 
 def _slot_below(layout: Struct, entries: bytearray, field: int, target: int) -> int:
-    """Return which entry is the last at or below ``target``, -1 without one (``AbstractIndex.indexSlotRangeFor``).
+    """Return the number of the last entry at or below ``target``, or -1 (``AbstractIndex.indexSlotRangeFor``).
 
-    Step by step as Kafka does, which begins with the last 8 KiB: in an index whose entries are out of order it
-    depends on that what is found, and on what is found, what a broker then does.
+    It takes the same steps as Kafka, which begins with the last 8 KiB. In an index with entries out of order, the
+    result depends on these steps, and so does a broker's behavior.
     """
 
     def value(slot: int) -> int:

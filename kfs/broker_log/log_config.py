@@ -1,4 +1,4 @@
-"""How a log is written, by Kafka's names and with its defaults (``LogConfig.java``)."""
+"""Configuration of log writing, with Kafka's names and defaults (``LogConfig.java``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from kfs.broker_log.index_builder import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from kfs.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 
-#: Gives the time of day in milliseconds since 1970.
+#: Returns the time in milliseconds since 1970.
 Clock = Callable[[], int]
 
 SEGMENT_BYTES: Final = 1024 * 1024 * 1024
@@ -19,7 +19,7 @@ SEGMENT_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of a topic, and ``producer.id.expiration.ms``, that matter to what is in its files."""
+    """The topic settings that affect the content of a log's files, and ``producer.id.expiration.ms``."""
 
     segment_bytes: int = SEGMENT_BYTES
     segment_ms: int = SEGMENT_MS
@@ -30,5 +30,5 @@ class LogConfig:
 
 
 def wall_clock() -> int:
-    """Return the time of day in milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
-"""Opening a partition directory to write to it, and recovering it where that is needed (``LogLoader.java`` of 4.3.1).
+"""Opening of a partition directory for writing, with recovery if needed (``LogLoader.java`` of 4.3.1).
 
-This changes the files, and loses what Kafka loses. Each step tells a :class:`LoadObserver` what it is about to do
-away with.
+This changes the files, and loses what Kafka loses. Before each step that loses something, it notifies a
+:class:`LoadObserver`.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ Result = TypeVar("Result")
 
 
 class LoadObserver:
-    """Hears what loading does to files, each time before it does it; this one does nothing.
+    """Receives a call before loading changes a file; this class does nothing.
 
-    Paths are those in the directory that is loaded.
+    Paths are those in the loaded directory.
     """
 
     def removes(self, path: str, reason: str) -> None:
-        """A file that belongs to no segment (any more), or is superseded, is about to be removed."""
+        """Called before removal of a file that belongs to no segment, or is superseded."""
 
     def rebuilds(self, segment: LogSegment, reason: str) -> None:
-        """The indexes of a segment are about to be made again."""
+        """Called before the indexes of a segment are rebuilt."""
 
     def truncates(self, segment: LogSegment, recovery: Recovery) -> None:
-        """The end of a segment is about to be cut off."""
+        """Called before the end of a segment is cut off."""
 
     def empties(self, segment: LogSegment, reason: str) -> None:
-        """All of a segment is about to be cut off."""
+        """Called before a whole segment is truncated."""
 
     def deletes(self, segments: Iterable[LogSegment], reason: str) -> None:
-        """Whole segments are about to be deleted."""
+        """Called before whole segments are deleted."""
 
     def splits(self, segment: LogSegment) -> None:
-        """A segment whose offsets span more than an int32 is about to be split."""
+        """Called before a segment is split because its offsets span more than an int32."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A log as it was loaded (``LoadedLogOffsets.java``)."""
+    """A loaded log (``LoadedLogOffsets.java``)."""
 
     segments: LogSegments
     epochs: LeaderEpochs
@@ -69,7 +69,7 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadParameters:
-    """What a broker knows of a partition before it loads it: from its checkpoints and the clean-shutdown marker."""
+    """What a broker knows of a partition before loading it, from checkpoints and the clean shutdown marker."""
 
     had_clean_shutdown: bool = False
     recovery_point: int = 0
@@ -98,11 +98,11 @@ class LogLoader:
         self._producers = ProducerStateManager(directory, config, clock)
 
     def load(self) -> LoadedLog:
-        """Load the log; afterwards its files are those of a broker that has just started.
+        """Load the log; its files are then in the state of a broker that has just started.
 
         Raises:
-            RecoveryRefused: Kafka would not start, for the reason given.
-            Shortage: there is no descriptor for a file.
+            RecoveryRefused: Kafka would not start; the message has the reason.
+            Shortage: no descriptor is available for a file.
             OSError: a file can't be read or written.
         """
         try:
@@ -133,7 +133,7 @@ class LogLoader:
             self._segments, self._epochs, self._producers, log_start_offset, recovery_point, log_end_offset
         )
 
-    # --- what a crash has left
+    # --- leftovers of a crash
 
     def _names(self) -> list[str]:
         return sorted(found.name for found in list_directory(self._directory) if found.kind is PathKind.FILE)
@@ -144,7 +144,7 @@ class LogLoader:
         os.unlink(path)
 
     def _remove_leftovers(self) -> None:
-        """``removeTempFilesAndCollectSwapFiles``."""
+        """Remove temporary files (``removeTempFilesAndCollectSwapFiles``)."""
         names = self._names()
         for name in names:
             if name.endswith(DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
@@ -158,7 +158,7 @@ class LogLoader:
             self._remove(name, "is of a compaction that was not finished")
 
     def _apply_swaps(self) -> None:
-        """Finish a compaction or a split that got as far as its ``.swap`` files: they win over what they replace."""
+        """Complete a compaction or split that reached its ``.swap`` files: these replace the files that they cover."""
         low, high = MAX_INT64, -1
         for name in self._names():
             if name.endswith(".log" + SWAP):
@@ -184,7 +184,7 @@ class LogLoader:
     # --- loading
 
     def _load_segments(self) -> None:
-        """``loadSegmentFiles``."""
+        """Load all segments (``loadSegmentFiles``)."""
         for segment in self._segments:
             segment.close()
         self._segments.clear()
@@ -232,7 +232,7 @@ class LogLoader:
         return recovery
 
     def _recover_log(self) -> int:
-        """Recover what isn't known to be flushed, and return the offset after the last that is left."""
+        """Recover the segments that may not be flushed, and return the offset after the last remaining record."""
         if not self._parameters.had_clean_shutdown:
             unflushed = self._segments.values(self._parameters.recovery_point)
             for number, segment in enumerate(unflushed):
@@ -253,7 +253,7 @@ class LogLoader:
             return segment.truncate_to(segment.base_offset)
 
     def _end_of_segments(self) -> int | None:
-        """Return the end of the log; None, and all segments are gone, where that is below the log start offset."""
+        """Return the end of the log; if it is below the log start offset, delete all segments and return None."""
         if not len(self._segments):
             return None
         log_end_offset = self._segments.last.read_next_offset()
@@ -274,7 +274,7 @@ class LogLoader:
             self._producers.remove_snapshot(segment.base_offset)
 
     def _split(self, segment: LogSegment) -> None:
-        """``LocalLog.splitOverflowedSegment``: only of a segment whose last batch is out of range."""
+        """Split a segment (``LocalLog.splitOverflowedSegment``), but only if its last batch is out of range."""
         if not segment.has_overflow():
             reason = "an offset is out of the range of the segment, but the last one isn't"
             raise RecoveryRefused(f"{segment.path('.log')}: {reason}")
@@ -301,7 +301,7 @@ class LogLoader:
 
 
 class _Overflow(Exception):
-    """A segment in which an offset doesn't fit (``LogSegmentOffsetOverflowException``)."""
+    """The segment that an offset doesn't fit (``LogSegmentOffsetOverflowException``)."""
 
     def __init__(self, segment: LogSegment, error: OffsetOverflow) -> None:
         super().__init__(str(error))
@@ -309,10 +309,10 @@ class _Overflow(Exception):
 
 
 def _offset_of(name: str, others: int | None = None) -> int:
-    """Return the offset that a file's name begins with (``LogFileUtils.offsetFromFile``).
+    """Return the offset at the start of a file name (``LogFileUtils.offsetFromFile``), or else ``others``.
 
     Raises:
-        RecoveryRefused: there is none, and nothing else to return.
+        RecoveryRefused: there is no offset, and ``others`` is None.
     """
     digits = name.split(".", 1)[0]
     if "." in name and digits.isascii() and digits.lstrip("-").isdigit() and int(digits) <= MAX_INT64:

@@ -1,4 +1,4 @@
-"""Log directories that are written to (``LogManager.scala``): which partition goes where, and their checkpoints."""
+"""Log directories open for writing (``LogManager.scala``): placement of partitions, and checkpoints."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _CHECKPOINTS_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECK
 
 
 class LogManager:
-    """Makes partitions in one or several log directories that no broker uses meanwhile.
+    """Creates partitions in one or several log directories that no broker is using.
 
-    They are written under the names that partitions of deleted topics have, which a broker removes when it starts, and
-    get their own when they are complete: what a crash leaves is never taken for a partition.
+    While they are written, they have directory names of deleted partitions, which a broker removes when it starts. They
+    get their own names when they are complete, so a crash never leaves an incomplete partition.
     """
 
     def __init__(self, log_dirs: Sequence[str], config: LogConfig | None = None, *, clock: Clock = wall_clock) -> None:
-        """Look at each directory, which must be there.
+        """Inspect the directories, which must exist.
 
         Raises:
-            UnusableSource: there is none, or one can't be listed.
+            UnusableSource: ``log_dirs`` is empty, or a directory can't be listed.
         """
         if not log_dirs:
             raise UnusableSource("no log directory to write to")
@@ -51,14 +51,14 @@ class LogManager:
         self._logs: dict[str, dict[TopicPartition, UnifiedLog]] = {path: {} for path in self.log_dirs}
 
     def next_log_dir(self) -> str:
-        """Return where a new partition goes: the directory with the fewest, of several the first that was named."""
+        """Return the directory for a new partition: the one with the fewest partitions, or the first of several."""
         return min(self.log_dirs, key=lambda path: self._counts[path])
 
     def create(self, partition: TopicPartition, topic_id: Uuid | None = None, first_offset: int = 0) -> UnifiedLog:
-        """Make a partition; it is open, and has another name, until :meth:`close`.
+        """Create a partition and open it; it has a temporary name until :meth:`close`.
 
         Raises:
-            FileExistsError: it is there, in whichever directory.
+            FileExistsError: the partition exists in one of the directories.
         """
         for path, logs in self._logs.items():
             if partition in logs or os.path.lexists(os.path.join(path, str(partition))):
@@ -74,17 +74,18 @@ class LogManager:
         return log
 
     def directory_of(self, partition: TopicPartition) -> str:
-        """Return where a partition is that was made, or will be once it is closed."""
+        """Return the final directory of a partition created here."""
         log_dir = next(log_dir for log_dir, logs in self._logs.items() if partition in logs)
         return os.path.join(log_dir, str(partition))
 
     def close(self) -> None:
-        """Bring every log to the disk and give it its name, then write the checkpoints and that the stop was clean.
+        """Sync and rename every log, then write the checkpoints and the clean shutdown markers.
 
-        The latter not where other partitions are that weren't stopped cleanly: a broker has yet to recover those.
+        A directory gets no marker if it has other partitions that weren't shut down cleanly: a broker must still
+        recover those.
 
         Raises:
-            CorruptData: a checkpoint that is there already can't be read; no partition has got its name.
+            CorruptData: an existing checkpoint can't be read; no partition has been renamed then.
         """
         for log_dir in self._logs:
             for name in _CHECKPOINTS_WRITTEN:
@@ -102,22 +103,22 @@ class LogManager:
                 write_clean_shutdown(log_dir)
 
     def discard(self) -> None:
-        """Remove every partition that was made and has not got its name."""
+        """Remove every created partition that still has its temporary name."""
         for logs in self._logs.values():
             for log in logs.values():
-                with suppress(OSError):  # a disk that is full
+                with suppress(OSError):  # the disk may be full
                     for segment in log.segments:
                         segment.park()
                 shutil.rmtree(log.directory, ignore_errors=True)
 
 
 def write_checkpoints(log_dir: str, logs: Mapping[TopicPartition, UnifiedLog]) -> None:
-    """Write the recovery points, the log start offsets and the high watermarks of logs that are flushed.
+    """Write the recovery points, log start offsets and high watermarks of flushed logs.
 
-    All that is in a log counts as replicated. What the files say of other partitions stays.
+    All records in a log count as replicated. Entries of other partitions are kept.
 
     Raises:
-        CorruptData: one of the files is there and can't be read.
+        CorruptData: one of the files exists, but can't be read.
     """
     ends = {partition: log.log_end_offset for partition, log in logs.items()}
     for name, offsets in zip(_CHECKPOINTS_WRITTEN, (ends, log_starts(logs), ends), strict=True):
@@ -128,9 +129,9 @@ def write_checkpoints(log_dir: str, logs: Mapping[TopicPartition, UnifiedLog]) -
 
 
 def log_starts(logs: Mapping[TopicPartition, UnifiedLog]) -> dict[TopicPartition, int]:
-    """Return the log start offsets that a checkpoint names: those that aren't the first segment's base offset.
+    """Return the log start offsets to checkpoint: those above the first segment's base offset.
 
-    ``LogManager.checkpointLogStartOffsetsInDir``.
+    See ``LogManager.checkpointLogStartOffsetsInDir``.
     """
     return {
         partition: log.log_start_offset
@@ -140,7 +141,7 @@ def log_starts(logs: Mapping[TopicPartition, UnifiedLog]) -> dict[TopicPartition
 
 
 def write_clean_shutdown(log_dir: str) -> None:
-    """Write the marker of a clean stop, of no broker in particular: -1 is the epoch of one that isn't known."""
+    """Write the marker of a clean shutdown, with epoch -1 because it belongs to no particular broker."""
     write_atomically(os.path.join(log_dir, CLEAN_SHUTDOWN), encode_clean_shutdown(CleanShutdown(-1)))
 
 
@@ -149,7 +150,7 @@ def _was_stopped_cleanly(log_dir: str) -> bool:
 
 
 def _count_partitions(path: str) -> int:
-    """Count the partitions as ``LogManager.nextLogDirs`` does: those that are being moved here too, no deleted ones."""
+    """Count the partitions as ``LogManager.nextLogDirs`` does: with future replicas, but without deleted ones."""
     try:
         names = [parse_directory_name(name) for name in os.listdir(path)]
     except OSError as error:

@@ -1,7 +1,7 @@
-"""One segment that is written to: the ``.log`` and the three indexes beside it (``LogSegment.java`` of 4.3.1).
+"""One segment open for writing: the ``.log`` and its three indexes (``LogSegment.java`` of 4.3.1).
 
-Views read through :class:`kfs.log.segment.Segment`, which believes nothing and never writes. This one trusts its own
-indexes, as a broker does, and :meth:`LogSegment.recover` is what makes them trustworthy.
+Views read through :class:`kfs.log.segment.Segment`, which trusts nothing and never writes. This class trusts its own
+indexes, as a broker does; :meth:`LogSegment.recover` makes them trustworthy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FetchData:
-    """What a read gives (``FetchDataInfo.java``): bytes from a batch boundary on, the last batch perhaps incomplete.
+    """The result of a read (``FetchDataInfo.java``): bytes from a batch boundary on; the last batch may be incomplete.
 
-    ``offset`` is the first batch's base offset. ``is_first_entry_incomplete`` says that not even that batch is whole.
+    ``offset`` is the first batch's base offset. ``is_first_entry_incomplete`` says that even that batch is incomplete.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class FetchData:
 
 @dataclass(frozen=True, slots=True)
 class RollParams:
-    """What is about to be appended: its latest timestamp and the time now (milliseconds), last offset and size."""
+    """The pending append: its latest timestamp and the current time (milliseconds), its last offset and its size."""
 
     latest_timestamp: int
     last_offset: int
@@ -57,7 +57,7 @@ class RollParams:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What became of a segment that was recovered: how many bytes were valid, how many were cut off, and why."""
+    """The result of a segment's recovery: the number of valid bytes, of truncated bytes, and the reason."""
 
     valid_bytes: int
     truncated_bytes: int
@@ -65,13 +65,13 @@ class Recovery:
 
 
 def fetch_size(start: int, end: int, max_position: int, max_size: int) -> int:
-    """Return how many bytes a read gives that begins at byte ``start``.
+    """Return the number of bytes of a read that begins at byte ``start``.
 
-    It ends at the first of ``end`` (where the log or what was asked for ends), ``max_position`` (what may be shown)
-    and ``max_size`` bytes from ``start``.
+    It ends at the first of ``end`` (the end of the log or of the request), ``max_position`` (the end of visible data),
+    and ``max_size`` bytes after ``start``.
 
     Raises:
-        ValueError: that would be less than nothing.
+        ValueError: the result would be negative.
     """
     size = min(min(max_position, end) - start, max_size)
     if size < 0:
@@ -80,9 +80,9 @@ def fetch_size(start: int, end: int, max_position: int, max_size: int) -> int:
 
 
 class LogSegment:
-    """A segment in a directory, open to be read and appended to; not for several threads.
+    """A segment in a directory, open for reading and appending; not thread-safe.
 
-    Its files are as large as what is in them, once it is flushed or closed: nothing is preallocated.
+    After a flush or close, its files have exactly the size of their content: nothing is preallocated.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LogSegment:
         clock: Clock = wall_clock,
         roll_jitter_ms: int = 0,
     ) -> None:
-        """Open the segment, or begin one where there is no ``.log``; the indexes are read when they are needed."""
+        """Open the segment, or create it if there is no ``.log``; the indexes are read on demand."""
         self.directory = directory
         self.base_offset = base_offset
         self.suffix = suffix
@@ -122,23 +122,23 @@ class LogSegment:
         clock: Clock = wall_clock,
         roll_jitter_ms: int = 0,
     ) -> LogSegment:
-        """Begin a segment; raise :class:`FileExistsError` where there is one."""
+        """Create a segment; raise :class:`FileExistsError` if it exists."""
         with open(segment_path(directory, base_offset, ".log"), "xb"):
             segment = cls(directory, base_offset, config, clock=clock, roll_jitter_ms=roll_jitter_ms)
         segment.open_indexes()
         return segment
 
     def path(self, kind: str) -> str:
-        """Return the path of the segment's file of a kind, such as ``.timeindex``."""
+        """Return the path of the segment's file with a suffix, such as ``.timeindex``."""
         return segment_path(self.directory, self.base_offset, kind + self.suffix)
 
     def open_indexes(self) -> None:
-        """Have both indexes read, so that they are written again, whole entries and nothing else, even if unchanged."""
+        """Load both indexes, so that they are written again, even if unchanged, with complete entries only."""
         self.indexes.lookup(self.base_offset)
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The offset and the time index; read from their files the first time, every byte there taken for an entry."""
+        """The offset and the time index; the first access loads the files, and takes all their bytes for entries."""
         if self._loaded_indexes is None:
             self._loaded_indexes = self._new_indexes()
             for kind in (".index", ".timeindex"):
@@ -153,7 +153,7 @@ class LogSegment:
         return IndexBuilder(self.base_offset, interval_bytes=interval, max_index_bytes=largest)
 
     def records(self, end: int | None = None) -> FileRecords:
-        """Return what reads the batches, up to byte ``end`` or all of them."""
+        """Return a reader of the batches, up to byte ``end`` or all of them."""
         return FileRecords(self._reader(), self.size if end is None else min(end, self.size))
 
     def _writer(self) -> BinaryIO:
@@ -169,9 +169,10 @@ class LogSegment:
         return self._opened_to_read
 
     def park(self) -> None:
-        """Write what isn't yet written and hold neither descriptors nor indexes until the next use.
+        """Write pending data, and release descriptors and indexes until the next use.
 
-        A log may have more segments than a process may have files open. An index entry is then as far off as at first.
+        A log may have more segments than a process may have open files. The interval to the next index entry then
+        starts over.
         """
         self._write_indexes()
         self.transactions.write()
@@ -183,14 +184,14 @@ class LogSegment:
     # --- appending
 
     def append(self, batches: bytes) -> None:
-        """Append whole batches, of any message format, whose offsets follow those already there.
+        """Append complete batches of any message format, with offsets that follow the existing ones.
 
         Raises:
-            CorruptData: the bytes begin with something else than a batch.
-            ValueError: they end within one, or the ``.log`` would become larger than int32 positions allow.
+            CorruptData: the bytes don't begin with a batch.
+            ValueError: they end within a batch, or the ``.log`` would become larger than int32 positions allow.
             OffsetOverflow: an offset is too far from the base offset; nothing is appended.
             InvalidOffset: an offset goes back where an index entry is due.
-            IndexFull: an index entry is due and has no place: the segment should have been rolled.
+            IndexFull: an index entry is due, but there is no room: the segment should have been rolled.
         """
         headers = list(batch_headers(batches))
         if self.size + len(batches) > MAX_INT32:
@@ -204,15 +205,15 @@ class LogSegment:
         self.size += len(batches)
 
     def note_completed(self, completed: CompletedTxn) -> None:
-        """Add a transaction that a marker in this segment has ended to the transaction index, if it was aborted."""
+        """Add a transaction that a marker in this segment completed to the transaction index, if it was aborted."""
         if completed.is_aborted:
             self.transactions.append(completed.aborted())
 
     def should_roll(self, params: RollParams) -> bool:
-        """Whether what is about to be appended belongs into a new segment.
+        """Whether the pending append requires a new segment.
 
-        Because this one would become too large, the timestamps of its first batch and of what is appended lie too far
-        apart (or, where there are none, it was opened too long ago), an index is full, or an offset would not fit.
+        The reasons are: this one would become too large; the timestamps of its first batch and of the append are too
+        far apart (or, without timestamps, it was opened too long ago); an index is full; or an offset would not fit.
         """
         waited_ms = self._time_waited_for_roll(params.now, params.latest_timestamp)
         return (
@@ -233,7 +234,7 @@ class LogSegment:
     # --- reading
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> LogOffsetPosition | None:
-        """Return the batch that holds ``offset`` or else the first above it, None where all are below.
+        """Return the batch that holds ``offset``, or else the first above it; None if all are below.
 
         The search begins at the last index entry at or below the offset, or at ``starting_position`` if that is later.
         """
@@ -249,10 +250,11 @@ class LogSegment:
         min_one_message: bool = False,
         max_offset: int | None = None,
     ) -> FetchData | None:
-        """Read from the first batch that reaches ``start_offset`` or more; None where there is none.
+        """Read from the first batch that reaches ``start_offset`` or a higher one; return None if there is none.
 
-        At most ``max_size`` bytes, unless the first batch is larger and ``min_one_message`` asks for it; nothing at or
-        after byte ``max_position``; and, which only brokers before 2.0 have, nothing from the batch of ``max_offset``.
+        The result has at most ``max_size`` bytes, or one complete batch if the first is larger and ``min_one_message``
+        is set. It has nothing at or after byte ``max_position``. It also has nothing from the batch of ``max_offset``
+        on; only brokers before 2.0 have that limit.
 
         Raises:
             ValueError: ``max_size`` is negative, or the read would end before it begins.
@@ -274,12 +276,12 @@ class LogSegment:
         return FetchData(start.offset, start.position, data, most < start.size)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; it is looked for from the last entry of the offset index on.
+        """Return the offset after the last batch; the search starts at the last entry of the offset index.
 
-        As in Kafka that is the base offset where the index leads past the end of the ``.log``.
+        As in Kafka, the result is the base offset if the index leads past the end of the ``.log``.
 
         Raises:
-            CorruptData: no batch begins there, or after one of those that follow.
+            CorruptData: there is no batch at that position, or after one of the following batches.
         """
         start = self.translate_offset(self.indexes.last_offset)
         if start is None:
@@ -295,17 +297,17 @@ class LogSegment:
         epochs: LeaderEpochs,
         before_cut: Callable[[Recovery], None] = lambda recovery: None,
     ) -> Recovery:
-        """Build all three indexes anew from the batches, and cut off what comes with or after the first invalid one.
+        """Rebuild all three indexes from the batches, and cut off the first invalid batch and everything after it.
 
-        A batch is valid if its CRC holds; its records aren't decoded. ``producers`` is the state as of the base offset
-        and afterwards as of the end of the segment; ``epochs`` get those that are later than all they know.
-        ``before_cut`` is called if something is to be cut off.
+        A batch is valid if its CRC matches; its records aren't decoded. ``producers`` must be the state as of the base
+        offset, and becomes the state as of the end of the segment. ``epochs`` gets epochs that are later than all that
+        it has. ``before_cut`` is called before anything is cut off.
 
         Raises:
             OffsetOverflow: a valid batch has an offset that doesn't fit the segment.
             InvalidOffset: a valid batch has an offset that goes back, where an index entry is due.
             IndexFull: there are more entries than an index may have.
-            InvalidTransaction: a valid batch doesn't fit the transaction its producer has open.
+            InvalidTransaction: a valid batch doesn't fit its producer's open transaction.
         """
         indexes = self._loaded_indexes = self._new_indexes()
         self.transactions.reset()
@@ -334,7 +336,7 @@ class LogSegment:
             self.note_completed(completed)
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that holds ``offset`` and all after it; return how many bytes that were."""
+        """Cut off the batch that holds ``offset`` and everything after it; return the number of bytes cut off."""
         start = self.translate_offset(offset)
         indexes = self.indexes
         indexes.truncate_to(offset)
@@ -367,11 +369,11 @@ class LogSegment:
     # --- files
 
     def become_inactive(self) -> None:
-        """End the time index with the latest timestamp: the segment is rolled (``onBecomeInactiveSegment``)."""
+        """Append the latest timestamp to the time index because the segment is rolled (``onBecomeInactiveSegment``)."""
         self.indexes.finish()
 
     def flush(self) -> None:
-        """Bring the ``.log`` and the indexes to the disk."""
+        """Write and sync the ``.log`` and the indexes."""
         if self._opened_to_write is not None:
             self._opened_to_write.flush()
         self._write_indexes()
@@ -392,9 +394,9 @@ class LogSegment:
                 self._written_indexes[kind] = now
 
     def close(self) -> None:
-        """End the time index, write what isn't yet written, and close the files; :meth:`flush` is what syncs."""
+        """Complete the time index, write pending data, and close the files; only :meth:`flush` syncs."""
         if self._loaded_indexes is not None:
-            with suppress(InvalidOffset):  # of a log whose offsets go back; the entry is then left out
+            with suppress(InvalidOffset):  # offsets of the log go back; the entry is left out
                 self._loaded_indexes.finish()
         self.park()
 
@@ -409,16 +411,16 @@ class LogSegment:
 
 
 def replay(producers: ProducerState, header: BatchHeader, records: FileRecords) -> CompletedTxn | None:
-    """Note a batch of a file in the state of its producers; see :meth:`ProducerState.append`."""
+    """Apply a batch of a file to the producer state; see :meth:`ProducerState.append`."""
     return producers.append(header, records.first_record(header) if header.is_transaction_marker else None)
 
 
 def batch_headers(batches: bytes) -> Iterator[BatchHeader]:
-    """Yield the headers of whole batches; positions count from the first.
+    """Yield the headers of complete batches; positions count from the first.
 
     Raises:
-        CorruptData: there is something else than a batch.
-        ValueError: the last one is cut off.
+        CorruptData: the bytes at a batch's position are no batch.
+        ValueError: the last batch is incomplete.
     """
     at = 0
     while at < len(batches):

@@ -1,4 +1,4 @@
-"""The segments of a log that is written, by base offset (``LogSegments.java``), and what is rebuilt from them."""
+"""The segments of a log open for writing, by base offset (``LogSegments.java``), and state rebuilt from them."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
-        """The first segment; there is one."""
+        """The first segment; there must be one."""
         return self._segments[0]
 
     @property
     def last(self) -> LogSegment:
-        """The last (active) segment; there is one."""
+        """The last (active) segment; there must be one."""
         return self._segments[-1]
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment; one that is there with its base offset is replaced."""
+        """Add a segment; it replaces one with the same base offset."""
         at = bisect_left(self.base_offsets, segment.base_offset)
         is_known = at < len(self._segments) and self._segments[at].base_offset == segment.base_offset
         self._segments[at : at + is_known] = [segment]
 
     def remove(self, segment: LogSegment) -> None:
-        """Take a segment out; its files stay."""
+        """Remove a segment from the list; its files stay."""
         self._segments = [each for each in self._segments if each.base_offset != segment.base_offset]
 
     def clear(self) -> None:
-        """Take all segments out."""
+        """Remove all segments from the list."""
         self._segments.clear()
 
     def floor(self, offset: int) -> LogSegment | None:
-        """Return the last segment that begins at or below ``offset``, None where all begin above."""
+        """Return the last segment with a base offset at or below ``offset``, or None if all are above."""
         at = bisect_right(self.base_offsets, offset)
         return self._segments[at - 1] if at else None
 
     def values(self, start: int, end: int = MAX_INT64) -> list[LogSegment]:
-        """Return the segments from the one that may hold ``start`` on, as far as they begin below ``end``."""
+        """Return the segments from the one that may hold ``start`` on, with base offsets below ``end``."""
         if start == end:
             return []
         bases = self.base_offsets
@@ -72,14 +72,14 @@ def rebuild_producer_state(
     *,
     had_clean_shutdown: bool = False,
 ) -> None:
-    """Bring the producers to the state as of ``end_offset``: the latest snapshot before it, and the log behind that.
+    """Rebuild the producer state as of ``end_offset`` from the latest snapshot before it and the log after that.
 
-    Snapshots are taken on the way where the last two segments begin, and at the end (``UnifiedLog``'s method of the
-    same name). After a clean stop without any snapshot (a broker that wrote none was upgraded) nothing is read.
+    It takes snapshots at the base offsets of the last two segments, and at the end (``UnifiedLog``'s method of the same
+    name). After a clean shutdown without any snapshot (after an upgrade of a broker that wrote none), nothing is read.
 
     Raises:
-        CorruptData: there is something else than a batch where one is read.
-        InvalidTransaction: a batch doesn't fit the transaction its producer has open.
+        CorruptData: the bytes at a batch's position are no batch.
+        InvalidTransaction: a batch doesn't fit its producer's open transaction.
     """
     to_snapshot = [*segments.base_offsets[-2:], end_offset]
     state = producers.state
@@ -109,7 +109,7 @@ def _replay_segment(producers: ProducerStateManager, segment: LogSegment, start:
         records = segment.records(None if end is None else end.position)
         for header in records.headers(first.position):
             if header.producer_id >= 0:
-                # Where a batch ends isn't where the log has been replayed to: segments are taken as a whole.
+                # The map end offset advances only by whole segments, not by batches.
                 reached = producers.state.map_end_offset
                 replay(producers.state, header, records)
                 producers.state.map_end_offset = reached

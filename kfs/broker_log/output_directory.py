@@ -1,4 +1,4 @@
-"""Where something is written that was not there before: nothing is overwritten, and no source is written to."""
+"""Checks of output directories: nothing is overwritten, and no source is written to."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Final
 from kfs.errors import KfsError
 from kfs.log.log_dir import LOCK, is_log_dir
 
-#: ``struct flock`` of Linux: type, whence, start, length, process.
+#: Linux ``struct flock``: type, whence, start, length, process.
 _FLOCK: Final = struct.Struct("hhqqi0q")
 
 
 def check_apart(source: str, output: str) -> None:
-    """Raise :class:`KfsError` if one of the two paths lies in the other, or they are the same."""
+    """Raise :class:`KfsError` if the two paths are equal, or one contains the other."""
     one, other = os.path.realpath(source), os.path.realpath(output)
     if os.path.commonpath([one, other]) in (one, other):
         raise KfsError(f"{output}: lies in {source}, or the other way round: name a place apart from it")
 
 
 def make_empty_directory(path: str) -> None:
-    """Make ``path`` a directory with nothing in it; raise :class:`KfsError` where it is something else."""
+    """Create the directory ``path``; raise :class:`KfsError` if it exists and isn't an empty directory."""
     try:
         os.makedirs(path, exist_ok=True)
         if os.listdir(path):
@@ -36,10 +36,10 @@ def make_empty_directory(path: str) -> None:
 
 @contextmanager
 def log_directory(path: str) -> Iterator[None]:
-    """Have ``path`` be a directory, which is made if need be; where the block fails, what was made is taken away.
+    """Create the directory ``path`` if needed; if the block fails, remove the created directories.
 
     Raises:
-        KfsError: it is neither empty nor a log directory, or can't be made.
+        KfsError: it is neither empty nor a log directory, or can't be created.
     """
     made = _missing_directories(path)
     try:
@@ -58,7 +58,7 @@ def log_directory(path: str) -> Iterator[None]:
 
 
 def _missing_directories(path: str) -> list[str]:
-    """Return the directories that have to be made for ``path`` to be one, the lowest first."""
+    """Return the directories to create for ``path``, the deepest first."""
     missing = []
     while path and not os.path.lexists(path):
         missing.append(path)
@@ -67,13 +67,13 @@ def _missing_directories(path: str) -> list[str]:
 
 
 def _remove_directories(paths: list[str]) -> None:
-    with suppress(OSError):  # another has put something there
+    with suppress(OSError):  # something else was created in it
         for path in paths:
             os.rmdir(path)
 
 
 def check_not_in_use(log_dir: str) -> None:
-    """Raise :class:`KfsError` if a broker has the directory open, as far as its lock tells; nothing is locked here."""
+    """Raise :class:`KfsError` if a broker holds the lock of the directory; this takes no lock itself."""
     if sys.platform != "linux":
         return
     try:
@@ -83,7 +83,7 @@ def check_not_in_use(log_dir: str) -> None:
     try:
         wanted = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
         in_the_way = _FLOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, wanted))[0]
-    except OSError:  # a filesystem without locks
+    except OSError:  # the filesystem has no locks
         return
     finally:
         os.close(lock)
@@ -93,9 +93,9 @@ def check_not_in_use(log_dir: str) -> None:
 
 @contextmanager
 def locked(log_dir: str) -> Iterator[None]:
-    """Hold the lock that a broker holds on a log directory (``LogManager.lockLogDirs``).
+    """Hold the lock that a broker takes on a log directory (``LogManager.lockLogDirs``).
 
-    Where the block fails, the file is taken away if it wasn't there.
+    If the block fails, the lock file is removed unless it existed before.
 
     Raises:
         KfsError: another process holds it.

@@ -1,4 +1,4 @@
-"""The producers of a partition together with the snapshots of them on the disk (``ProducerStateManager.java``)."""
+"""The producers of a partition with their snapshots on disk (``ProducerStateManager.java``)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NAME: Final = re.compile(r"([0-9]{20})\.snapshot\Z")
 
 
 class ProducerStateManager:
-    """A :class:`ProducerState`, and what a broker does with the ``.snapshot`` files of a partition directory."""
+    """A :class:`ProducerState`, and the broker's handling of a partition directory's ``.snapshot`` files."""
 
     def __init__(self, directory: str, config: LogConfig, clock: Clock) -> None:
         self.state = ProducerState(config.producer_id_expiration_ms)
-        #: Snapshots that could not be read and were removed, with what was wrong.
+        #: Errors of unreadable snapshots, which were removed.
         self.unreadable: list[CorruptData] = []
         self._directory = directory
         self._clock = clock
@@ -35,16 +35,16 @@ class ProducerStateManager:
         return {int(match[1]) for match in matches if match is not None}
 
     def path(self, offset: int) -> str:
-        """Return the path of the snapshot as of ``offset``, which is one above the last that it knows of."""
+        """Return the path of the snapshot as of ``offset``, which covers the offsets below that."""
         return segment_path(self._directory, offset, ".snapshot")
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        """The offset of the latest snapshot, None where there is none."""
+        """The offset of the latest snapshot, or None if there is none."""
         return max(self._offsets, default=None)
 
     def take_snapshot(self) -> None:
-        """Write a snapshot of the state, unless nothing has been replayed since the last one."""
+        """Write a snapshot of the state, unless nothing was replayed since the last one."""
         offset = self.state.map_end_offset
         if offset > self._last_snapshot_offset:
             with open(self.path(offset), "wb") as file:
@@ -53,14 +53,17 @@ class ProducerStateManager:
             self._last_snapshot_offset = offset
 
     def remove_snapshot(self, offset: int) -> None:
-        """Remove the snapshot as of ``offset`` if there is one."""
+        """Remove the snapshot as of ``offset``, if there is one."""
         if offset in self._offsets:
             self._offsets.discard(offset)
             with suppress(FileNotFoundError):
                 os.unlink(self.path(offset))
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """Remove the snapshots that belong to no segment, but for one above all: that is of a clean stop."""
+        """Remove the snapshots that belong to no segment, but keep the latest if it is above all segments.
+
+        A clean shutdown writes that one.
+        """
         self._offsets = self._list()
         known = set(base_offsets)
         strays = sorted(self._offsets - known)
@@ -70,7 +73,7 @@ class ProducerStateManager:
             self.remove_snapshot(offset)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Remove the snapshots outside of the log; unless the state is that of its end, load the latest of the rest."""
+        """Remove the snapshots outside the log; load the latest one unless the state is that of the log end."""
         for offset in sorted(self._offsets):
             if offset > log_end_offset or offset <= log_start_offset:
                 self.remove_snapshot(offset)
@@ -98,7 +101,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = self.state.map_end_offset = log_start_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, the snapshots too."""
+        """Clear the state and remove all snapshots."""
         self.state.clear()
         for known in sorted(self._offsets):
             self.remove_snapshot(known)

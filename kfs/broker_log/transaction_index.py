@@ -1,4 +1,4 @@
-"""The transaction index of a segment that is written (``TransactionIndex.java``)."""
+"""The transaction index of a segment open for writing (``TransactionIndex.java``)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kfs.format.aborted_txn import (
 
 
 class UnknownVersion(CorruptData):
-    """An entry of another version than 0: Kafka rebuilds other damage, but gives up on this."""
+    """An entry of a version above 0: Kafka rebuilds an index with other damage, but fails on this."""
 
 
 class TransactionIndex:
-    """The aborted transactions whose markers are in a segment. There is a file only once there has been an entry."""
+    """The aborted transactions whose markers are in a segment; the file exists only after the first entry."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
@@ -29,13 +29,13 @@ class TransactionIndex:
         with suppress(FileNotFoundError), open(path, "rb") as file:
             self._content += file.read()
         self._written = bytes(self._content)
-        self._last_offset: int | None = None  # of what was added since; Kafka doesn't look at what is there
+        self._last_offset: int | None = None  # of the entries added since; Kafka ignores existing ones
 
     def entries(self) -> list[AbortedTxn]:
-        """Return the whole entries, as little checked as Kafka does; what is left at the end is ignored.
+        """Return the complete entries, with as few checks as in Kafka; an incomplete one at the end is ignored.
 
         Raises:
-            UnknownVersion: one has another version than 0.
+            UnknownVersion: an entry has a version above 0.
         """
         found = []
         for position in range(0, len(self._content) - ABORTED_TRANSACTION_SIZE + 1, ABORTED_TRANSACTION_SIZE):
@@ -47,7 +47,7 @@ class TransactionIndex:
         return found
 
     def check(self) -> None:
-        """``TransactionIndex.sanityCheck``.
+        """Check the entries (``TransactionIndex.sanityCheck``).
 
         Raises:
             CorruptData: a transaction ends before the segment begins.
@@ -62,7 +62,7 @@ class TransactionIndex:
         """Add an entry.
 
         Raises:
-            InvalidTransaction: its last offset isn't above that of the one added before.
+            InvalidTransaction: its last offset isn't above that of the previous one.
         """
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise InvalidTransaction(
@@ -73,7 +73,7 @@ class TransactionIndex:
         self._content += encode_aborted_transactions([transaction])
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions that end at or after ``offset``, and all that stand behind one of those."""
+        """Drop the first entry whose transaction ends at or after ``offset``, and all entries after it."""
         last_offset = None
         for number, transaction in enumerate(self.entries()):
             if transaction.last_offset >= offset:
@@ -83,12 +83,12 @@ class TransactionIndex:
             last_offset = transaction.last_offset
 
     def reset(self) -> None:
-        """Drop every entry."""
+        """Drop all entries."""
         self._content.clear()
         self._last_offset = None
 
     def write(self) -> None:
-        """Write what has changed."""
+        """Write the file if it has changed."""
         if self._content != self._written:
             with open(self.path, "wb") as file:
                 file.write(self._content)

@@ -1,7 +1,7 @@
-"""A partition that is written to, as a broker does it (``UnifiedLog.java``, ``LocalLog.java``).
+"""A partition open for writing, as in a broker (``UnifiedLog.java``, ``LocalLog.java``).
 
-:class:`kfs.log.log.Log` is what shows a partition; this is what makes one: it rolls segments, and keeps beside them
-what a broker needs to start on the directory.
+:class:`kfs.log.log.Log` shows a partition, and this class creates one. It rolls segments, and maintains the other files
+that a broker needs to start on the directory.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NOTHING_KNOWN: Final = LoadParameters()
 
 
 class UnifiedLog:
-    """A partition directory, open to be appended to; not for several threads, nor beside a broker.
+    """A partition directory, open for appending; not thread-safe, and not to be used next to a broker.
 
-    What has been appended is on the disk after :meth:`flush`; what is beside the segments (snapshots aside, which are
-    written as segments are rolled) after :meth:`flush` or :meth:`close`.
+    :meth:`flush` syncs appended data to disk. The other files are written by :meth:`flush` or :meth:`close`, except for
+    producer snapshots, which are written whenever a segment is rolled.
     """
 
     def __init__(self, directory: str, loaded: LoadedLog, config: LogConfig, clock: Clock) -> None:
@@ -61,10 +61,10 @@ class UnifiedLog:
         topic_id: Uuid | None = None,
         clock: Clock = wall_clock,
     ) -> UnifiedLog:
-        """Make ``directory`` and a log in it whose first offset is ``first_offset``.
+        """Create ``directory`` and a log in it whose first offset is ``first_offset``.
 
         Raises:
-            FileExistsError: there is something of that name.
+            FileExistsError: the path exists.
         """
         os.mkdir(directory)
         if topic_id is not None:
@@ -87,7 +87,7 @@ class UnifiedLog:
         clock: Clock = wall_clock,
         observer: LoadObserver | None = None,
     ) -> UnifiedLog:
-        """Open the log in a directory, recovering it unless ``parameters`` say that it was closed cleanly.
+        """Open the log in a directory, and recover it unless ``parameters`` say that it was closed cleanly.
 
         Raises:
             RecoveryRefused: a broker would not start on it.
@@ -107,10 +107,10 @@ class UnifiedLog:
         return log
 
     def _find_first_unstable_batch(self) -> None:
-        """Look for the batch where the oldest open transaction begins, as ``maybeIncrementFirstUnstableOffset`` does.
+        """Find the first batch of the oldest open transaction, as ``maybeIncrementFirstUnstableOffset`` does.
 
         Raises:
-            RecoveryRefused: there is something else than a batch on the way there.
+            RecoveryRefused: the search meets bytes that are no batch.
         """
         unstable = self.producers.state.first_unstable_offset
         if unstable is None:
@@ -128,22 +128,22 @@ class UnifiedLog:
     # --- appending
 
     def append(self, batches: bytes) -> None:
-        """Append whole batches, of any message format, with the offsets and leader epochs that they have.
+        """Append complete batches of any message format, with their own offsets and leader epochs.
 
         Raises:
-            CorruptData: there is something else than a batch, or a control record that isn't one.
-            ValueError: the bytes end within a batch, or one is larger than a segment may be.
-            InvalidOffset: an offset is below the end of the log.
-            InvalidTransaction: a batch doesn't fit the transaction its producer has open.
+            CorruptData: the bytes at a batch's position are no batch, or a control record is invalid.
+            ValueError: the bytes end within a batch, or a batch is larger than a segment may be.
+            InvalidOffset: an offset is below the log end offset.
+            InvalidTransaction: a batch doesn't fit its producer's open transaction.
         """
         for header in batch_headers(batches):
             self._append(header, batches[header.position : header.position + header.size])
 
     def append_as_leader(self, batches: bytes, leader_epoch: int = NO_PARTITION_LEADER_EPOCH) -> int:
-        """Append whole batches with the offsets that come next, and return the first of those.
+        """Append complete batches with the next offsets, and return the first of these.
 
         Raises:
-            ValueError: one is a compressed message of format v0 or v1, which has its offsets inside.
+            ValueError: a batch is a compressed message of format v0 or v1, whose offsets are inside it.
             CorruptData, InvalidTransaction: see :meth:`append`.
         """
         first = self.log_end_offset
@@ -159,13 +159,13 @@ class UnifiedLog:
             raise ValueError(f"a batch of {len(data)} bytes, segments have at most {self._config.segment_bytes}")
         params = RollParams(header.max_timestamp, header.last_offset, len(data), self._clock())
         if self.segments.last.should_roll(params):
-            # Where a compressed message begins is known only inside of it.
+            # Only its content tells where a compressed message begins.
             self.roll(0 if header.record_count == UNKNOWN_COUNT else header.base_offset)
         if header.magic >= MAGIC_V2:
             if header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
         else:
-            self.epochs.clear()  # an older format has none, and what is known would be wrong of it
+            self.epochs.clear()  # older formats have no epochs, and the known ones would be wrong for it
         control = first_record(header, data) if header.is_transaction_marker else None
         completed = self.producers.state.append(header, control)
         self.segments.last.append(data)
@@ -174,11 +174,11 @@ class UnifiedLog:
         self.log_end_offset = header.last_offset + 1
 
     def assign_epoch(self, epoch: int) -> None:
-        """Note that a leader of that epoch appends from here on."""
+        """Note that a leader of that epoch appends from the log end offset on."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def roll(self, expected_next_offset: int = 0) -> None:
-        """Begin a new segment at the end of the log, or at ``expected_next_offset`` if that is higher."""
+        """Begin a new segment at the log end offset, or at ``expected_next_offset`` if that is higher."""
         offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.last
         if active.base_offset == offset and not active.size:
@@ -199,7 +199,7 @@ class UnifiedLog:
         self.producers.take_snapshot()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds ``offset`` and all after it; nothing where the log ends before that.
+        """Cut off the batch that holds ``offset`` and everything after it; do nothing if the log ends before it.
 
         Raises:
             ValueError: the offset is negative.
@@ -240,7 +240,7 @@ class UnifiedLog:
     # --- the disk
 
     def flush(self) -> None:
-        """Bring all that was appended to the disk, and the leader epochs."""
+        """Sync all appended data and the leader epochs to disk."""
         for segment in self.segments.values(self.recovery_point, self.log_end_offset + 1):
             segment.flush()
         self._write_epochs()
@@ -255,7 +255,7 @@ class UnifiedLog:
             self._written_epochs = entries
 
     def close(self) -> None:
-        """Write a snapshot of the producers at the log's end and the leader epochs, and close every segment."""
+        """Write a producer snapshot at the log end offset and the leader epochs, and close every segment."""
         self.producers.take_snapshot()
         for segment in self.segments:
             segment.close()
