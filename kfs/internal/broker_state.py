@@ -1,4 +1,4 @@
-"""What brokers keep in topics of their own, of one data directory, made and imported when it is asked for."""
+"""The state that brokers keep in internal topics of a data directory, imported and created on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BrokerState:
-    """Groups, transactional ids and the cluster; from now on the data directory asks the last what topics are."""
+    """Groups, transactional ids and the cluster; the data directory now gets topic ids from the cluster."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
@@ -22,21 +22,21 @@ class BrokerState:
 
     @cached_property
     def groups(self) -> Groups:
-        """Consumer groups."""
+        """The consumer groups."""
         from kfs.internal.groups import Groups
 
         return Groups(self._data_dir)
 
     @cached_property
     def transactional_ids(self) -> TransactionalIds:
-        """Transactional ids."""
+        """The transactional ids."""
         from kfs.internal.transaction_state import TransactionalIds
 
         return TransactionalIds(self._data_dir)
 
     @cached_property
     def cluster(self) -> Cluster:
-        """What is known of the cluster."""
+        """The state of the cluster."""
         from kfs.internal.cluster.cluster import Cluster
 
         return Cluster(self._data_dir)

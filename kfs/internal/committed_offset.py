@@ -1,4 +1,4 @@
-"""What a commit says, and what its partition has to say to it: how far behind the end, and since when."""
+"""Committed offsets, and how they relate to their partition's log: the lag, and the oldest unread record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kfs.log.remote_offsets import Tier
 from kfs.read.log_reader import LogReader
 
 _NOT_SET: Final = -1
-#: Of an offset that isn't on the disk, by whether it is known where it is.
+#: The note for an offset that isn't on this disk, by whether the topic is known to be tiered.
 _UNREAD_ELSEWHERE: Final = (
     "what is to be read next is in remote storage, or deleted",
     "what is to be read next is in remote storage",
@@ -29,10 +29,10 @@ _UNREAD_ELSEWHERE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A commit: ``offset`` is that of the next record to read. Times are in milliseconds; None is what isn't said.
+    """A commit: ``offset`` is the offset of the next record to read. Times are in milliseconds; None means not set.
 
-    ``record_offset`` is where in ``__consumer_offsets`` it stands. Of a value that can't be read, ``problem`` says
-    why, and ``raw`` is the value in base64.
+    ``record_offset`` is the commit's own offset in ``__consumer_offsets``. If the value can't be decoded, ``problem``
+    has the reason, and ``raw`` has the value in base64.
     """
 
     group: str
@@ -48,12 +48,12 @@ class CommittedOffset:
     version: int | None = None
     problem: str | None = None
     raw: str | None = None
-    #: Whose transaction it is pending in; None where it is committed.
+    #: The producer whose transaction it is pending in; None if it is committed.
     producer_id: int | None = None
 
 
 def decode_commit(key: bytes, commit: RawCommit, producer_id: int | None = None) -> CommittedOffset:
-    """Return what a commit says, by its canonical key."""
+    """Decode a commit with its canonical key."""
     record_offset, value = commit
     names = GROUP_KINDS.decode_key(key).fields
     group, topic, partition = str(names["group"]), str(names["topic"]), names["partition"]
@@ -90,11 +90,11 @@ def _said(value: Value) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class OffsetInLog:
-    """Where a committed offset stands in the log of its partition, if that is here.
+    """The place of a committed offset in the log of its partition, if that is here.
 
-    ``lag`` is the log's end (what is listed ends there) less the offset, as Kafka's own tool reckons it; ``note``
-    says what is odd about it. ``next_offset`` is the record that is read next, None where there is none: damaged,
-    compacted away, or not written yet; ``next_timestamp`` is its time in milliseconds.
+    ``lag`` is the log end offset (where the listed offsets end) minus the offset, as in Kafka's own tool. ``note``
+    reports anything unusual. ``next_offset`` is the record to read next, or None if there is none, because it is
+    damaged, compacted away, or not written yet. ``next_timestamp`` is its time in milliseconds.
     """
 
     log_start_offset: int | None = None
@@ -113,10 +113,10 @@ def standing_of(
     done: int | None = 0,
     done_ranges: Sequence[tuple[int, int]] = (),
 ) -> OffsetInLog:
-    """Return where an offset stands that was committed for the topic of that id, both as far as they are known.
+    """Return the place of an offset that was committed for a topic with that id; both may be unknown.
 
-    ``done`` records behind it were read too, those of ``done_ranges`` (from one offset up to below another, in order);
-    None where it isn't known how many.
+    ``done`` is the number of records after the offset that are already processed, or None if unknown. ``done_ranges``
+    are their offsets (start inclusive, end exclusive, in order).
     """
     if log is None:
         return OffsetInLog(note="this partition is not here")
@@ -153,7 +153,7 @@ _Found = tuple[tuple[int, int | None] | None, str | None]
 
 
 def _first_unread(reader: LogReader, start: int, done: Sequence[tuple[int, int]]) -> _Found:
-    """Return offset and timestamp of the first record from ``start`` on that isn't done, and what is lost before it."""
+    """Return the offset and timestamp of the first unprocessed record from ``start`` on, and the damage before it."""
     lost: list[Problem] = []
     while True:
         found = reader.first_from(start, lost.append)

@@ -1,4 +1,4 @@
-"""What members of a classic group say to each other: the bytes in ``GroupMetadataValue``, as of Kafka 4.3."""
+"""The consumer protocol of classic groups: the bytes inside ``GroupMetadataValue``, as of Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kfs.errors import CorruptData
 from kfs.format.flexible import FlexibleReader
 from kfs.internal.schema import BYTES, INT32, STRING, Array, Decoded, Field, Message, Struct
 
-#: The protocol type of the groups whose members speak this.
+#: The protocol type of groups that use this protocol.
 PROTOCOL_TYPE: Final = "consumer"
 
 _TOPIC_PARTITION: Final = Struct(Field("topic", STRING, "1+"), Field("partitions", Array(INT32), "1+"))
@@ -33,7 +33,7 @@ CONSUMER_PROTOCOL_ASSIGNMENT: Final = Message(
 
 
 def decode_protocol(schema: Message, data: bytes) -> Decoded | None:
-    """Decode a subscription or an assignment, its version before it; None where the bytes are none."""
+    """Decode a subscription or an assignment, which begins with its version; return None if it is invalid."""
     reader = FlexibleReader(data)
     try:
         return schema.decode(reader, reader.read_int16())

@@ -1,7 +1,7 @@
 """Records of the coordinators' topics: groups, transactions, share groups (``CoordinatorRecordSerde.java``).
 
-The key begins with the type of the record, an int16, the value with its version, another; a null value deletes what
-the key names.
+The key begins with the type of the record, an int16. The value begins with its version, another int16. A null value
+deletes the entry of the key.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kfs.errors import CorruptData
 from kfs.format.flexible import FlexibleReader
 from kfs.internal.schema import Decoded, Malformed, Message
 
-_KEY_VERSION: Final = 0  # the type is in its place, and no key has ever changed
+_KEY_VERSION: Final = 0  # the type takes its place, and no key schema has ever changed
 _TYPE_SIZE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RecordKind:
-    """A type of record: its number, Kafka's name of it (``CoordinatorRecordType``), the schemas of key and value."""
+    """A record type: its number, Kafka's name (``CoordinatorRecordType``), and the schemas of key and value."""
 
     id: int
     name: str
@@ -30,7 +30,7 @@ class RecordKind:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record: what it is of, and what it says of that; a value of None deletes it."""
+    """A decoded record; a value of None deletes the entry."""
 
     kind: RecordKind
     key: Decoded
@@ -38,7 +38,7 @@ class CoordinatorRecord:
 
 
 class UnknownRecordType(Malformed):
-    """A type that Kafka did not have yet when this was written; ``type_id`` is its number."""
+    """A record type that this version doesn't know; ``type_id`` is its number."""
 
     def __init__(self, type_id: int) -> None:
         reason = f"Found an unknown record type {type_id}"
@@ -47,7 +47,7 @@ class UnknownRecordType(Malformed):
 
 
 class RecordKinds(Mapping[int, RecordKind]):
-    """The kinds of records that a topic has, by number."""
+    """The kinds of records of a topic, by number."""
 
     def __init__(self, kinds: Iterable[RecordKind]) -> None:
         self._by_id = {kind.id: kind for kind in kinds}
@@ -65,19 +65,19 @@ class RecordKinds(Mapping[int, RecordKind]):
         """Decode a record of the topic.
 
         Raises:
-            UnknownRecordType: the key is of none of these kinds.
-            Malformed: key or value are not what their type and version promise.
+            UnknownRecordType: the key has none of these types.
+            Malformed: key or value don't match their type and version.
         """
         decoded_key = self.decode_key(key)
         kind = self.kind_of(key)
         return CoordinatorRecord(kind, decoded_key, None if value is None else self.decode_value(kind, value))
 
     def kind_of(self, key: bytes) -> RecordKind:
-        """Return what a record is, by its key.
+        """Return the kind of a record, by its key.
 
         Raises:
-            UnknownRecordType: none of these kinds.
-            Malformed: the key is too short to say.
+            UnknownRecordType: it has none of these types.
+            Malformed: the key is too short.
         """
         type_id = _read_version(FlexibleReader(key), "key")
         kind = self._by_id.get(type_id)
@@ -86,12 +86,12 @@ class RecordKinds(Mapping[int, RecordKind]):
         return kind
 
     def decode_key(self, key: bytes) -> Decoded:
-        """Decode the key of a record of the topic; raises as :meth:`decode`."""
+        """Decode the key of a record; the errors are those of :meth:`decode`."""
         kind = self.kind_of(key)
         return _decode(kind.key, FlexibleReader(key, _TYPE_SIZE), _KEY_VERSION, kind.id, "key")
 
     def decode_value(self, kind: RecordKind, value: bytes) -> Decoded:
-        """Decode the value of a record of that kind; raises as :meth:`decode`."""
+        """Decode the value of a record of that kind; the errors are those of :meth:`decode`."""
         reader = FlexibleReader(value)
         version = _read_version(reader, "value")
         if version not in kind.value.versions:

@@ -1,9 +1,10 @@
-"""What share of a coordinator's topic is here, and which of its partitions would hold what isn't found.
+"""Coverage of a coordinator's topic: which partitions are here, and which ones would hold an entry that isn't found.
 
-A coordinator keeps a group, a transactional id or a share of a partition in the partition that its hash chooses among
-all of the topic's (``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.partitionFor``,
-``ShareCoordinatorService.partitionFor``). How many that are is in the cluster's metadata. Where that isn't here, what
-was found narrows it down: a key with hash h in partition p says that the number divides h - p.
+A coordinator keeps a group, a transactional id or a share partition in the partition that its hash selects
+(``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.partitionFor``,
+``ShareCoordinatorService.partitionFor``). That depends on the number of partitions, which is in the cluster metadata.
+Without the metadata, the entries narrow that number down: if a key with hash h is in partition p, the number divides h
+- p.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Final
 from kfs.format.java_text import java_hash
 
 #: ``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``,
-#: ``share.coordinator.state.topic.num.partitions``: where exactly that number is here, they are taken for all.
+#: ``share.coordinator.state.topic.num.partitions``: if exactly this many are here, they are assumed to be all.
 DEFAULT_COUNT: Final = 50
-#: How many of several numbers, or ranges, are named at most.
+#: The maximum number of numbers or ranges to list in a message.
 _MOST_NAMED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which partitions of a topic are ``here``, sorted, of how many.
+    """The partitions of a topic that are ``here``, sorted, and how many there are in total.
 
-    ``counts`` are the numbers of partitions that there may be, in order; there are none where any is possible that is
-    large enough. ``is_from_metadata`` says that the cluster's metadata has it.
+    ``counts`` are the possible partition counts, in order. If it is empty, any sufficiently large count is possible.
+    ``is_from_metadata`` says that the count is from the cluster metadata.
     """
 
     topic: str
@@ -37,34 +38,34 @@ class Coverage:
 
     @property
     def count(self) -> int | None:
-        """How many partitions there are, None where that isn't known."""
+        """The number of partitions, or None if it is unknown."""
         return self.counts[0] if len(self.counts) == 1 else None
 
     @property
     def least(self) -> int:
-        """How many there are at least."""
+        """The minimum number of partitions."""
         return self.counts[0] if self.counts else self.here[-1] + 1 if self.here else 0
 
     @property
     def lacks_some(self) -> bool:
-        """Whether it is known that some of them aren't here."""
+        """Whether some partitions are known to be missing."""
         return len(self.here) < self.least
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is known that all of them are here; so it is of a topic that nothing is known of."""
+        """Whether all partitions are known to be here; also true if nothing is known of the topic."""
         return self.count == len(self.here) or not self.least
 
     def partitions_of(self, key: str) -> tuple[int, ...]:
-        """Return the partition that holds a key, or those that one of may; none where nothing is known."""
+        """Return the partitions that may hold a key, only one if the count is known; none if nothing is known."""
         return tuple(sorted({java_hash(key) % count for count in self.counts}))
 
     def likely_partition(self, key: str) -> int:
-        """Return the partition that holds a key if there are no more of them than is known."""
+        """Return the partition that holds a key if the partition count is the known minimum."""
         return java_hash(key) % max(self.least, 1)
 
     def why_not_found(self, key: str) -> str | None:
-        """Return why something that isn't found may exist all the same, None where it would have been found."""
+        """Return why an entry that isn't found may exist elsewhere, or None if it would have been found."""
         partitions = self.partitions_of(key)
         if not self.least:
             return f"no partition of {self.topic} is here"
@@ -78,7 +79,7 @@ class Coverage:
         return f"it would be in {where}{more}, which {'is' if len(missing) == 1 else 'are'} not here"
 
     def sentence(self) -> str | None:
-        """Return what share of the topic is here, None where that is all of it, or nothing is known of the topic."""
+        """Return a sentence about the missing partitions; None if there are none, or nothing is known of the topic."""
         if self.is_complete:
             return None
         missing = _gaps(self.here, self.least)
@@ -97,9 +98,9 @@ class Coverage:
 def coverage_of(
     topic: str, keys_by_partition: Iterable[tuple[int, Iterable[str]]], count_in_metadata: int | None
 ) -> Coverage:
-    """Return the coverage of a topic by the keys that each of its partitions holds, and by the cluster's metadata.
+    """Return the coverage of a topic, from the keys in each of its partitions and the count in the cluster metadata.
 
-    Metadata that has fewer partitions than there are here is older than the topic, and isn't believed.
+    A count in the metadata that is below the number of partitions here is older than the topic, and is ignored.
     """
     keys = dict(keys_by_partition)
     here = tuple(sorted(keys))
@@ -109,7 +110,7 @@ def coverage_of(
     divisor = 0
     for partition, key in ((partition, key) for partition, found in keys.items() for key in found):
         divisor = gcd(divisor, java_hash(key) - partition)
-        if 0 < divisor < 2 * least:  # no smaller one will do
+        if 0 < divisor < 2 * least:  # no smaller divisor is possible
             break
     counts = tuple(each for each in _divisors(divisor) if each >= least)
     if len(here) == least == DEFAULT_COUNT and (not counts or counts[0] == DEFAULT_COUNT):
@@ -118,7 +119,7 @@ def coverage_of(
 
 
 def _divisors(number: int) -> list[int]:
-    """Return what divides a number, in order; nothing for 0, which everything does."""
+    """Return the divisors of a number, in order; none for 0, which every number divides."""
     if not number:
         return []
     low = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
@@ -126,7 +127,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return sorted numbers as ranges, each from a number up to, not including, another."""
+    """Return sorted numbers as ranges (start inclusive, end exclusive)."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number:
@@ -137,7 +138,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _gaps(numbers: Sequence[int], end: int) -> list[tuple[int, int]]:
-    """Return the ranges below ``end`` that sorted numbers leave out."""
+    """Return the ranges below ``end`` that aren't in sorted numbers."""
     gaps = []
     start = 0
     for first, stop in [*_runs(numbers), (end, end)]:

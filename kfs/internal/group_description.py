@@ -1,8 +1,8 @@
-"""What a coordinator would say of a group when it has loaded the log: type, state, members, what they are assigned.
+"""A group's description as a coordinator gives it after loading the log: type, state, members, assignments.
 
-A log holds what outlives a coordinator, so a classic group that was between two generations is what it was before
-(``ClassicGroup`` is loaded as Empty or Stable). The states of the other types follow from epochs that are in the
-log, as in ``ConsumerGroup.maybeUpdateGroupState`` and its like.
+A log has only what outlives a coordinator. So a classic group that was rebalancing has its previous state
+(``ClassicGroup`` is loaded as Empty or Stable). The states of the other group types follow from epochs in the log, as
+in ``ConsumerGroup.maybeUpdateGroupState`` and its counterparts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kfs.internal.message_json import Json, message_json
 from kfs.internal.schema import Decoded, Malformed
 from kfs.internal.topics import GROUP_KINDS
 
-#: Tells the name of a topic by its id, None where it isn't known.
+#: Returns the name of a topic by its id, or None if it is unknown.
 TopicNames: TypeAlias = Callable[[str], str | None]
 
 _CLASSIC_FIELDS: Final = ("generation", "protocol", "leader", "currentStateTimestamp")
@@ -33,7 +33,7 @@ _STREAMS_MEMBER_STATES: Final = {1: "Stable", 2: "UnrevokedTasks", 3: "Unrelease
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Partitions of a topic that a member has; the topic's name is its id where no more is known."""
+    """The partitions of a topic that a member is assigned; an unknown topic name is replaced by the topic's id."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -41,7 +41,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group; ``fields`` are all that its records say."""
+    """A member of a group; ``fields`` are the other fields of its records."""
 
     member_id: str
     instance_id: str | None
@@ -53,9 +53,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its state as Kafka names it, None where nothing here says; its members; ``fields`` are the rest.
+    """A group: its state in Kafka's terms (None if unknown), its members, and the remaining ``fields``.
 
-    ``problems`` are records that can't be read; what is said here is said without them.
+    ``problems`` are the records that can't be decoded; the description ignores them.
     """
 
     type: GroupType
@@ -65,21 +65,21 @@ class GroupDescription:
     members: tuple[GroupMember, ...] = ()
     fields: Mapping[str, Json] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    #: The names of topics by id, as far as the records tell them.
+    #: Topic names by id, from the group's records.
     topic_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_simple(self) -> bool:
-        """Whether no member ever joined: only offsets were committed in its name (``ClassicGroup.isSimpleGroup``)."""
+        """Whether no member ever joined, and it only has committed offsets (``ClassicGroup.isSimpleGroup``)."""
         return self.type is GroupType.CLASSIC and not self.protocol_type and not self.members
 
 
-#: A group of which only commits are known.
+#: A group that only has commits.
 SIMPLE_GROUP: Final = GroupDescription(GroupType.CLASSIC, "Empty", "", None)
 
 
 def describe(group: RawGroup, topic_names: TopicNames) -> GroupDescription:
-    """Return what the records of a group say."""
+    """Return the description of a group from its records."""
     records, problems = _decoded(group)
     if group.type is GroupType.CLASSIC:
         return _classic(records, problems)
@@ -175,11 +175,11 @@ def _assigned(topic: str, partitions: Json) -> Assigned:
     return Assigned(topic, _integers(partitions))
 
 
-# -- the groups that a coordinator assigns partitions to
+# -- groups with assignments by the coordinator
 
 
 class _ModernGroup:
-    """Consumer, share and streams groups: records of the group, and records of each of its members."""
+    """A consumer, share or streams group, with records of the group and records of each of its members."""
 
     def __init__(self, group_type: GroupType, records: list[_Record], topic_names: TopicNames) -> None:
         self.type = group_type
@@ -205,7 +205,7 @@ class _ModernGroup:
                     yield str(topic["topicId"]), str(topic["topicName"])
 
     def topic_names(self, topic_id: str) -> str | None:
-        """Return the name of a topic as the group knew it, or else as others do."""
+        """Return the name of a topic from the group's records, or else from other sources."""
         return self.own_topic_names.get(topic_id) or self._topic_names(topic_id)
 
     def description(self, problems: tuple[str, ...]) -> GroupDescription:
@@ -224,13 +224,13 @@ class _ModernGroup:
         return GroupDescription(self.type, state, protocol_type, assignor, members, fields, problems, names)
 
     def _member_ids(self) -> Iterator[str]:
-        """Those with metadata or a current assignment: a target assignment alone makes no member."""
+        """Yield the members with metadata or a current assignment; a target assignment alone makes no member."""
         for member_id, records in self.of_member.items():
             if "MemberMetadata" in records or "CurrentMemberAssignment" in records:
                 yield member_id
 
     def _epoch(self, record: str, name: str) -> int:
-        """Return a number of a record of the group; 0 is what a coordinator begins with."""
+        """Return a number in a record of the group; a coordinator starts with 0."""
         value = self.of_group.get(record, {}).get(name, 0)
         return value if isinstance(value, int) else 0
 
@@ -255,7 +255,7 @@ class _ModernGroup:
 
     def _is_reconciled(self, member_id: str, assignment_epoch: int) -> bool:
         current = self.of_member[member_id].get("CurrentMemberAssignment")
-        if current is None:  # a member begins in epoch 0, stable
+        if current is None:  # a member starts in epoch 0 and stable
             return assignment_epoch == 0
         return current["memberEpoch"] == assignment_epoch and self._state_of_member(current) == "Stable"
 
@@ -266,7 +266,7 @@ class _ModernGroup:
         return states.get(number, f"unknown ({number})")
 
     def _assignor(self) -> str | None:
-        """The assignor that most members want; which is the default isn't in the log."""
+        """The assignor that most members request; the default assignor isn't in the log."""
         votes: dict[str, int] = {}
         for records in self.of_member.values():
             wanted = records.get("MemberMetadata", {}).get("serverAssignor")
@@ -301,14 +301,14 @@ class _ModernGroup:
                 yield _assigned(topic, task["partitions"])
 
     def _source_topics(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield what each subtopology of a streams group reads: its task of a number has that partition of each."""
+        """Yield the source topics of each subtopology of a streams group; task n reads partition n of each of them."""
         for subtopology in _objects(self.of_group.get("Topology", {}).get("subtopologies")):
             topics = [str(topic) for topic in _elements(subtopology["sourceTopics"])]
             topics += [str(topic["name"]) for topic in _objects(subtopology["repartitionSourceTopics"])]
             yield str(subtopology["subtopologyId"]), topics
 
     def _named(self, value: Json) -> Json:
-        """Return JSON with the name of a topic beside each of its ids, where it is known."""
+        """Return JSON with the topic name added to each topic id, if it is known."""
         if isinstance(value, Mapping):
             named = {name: self._named(each) for name, each in value.items()}
             topic_id = value.get("topicId")

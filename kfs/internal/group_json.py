@@ -1,4 +1,4 @@
-"""Groups as JSON: what the files of the tree hold, and what ``kfs groups --json`` prints."""
+"""Groups as JSON, for the files of the tree and for ``kfs groups --json``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kfs.render.timestamps import iso_time
 
 
 def group_json(group: Group, standings: Sequence[OffsetInLog], now: float) -> dict[str, Json]:
-    """Return a group; ``standings`` are those of its partitions, ``now`` is seconds since 1970."""
+    """Return a group; ``standings`` belong to its partitions, and ``now`` is in seconds since 1970."""
     description = group.description
     total = total_lag(group.partitions, standings)
     return {
@@ -37,7 +37,7 @@ def group_json(group: Group, standings: Sequence[OffsetInLog], now: float) -> di
 
 
 def member_json(member: GroupMember) -> dict[str, Json]:
-    """Return a member, what its records say besides included."""
+    """Return a member, including all other fields of its records."""
     return {
         "memberId": member.member_id,
         "instanceId": member.instance_id,
@@ -49,14 +49,14 @@ def member_json(member: GroupMember) -> dict[str, Json]:
 
 
 def partition_json(group: Group, partition: GroupPartition, standing: OffsetInLog, now: float) -> dict[str, Json]:
-    """Return a partition that a group reads, as an object by itself."""
+    """Return a partition that a group reads, as a stand-alone object."""
     description = group.description
     about = {"group": group.name, "type": description.type.value, "state": description.state}
     return {**about, **offset_json(partition, standing, now)}
 
 
 def offset_json(partition: GroupPartition, standing: OffsetInLog, now: float) -> dict[str, Json]:
-    """Return a partition that a group reads, as it stands in the group."""
+    """Return a partition that a group reads, as part of the group's object."""
     said: dict[str, Json] = {}
     if partition.share is not None:
         said = _share_json(partition.share)
@@ -132,7 +132,7 @@ def _share_json(share: SharePartition) -> dict[str, Json]:
 
 
 def _with_times(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """Return fields with the time beside each timestamp among them."""
+    """Return the fields, with an ISO time added after each timestamp."""
     timed: dict[str, Json] = {}
     for name, value in fields.items():
         timed[name] = value

@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets`` as state: what a coordinator has in memory when it has loaded it."""
+"""The state of one partition of ``__consumer_offsets``, as a coordinator has it in memory after loading it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kfs.log.bulk import DecodedBatches
 
 
 class GroupLog(TopicState):
-    """What one partition says of groups.
+    """The groups and commits of one partition.
 
-    In memory are the newest commit of each key and the records of the groups there are, whatever the log has grown to.
+    Its memory holds only the newest commit of each key and the records of existing groups, however large the log is.
     """
 
     def _forget(self) -> None:
@@ -28,13 +28,13 @@ class GroupLog(TopicState):
         self.groups = GroupRecords()
 
     def coordinated(self) -> Iterable[str]:
-        """See :meth:`TopicState.coordinated`: groups."""
+        """Return the groups; see :meth:`TopicState.coordinated`."""
         return self.offsets.groups().union(self.groups.groups)
 
     def written(self) -> Iterator[tuple[bytes, RawRecord]]:
-        """Yield all that counts, as it was written: canonical keys of commits and keys of groups, each with its record.
+        """Yield the current records: commits by canonical key, and group records by key.
 
-        What is pending isn't among it.
+        Pending commits are excluded.
         """
         yield from self.offsets.committed.items()
         for group in self.groups.groups.values():
@@ -61,7 +61,7 @@ class GroupLog(TopicState):
     def _replay_rows(
         self, records: DecodedBatches, columns: RecordColumns, producer_id: int, start: int, stop: int
     ) -> None:
-        """Apply the records from ``start`` to ``stop``; of this there are millions, so what is common is done here."""
+        """Apply the records from ``start`` to ``stop``; there may be millions, so the common case is inlined."""
         buffer, committed = columns.buffer, self.offsets.committed
         is_outside_transaction = producer_id == NO_PRODUCER_ID
         commit_in_transaction = self.offsets.commit_in_transaction

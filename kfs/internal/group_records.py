@@ -1,7 +1,7 @@
-"""What groups keep of themselves in ``__consumer_offsets``, as ``GroupMetadataManager.java`` replays it.
+"""The groups in ``__consumer_offsets``, replayed as in ``GroupMetadataManager.java``.
 
-A classic group is one record. The others are a record for each part of them: epoch, members, assignments. Which
-records a group has is what is kept here, in the bytes they were written in.
+A classic group is one record. Other groups have a record for each of their parts: epoch, members, assignments. This
+module keeps each group's records, undecoded.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from cachetools import LRUCache
 from kfs.internal.coordinator import RecordKind
 from kfs.internal.topics import GROUP_KINDS
 
-#: A record as it was written: its offset, and its value.
+#: An undecoded record: its offset and its value.
 RawRecord: TypeAlias = tuple[int, bytes]
 
 _KEYS_KEPT: Final = 10_000
 
 
 class GroupType(StrEnum):
-    """``Group.GroupType``."""
+    """The type of a group (``Group.GroupType``)."""
 
     CLASSIC = "Classic"
     CONSUMER = "Consumer"
@@ -36,14 +36,14 @@ _TYPE_BY_PREFIX: Final = {
     "ShareGroup": GroupType.SHARE,
     "StreamsGroup": GroupType.STREAMS,
 }
-#: By number of the kind of record, the type of the group that has it.
+#: The group type by record kind number.
 _GROUP_TYPES: Final = {
     kind.id: group_type
     for kind in GROUP_KINDS.values()
     for prefix, group_type in _TYPE_BY_PREFIX.items()
     if kind.name.startswith(prefix)
 }
-#: The kinds without which a group isn't there: to delete one is to delete the group.
+#: The kinds that a group can't exist without: deleting such a record deletes the group.
 _EXISTENCE: Final = frozenset(
     kind.id
     for kind in GROUP_KINDS.values()
@@ -60,18 +60,18 @@ class RawGroup:
 
 
 class GroupRecords:
-    """The groups of one partition of ``__consumer_offsets``, without their offsets."""
+    """The groups of one partition of ``__consumer_offsets``, without their commits."""
 
     def __init__(self) -> None:
         self.groups: dict[str, RawGroup] = {}
         self._group_ids: LRUCache[bytes, tuple[RecordKind, str]] = LRUCache(_KEYS_KEPT)
 
     def replay(self, key: bytes, record_offset: int, value: bytes | None) -> str | None:
-        """Apply a record; return what a broker would have to object to, if anything.
+        """Apply a record; return an objection if a broker would have one.
 
         Raises:
-            UnknownRecordType: it is of no kind that is known.
-            Malformed: the key is none.
+            UnknownRecordType: it is of an unknown kind.
+            Malformed: the key is invalid.
         """
         kind, group_id = self._group_of(key)
         group_type = _GROUP_TYPES[kind.id]

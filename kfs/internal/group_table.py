@@ -1,4 +1,4 @@
-"""Groups as tables, with the columns of ``kafka-consumer-groups --describe`` and some of ours behind them."""
+"""Groups as tables, with the columns of ``kafka-consumer-groups --describe`` followed by additional ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kfs.internal.groups import Group, total_lag
 from kfs.render.timestamps import age_text, iso_time
 
 _NOTES_SHOWN: Final = 3
-#: A row's cells; numbers are numbers, None is what isn't there.
+#: The cells of a row; None is an empty cell.
 Row = Sequence[str | int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTable:
-    """A view of groups: the names of its columns, and the rows of a group, by its standings and the time now."""
+    """A table of groups: the column names, and a function of a group, its standings and the current time to rows."""
 
     columns: tuple[str, ...]
     rows: Callable[[Group, Sequence[OffsetInLog], float], Iterator[Row]]
@@ -80,7 +80,7 @@ def _state_rows(group: Group, standings: Sequence[OffsetInLog], now: float) -> I
 
 
 def _some_of(notes: Sequence[str]) -> str | None:
-    """Return notes as one, of many the first and how many more there are."""
+    """Join notes; after the first few, add the number of the remaining ones."""
     more = len(notes) - _NOTES_SHOWN
     return "; ".join([*notes[:_NOTES_SHOWN], *([f"and {more} more"] if more > 0 else [])]) or None
 

@@ -1,6 +1,6 @@
-"""Consumer groups as a data directory has them: ``__consumer_offsets`` and ``__share_group_state``, read as state.
+"""The consumer groups of a data directory, from ``__consumer_offsets`` and ``__share_group_state``.
 
-Nothing is read before it is asked for. What was read is kept and brought up to date when the logs have grown.
+The logs are read on demand. The state is kept, and updated when the logs have grown.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 _DESCRIBED_KEPT: Final = 64
 
-#: A group whose shares are known from ``__share_group_state`` alone: the rest is in a partition that isn't here.
+#: A group known only from ``__share_group_state``: the partition with its other records isn't here.
 _SHARE_STATE_ONLY: Final = GroupDescription(GroupType.SHARE, None, "share", None)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A partition that a group has an offset of, or that a member is assigned.
+    """A partition that a group has an offset for, or that a member is assigned.
 
-    ``committed`` and ``share`` are what is known of how far it was read: a share group has the latter. ``pending``
-    are commits in transactions that have not ended.
+    ``committed`` and ``share`` are the group's progress; a share group has the latter. ``pending`` are commits in open
+    transactions.
     """
 
     topic: str
@@ -52,26 +52,26 @@ class GroupPartition:
 
     @property
     def offset(self) -> int | None:
-        """The offset that is read next; None where none is known."""
+        """The offset to read next, or None if it is unknown."""
         if self.share is not None:
             return self.share.start_offset if self.share.start_offset >= 0 else None
         return self.committed.offset if self.committed is not None else None
 
     @property
     def done(self) -> int | None:
-        """How many records behind that offset are done, too; None where the broker didn't count them."""
+        """The number of processed records after that offset; None if the broker didn't count them."""
         if self.share is None:
             return 0
         return self.share.delivery_complete_count if self.share.delivery_complete_count >= 0 else None
 
     @property
     def done_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Which those are: from one offset up to below another."""
+        """The offset ranges of the processed records after that offset (start inclusive, end exclusive)."""
         return self.share.done if self.share is not None else ()
 
     @property
     def topic_id(self) -> str | None:
-        """The id of the topic, where what is known of it has one."""
+        """The topic id in the commit or the share state, if there is one."""
         if self.share is not None:
             return self.share.topic_id
         return self.committed.topic_id if self.committed is not None else None
@@ -79,7 +79,7 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group; ``coordinator`` is the partition of ``__consumer_offsets`` it is from, None where that isn't here."""
+    """A group; ``coordinator`` is its partition of ``__consumer_offsets``, or None if that isn't here."""
 
     name: str
     coordinator: int | None
@@ -87,15 +87,16 @@ class Group:
     partitions: tuple[GroupPartition, ...]
 
     def only(self, matches: Callable[[str], bool]) -> Group:
-        """Return the group with the partitions of matching topics only."""
+        """Return the group with only the partitions of matching topics."""
         return replace(self, partitions=tuple(each for each in self.partitions if matches(each.topic)))
 
 
 @dataclass(frozen=True, slots=True)
 class TotalLag:
-    """The lag of all partitions of a group together, None where that of one isn't known; ``notes`` say which, and why.
+    """The total lag of a group, or None if one partition's lag is unknown; ``notes`` say which one and why.
 
-    An offset above its log's end, a lag below 0, counts as 0, so that it takes nothing off the others, and is noted.
+    A negative lag, of an offset above the log end offset, counts as 0, so that it doesn't reduce the total. It gets a
+    note.
     """
 
     lag: int | None
@@ -103,7 +104,7 @@ class TotalLag:
 
 
 def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[OffsetInLog]) -> TotalLag:
-    """Add up the lag of a group's partitions, whose standings are in the same order."""
+    """Return the sum of the lags of a group's partitions; ``standings`` are in the same order."""
     total, is_known, notes = 0, True, []
     for partition, standing in zip(partitions, standings, strict=True):
         where = f"{partition.topic}-{partition.partition}"
@@ -124,14 +125,14 @@ def _why_unknown(partition: GroupPartition) -> str:
 
 @dataclass(slots=True)
 class _Sources:
-    """What knows of a group: the logs it has something in, and its shares of partitions."""
+    """The sources of a group: the logs that have records of it, and its share partitions."""
 
     logs: list[GroupLog] = field(default_factory=list)
     shares: list[SharePartition] = field(default_factory=list)
 
 
 class Groups:
-    """The groups of a data directory, followed as its logs grow. Threads may share it."""
+    """The groups of a data directory, updated as its logs grow; thread-safe."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
@@ -145,11 +146,11 @@ class Groups:
 
     @property
     def are_here(self) -> bool:
-        """Whether there is anything that groups are kept in."""
+        """Whether a topic with groups is here."""
         return self._logs.are_here or self._share_logs.are_here
 
     def check_here(self) -> None:
-        """Raise :class:`UnusableSource` where there is nothing that groups are kept in."""
+        """Raise :class:`UnusableSource` if no topic with groups is here."""
         if not self.are_here:
             raise self._logs.not_here("groups are")
 
@@ -164,7 +165,7 @@ class Groups:
             return name in self._by_name()
 
     def group(self, name: str) -> Group | None:
-        """Return a group, None where there is none of that name."""
+        """Return a group, or None if there is none with that name."""
         with self._lock:
             sources = self._by_name().get(name)
             if sources is None:
@@ -190,12 +191,12 @@ class Groups:
         return Group(name, log.log.partition if log is not None else None, description, partitions.all())
 
     def why_not_found(self, name: str) -> str | None:
-        """Return why a group that isn't found may exist all the same, None where it would have been found."""
+        """Return why a group that isn't found may exist elsewhere, or None if it would have been found."""
         with self._lock:
             return self._logs.coverage().why_not_found(name)
 
     def why_incomplete(self, group: Group) -> str | None:
-        """Return what a group may have besides, in partitions that aren't here; None: nothing."""
+        """Return why a group may have more state in partitions that aren't here, or None if it can't."""
         with self._lock:
             if group.coordinator is None:
                 return self._logs.coverage().why_not_found(group.name)
@@ -205,14 +206,14 @@ class Groups:
             return shares.sentence() if shares.lacks_some else None
 
     def standing(self, partition: GroupPartition) -> OffsetInLog:
-        """Return where a group stands in a partition."""
+        """Return a group's position in the log of a partition."""
         log = self._data_dir.log(partition.topic, partition.partition)
         return standing_of(partition.offset, partition.topic_id, log, partition.done, partition.done_ranges)
 
-    # -- what is wrong
+    # -- problems
 
     def state_problems(self) -> StateProblems:
-        """Return what is wrong with the logs that groups are kept in, and which groups are in several of them."""
+        """Return the problems of the logs with groups, and the groups that occur in several of them."""
         with self._lock:
             found = self._logs.state_problems() + self._share_logs.state_problems()
             values = self._unread_values()
@@ -228,7 +229,7 @@ class Groups:
                 yield Problem(chosen.log.directory.path, 0, 0, reason)
 
     def _unread_values(self) -> Iterator[tuple[Log, UnreadRecord]]:
-        """Yield what counts and has a value that can't be read, which shows only when it is decoded."""
+        """Yield current records whose values can't be decoded; only decoding reveals that."""
         for log in self._logs.now():
             for key, (offset, value) in log.written():
                 try:
@@ -254,7 +255,7 @@ class Groups:
         return self._sources[1]
 
     def _coordinator(self, name: str, sources: _Sources) -> GroupLog | None:
-        """Return which of the logs that know of a group is its coordinator's: of several, the one it hashes to."""
+        """Return the coordinator's log among the logs with a group; of several, the one that the group hashes to."""
         if len(sources.logs) < 2:
             return next(iter(sources.logs), None)
         chosen = self._logs.coverage().likely_partition(name)
@@ -262,7 +263,7 @@ class Groups:
 
 
 class _Partitions:
-    """Puts together what is known of each partition of a group."""
+    """Collects the state of each partition of a group."""
 
     def __init__(self, description: GroupDescription) -> None:
         self._members: dict[tuple[str, int], list[GroupMember]] = {}

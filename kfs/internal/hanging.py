@@ -1,4 +1,4 @@
-"""Which open transactions hang, never to end (``TransactionsCommand.FindHangingTransactionsCommand``)."""
+"""Detection of hanging transactions, which never end (``TransactionsCommand.FindHangingTransactionsCommand``)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kfs.read.transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
 
 
 class TransactionVerdict(StrEnum):
-    """What is to become of an open transaction."""
+    """The verdict on an open transaction."""
 
-    OPEN = "open"  # its coordinator is to end it, or it is too young for anyone to worry
+    OPEN = "open"  # its coordinator will end it, or it is too young to judge
     HANGING = "hanging"  # its coordinator doesn't know of it
-    UNKNOWN = "unknown"  # what its coordinator knows isn't here
+    UNKNOWN = "unknown"  # its coordinator's state isn't here
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An open transaction, what is to become of it, and whose it is as far as that is known."""
+    """An open transaction with its verdict and, if known, its transactional id."""
 
     partition: TopicPartition
     transaction: OpenTransaction
@@ -31,12 +31,12 @@ class Judged:
 
 
 class Judge:
-    """Tells hanging transactions from others at one moment, ``now_ms``.
+    """Distinguishes hanging transactions from others at one moment, ``now_ms``.
 
-    As ``find-hanging`` does, from what is on the disk: a transaction hangs if nothing came for longer than the largest
-    timeout a producer may ask for, and its producer id has no transactional id, or one whose transaction, by
-    ``__transaction_state``, isn't to end with a marker in this partition. Where a part of that topic isn't here, a
-    producer id that isn't known says nothing.
+    It applies the rule of ``find-hanging`` to the data on disk. A transaction hangs if two conditions hold. First, its
+    last record is older than the maximum timeout that a producer may request. Second, its producer id has no
+    transactional id, or that id's transaction in ``__transaction_state`` has no marker to write in this partition. If a
+    part of that topic isn't here, an unknown producer id proves nothing.
     """
 
     def __init__(self, ids: TransactionalIds, now_ms: int, max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS) -> None:
@@ -45,7 +45,7 @@ class Judge:
         self._max_timeout_ms = max_timeout_ms
 
     def judge(self, partition: TopicPartition, transaction: OpenTransaction) -> Judged:
-        """Return what is to become of an open transaction of a partition."""
+        """Return the verdict on an open transaction of a partition."""
         owner = self._ids.of_producer(transaction.producer_id)
         age_ms = duration_ms(transaction.last_timestamp, self._now_ms)
         return Judged(partition, transaction, self._standing(partition, owner, age_ms), age_ms, owner)
@@ -62,9 +62,9 @@ class Judge:
 
 
 def abort_commands(judged: Judged, bootstrap_server: str) -> tuple[str, str]:
-    """Return the command lines that end a transaction: for brokers from 3.0 on, and for older ones.
+    """Return the command lines that abort a transaction: for brokers from 3.0 on, and for older ones.
 
-    The older ones take 0 for the coordinator epoch where no marker of the producer was ever written.
+    The command for older brokers has coordinator epoch 0 if the producer has no marker yet.
     """
     transaction, partition = judged.transaction, judged.partition
     common = ["kafka-transactions.sh", "--bootstrap-server", bootstrap_server, "abort"]

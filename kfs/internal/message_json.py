@@ -1,4 +1,4 @@
-"""Messages as JSON, as Kafka's generated ``JsonConverter`` classes write them, and its text as Jackson writes it."""
+"""Messages as JSON, like Kafka's generated ``JsonConverter`` classes, and JSON text in Jackson's format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfs.format.java_text import java_double
 from kfs.format.uuid import Uuid
 from kfs.internal.schema import Array, Decoded, Field, Fields, Struct, Type, Value
 
-#: What JSON can hold.
+#: Any JSON value.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
@@ -20,9 +20,9 @@ _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def message_json(message: Decoded) -> dict[str, Json]:
-    """Return a message as a JSON object: the fields of its version, of the tagged ones those that aren't default.
+    """Return a message as a JSON object: all fields of its version, except tagged fields with default values.
 
-    Bytes are base64, uuids are text.
+    Bytes are base64, UUIDs are text.
     """
     return _struct_json(message.schema, message.fields, message.version)
 
@@ -52,7 +52,7 @@ def _value_json(value_type: Type, value: Value, version: int) -> Json:
 
 
 def json_text(node: Json) -> str:
-    """Return the JSON as ``JsonNode.toString`` writes it: no blanks, only controls, quotes and backslashes escaped."""
+    """Return JSON text like ``JsonNode.toString``: no blanks; escapes only for controls, quotes and backslashes."""
     if isinstance(node, str):
         return f'"{node.translate(_ESCAPES)}"'
     if isinstance(node, Mapping):

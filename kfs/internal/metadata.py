@@ -1,7 +1,7 @@
 """Records of ``__cluster_metadata`` and of ``__remote_log_metadata`` (``AbstractApiMessageSerde.java``).
 
-There is no key; the value begins with three unsigned varints: the version of this frame, the type of the record and
-its version.
+They have no key. The value begins with three unsigned varints: the frame version, the record type and the record
+version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_INT16: Final = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class MetadataKind:
-    """A type of record: its number, Kafka's name of it (``MetadataRecordType``), its schema."""
+    """A record type: its number, Kafka's name (``MetadataRecordType``), and its schema."""
 
     id: int
     name: str
@@ -29,7 +29,7 @@ class MetadataKind:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record: its kind, what it says, and the version that it says it is of: one below 0 is read as that."""
+    """A decoded record; ``version`` is the declared version, and a negative one is read as version 0."""
 
     kind: MetadataKind
     message: Decoded
@@ -37,7 +37,7 @@ class MetadataRecord:
 
 
 class MetadataKinds(Mapping[int, MetadataKind]):
-    """The kinds of records that a topic has, by number."""
+    """The kinds of records of a topic, by number."""
 
     def __init__(self, kinds: Iterable[MetadataKind]) -> None:
         self._by_id = {kind.id: kind for kind in kinds}
@@ -54,11 +54,11 @@ class MetadataKinds(Mapping[int, MetadataKind]):
     def decode(self, value: bytes) -> MetadataRecord:
         """Decode a record of the topic.
 
-        As in Kafka a version above the highest that is known is read as if it had no more fields, and then has
-        bytes left, unless there are structures in it.
+        As in Kafka, a version above the highest known one is read with the known fields only. That fails if bytes are
+        left over, or if the message contains structs.
 
         Raises:
-            Malformed: it is none of these kinds, or not what its type and version promise.
+            Malformed: it is none of these kinds, or doesn't match its type and version.
         """
         reader = FlexibleReader(value)
         frame_version = _read_int16(reader, "frame version")
@@ -83,7 +83,7 @@ class MetadataKinds(Mapping[int, MetadataKind]):
 
 
 def _read_int16(reader: FlexibleReader, what: str) -> int:
-    """Read a varint as Kafka does: into an int32, what is too large for an int16 is refused, what is negative cut."""
+    """Read a varint as Kafka does: as an int32, rejected if too large for an int16, and truncated if negative."""
     start = reader.position
     try:
         value = _signed(reader.read_unsigned_varint(), 32)
@@ -96,7 +96,7 @@ def _read_int16(reader: FlexibleReader, what: str) -> int:
 
 
 def _signed(value: int, bits: int) -> int:
-    """Return the lowest bits of a number as Java's casts take them."""
+    """Return the lowest bits of a number, like Java's casts."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
 

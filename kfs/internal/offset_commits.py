@@ -1,9 +1,8 @@
-"""Committed offsets as ``OffsetMetadataManager.java`` replays them: the newest of each group, topic and partition.
+"""Committed offsets, replayed as in ``OffsetMetadataManager.java``: the newest per group, topic and partition.
 
-A million commits are those of a few thousand keys, so of each key only the newest value is kept, in the bytes it was
-written in: what it says is decoded when it is asked for. A commit in a transaction is pending until its producer's
-marker is read. Committed, it counts unless a plain commit stands behind it in the log; a tombstone takes with it what
-is pending.
+A million commits may have only a few thousand keys. So only the newest value of each key is kept, undecoded, and
+decoded on demand. A transactional commit is pending until its producer's marker. When it is committed, it counts unless
+a plain commit follows it in the log. A tombstone also removes pending commits of its key.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import Final, TypeAlias
 from kfs.format.java_text import java_text
 from kfs.internal.topics import GROUP_KINDS
 
-#: A commit as it was written: the offset of its record, and its value.
+#: An undecoded commit: the offset of its record, and its value.
 RawCommit: TypeAlias = tuple[int, bytes]
 
-#: One in a transaction that has not ended: the producer, the canonical key, and the commit.
+#: A commit in an open transaction: the producer id, the canonical key, and the commit.
 PendingCommit: TypeAlias = tuple[int, bytes, RawCommit]
 
 _LEGACY_OFFSET_COMMIT: Final = b"\x00\x00"
 _OFFSET_COMMIT: Final = b"\x00\x01"
 _LENGTH: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
-_GROUP_AT: Final = 4  # behind the type and the length of the group
+_GROUP_AT: Final = 4  # after the type and the length of the group
 
 
 def canonical_key(key: bytes) -> bytes:
-    """Return the key under which a commit is kept, by the key of its record, of type 0 or 1.
+    """Return the canonical key of a commit, from the key of its record of type 0 or 1.
 
-    Keys that name the same group, topic and partition are mostly the same bytes. They differ where one is of the
-    older type, or has bytes behind its end, or some that are not UTF-8.
+    Keys for the same group, topic and partition usually have the same bytes. They differ if one has the older type,
+    trailing bytes, or bytes that aren't UTF-8.
 
     Raises:
-        Malformed: it isn't one.
+        Malformed: it isn't the key of a commit.
     """
     renamed = _OFFSET_COMMIT + key[2:]
     if _is_canonical(renamed):
@@ -45,7 +44,7 @@ def canonical_key(key: bytes) -> bytes:
     assert isinstance(partition, int)
     try:
         encoded = _LENGTH.pack(len(group)), group, _LENGTH.pack(len(topic)), topic, _PARTITION.pack(partition)
-    except struct.error:  # replacing what isn't UTF-8 made it too long: then it is like no other
+    except struct.error:  # replacement of invalid UTF-8 made it too long: it equals no other key
         return renamed
     return _OFFSET_COMMIT + b"".join(encoded)
 
@@ -53,7 +52,7 @@ def canonical_key(key: bytes) -> bytes:
 def _is_canonical(key: bytes) -> bool:
     topic_at = _GROUP_AT + int.from_bytes(key[2:4], "big")
     end = topic_at + 2 + int.from_bytes(key[topic_at : topic_at + 2], "big") + _PARTITION.size
-    if end != len(key) or key[2] & 0x80 or key[topic_at] & 0x80:  # a length below 0 is no length
+    if end != len(key) or key[2] & 0x80 or key[topic_at] & 0x80:  # a negative length is invalid
         return False
     if key.isascii():
         return True
@@ -66,7 +65,7 @@ def _is_canonical(key: bytes) -> bool:
 
 
 def is_offset_commit(key: bytes) -> bool:
-    """Whether the key of a record says that it is a commit."""
+    """Whether the key of a record is that of a commit."""
     return key[:2] in (_LEGACY_OFFSET_COMMIT, _OFFSET_COMMIT)
 
 
@@ -82,18 +81,18 @@ class OffsetCommits:
         self.committed: dict[bytes, RawCommit] = {}
         self._keys_of: dict[str, set[bytes]] = {}
         self._pending: dict[int, dict[bytes, RawCommit]] = {}
-        #: The newest tombstone of a key: while transactions are open, as what they hold of it is gone.
+        #: The newest tombstone of each key, kept while transactions are open, because it removes their pending commits.
         self._deleted_at: dict[bytes, int] = {}
         self._pending_of: dict[str, list[PendingCommit]] | None = None
 
     def commit(self, key: bytes, commit: RawCommit) -> None:
-        """Keep a plain commit."""
+        """Store a plain commit."""
         if key not in self.committed:
             self._keys_of.setdefault(group_of(key), set()).add(key)
         self.committed[key] = commit
 
     def commit_in_transaction(self, producer_id: int, key: bytes, commit: RawCommit) -> None:
-        """Keep a commit until the producer's transaction ends."""
+        """Store a commit as pending until the producer's transaction ends."""
         pending = self._pending.get(producer_id)
         if pending is None:
             pending = self._pending[producer_id] = {}
@@ -101,7 +100,7 @@ class OffsetCommits:
         self._pending_of = None
 
     def delete(self, key: bytes, record_offset: int) -> None:
-        """Forget a key: its commit, and what is pending."""
+        """Delete a key's commit and its pending commits."""
         if self.committed.pop(key, None) is not None:
             group = group_of(key)
             keys = self._keys_of[group]
@@ -113,7 +112,7 @@ class OffsetCommits:
             self._pending_of = None
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """Apply or drop what a producer has pending."""
+        """Apply or drop the pending commits of a producer."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
@@ -132,10 +131,10 @@ class OffsetCommits:
             if not deleted_at or commit[0] > deleted_at.get(key, -1):
                 yield key, commit
 
-    # -- what was committed
+    # -- the current commits
 
     def groups(self) -> set[str]:
-        """Return the groups that have commits, pending ones included."""
+        """Return the groups with commits, including pending ones."""
         return {*self._keys_of, *self._pending_by_group()}
 
     def of_group(self, group: str) -> Iterator[tuple[bytes, RawCommit]]:
@@ -144,7 +143,7 @@ class OffsetCommits:
             yield key, self.committed[key]
 
     def pending_of_group(self, group: str) -> list[PendingCommit]:
-        """Return what a group has pending."""
+        """Return the pending commits of a group."""
         return self._pending_by_group().get(group, [])
 
     def _pending_by_group(self) -> dict[str, list[PendingCommit]]:

@@ -1,6 +1,6 @@
-"""Commits of offsets, and the groups of the classic protocol: types 0 to 2 of ``__consumer_offsets``.
+"""Offset commits, and groups of the classic protocol: types 0 to 2 of ``__consumer_offsets``.
 
-The definitions are those of Kafka 4.3 (``group-coordinator``). Type 0 is what brokers before 0.9 committed.
+The definitions are those of Kafka 4.3 (``group-coordinator``). Brokers before 0.9 wrote type 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records of ``__remote_log_metadata`` as text: the ``toString`` of the classes that Kafka reads them into."""
+"""Records of ``__remote_log_metadata`` as text: the ``toString`` of the Kafka classes that they are parsed into."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def remote_log_text(record: MetadataRecord) -> str:
     """Return a record as Kafka's tool prints it.
 
     Raises:
-        Malformed: a state has a number that Kafka knows no name of.
+        Malformed: the number of a state has no name in Kafka.
     """
     name = record.kind.name.removesuffix("_RECORD").title().replace("_", "")
     parts = [f"{label}={show(record.message.fields)}" for label, show in _PARTS[record.kind.id]]
@@ -35,7 +35,7 @@ def _fields(value: Value) -> Fields:
 
 
 def _start_offset(fields: Fields) -> str:
-    """Return the start offset, once both offsets are what those of a segment can be."""
+    """Return the start offset after validating both offsets of the segment."""
     start, end = fields["startOffset"], fields["endOffset"]
     assert isinstance(start, int)
     assert isinstance(end, int)
@@ -95,7 +95,7 @@ def _is_empty(fields: Fields) -> str:
 
 
 _SEGMENT_STATE: Final = _state("remoteLogSegmentState", _SEGMENT_STATES, "state can not be null")
-#: What is said of each type of record, in order.
+#: The printed parts of each record type, in order.
 _PARTS: Final[Mapping[int, tuple[tuple[str, Callable[[Fields], str]], ...]]] = {
     0: (
         ("remoteLogSegmentId", _segment_id),

@@ -1,7 +1,7 @@
-"""The language in which Kafka's message definitions are declared, and the decoder of what it describes.
+"""A language for Kafka's message definitions, and a decoder for the messages that they define.
 
-Kafka generates its message classes from definitions: fields with types, the versions they exist in, defaults,
-nested structures, and tagged fields of flexible versions (KIP-482). A declaration here says the same::
+Kafka generates its message classes from definitions: fields with types, the versions that have them, defaults, nested
+structs, and tagged fields of flexible versions (KIP-482). A declaration here has the same content::
 
     OFFSET_COMMIT_VALUE = Message(
         "OffsetCommitValue", "0-4", "4+",            # name, versions, which of them are flexible
@@ -11,10 +11,9 @@ nested structures, and tagged fields of flexible versions (KIP-482). A declarati
     )
     fields = OFFSET_COMMIT_VALUE.decode(reader, version)   # {"offset": 368776, "leaderEpoch": 5, ...}
 
-Every field is in the dictionary, with its default where the version has none. Integers are int, strings str, uuids
-:class:`~kfs.format.uuid.Uuid`, arrays tuples, structures dictionaries; null is None. As in Kafka, bytes of a string
-that are not UTF-8 are replaced, tagged fields that are not known are skipped (they are counted), and bytes after the
-last field are left alone.
+The dictionary has every field, with the default if the version lacks it. Integers are int, strings str, UUIDs
+:class:`~kfs.format.uuid.Uuid`, arrays tuples, and structs dictionaries; null is None. As in Kafka, invalid UTF-8 in
+strings is replaced, unknown tagged fields are skipped (and counted), and bytes after the last field stay unread.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from kfs.format.layout import MAX_INT32
 from kfs.format.uuid import ZERO_UUID, Uuid
 from kfs.format.varint import MAX_VARINT_LENGTH
 
-#: What a decoded field holds.
+#: The value of a decoded field.
 Value: TypeAlias = "bool | int | float | str | bytes | Uuid | tuple[Value, ...] | Fields | None"
 Fields: TypeAlias = "Mapping[str, Value]"
 
@@ -42,7 +41,7 @@ _UNDERFLOW: Final = "null"  # a BufferUnderflowException has no message
 
 
 class Malformed(CorruptData):
-    """Bytes that are no such message; ``kafka`` is the message of the exception that Kafka's own reader throws."""
+    """Bytes that don't match a message; ``kafka`` is the exception message of Kafka's own reader."""
 
     def __init__(self, reason: str, position: int = 0, file: str | None = None, kafka: str = _UNDERFLOW) -> None:
         super().__init__(reason, position, file)
@@ -50,14 +49,14 @@ class Malformed(CorruptData):
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends included; empty where ``last`` is below ``first``."""
+    """A range of versions, both ends inclusive; empty if ``last`` is below ``first``."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Return the range that ``0-4``, ``3+``, ``1`` or ``none`` is."""
+        """Parse a range such as ``0-4``, ``3+``, ``1`` or ``none``."""
         if text == "none":
             return cls(0, -1)
         if text.endswith("+"):
@@ -70,7 +69,7 @@ class Versions(NamedTuple):
 
 
 class Primitive(Enum):
-    """A type without parts."""
+    """A primitive type."""
 
     BOOLEAN = auto()
     INT8 = auto()
@@ -119,13 +118,13 @@ _ZERO: Final[Mapping[Primitive, Value]] = {
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Any number of elements of one type."""
+    """A sequence of elements of one type."""
 
     element: Type
 
 
 class Struct:
-    """Fields one after another."""
+    """A sequence of fields."""
 
     def __init__(self, *fields: Field) -> None:
         self.fields = fields
@@ -133,7 +132,7 @@ class Struct:
         self._tagged: dict[int, dict[int, Field]] = {}
 
     def plain_fields(self, version: int) -> tuple[Field, ...]:
-        """Return the fields that stand one after another in that version."""
+        """Return the untagged fields of a version, in order."""
         known = self._untagged.get(version)
         if known is None:
             known = tuple(field for field in self.fields if version in field.versions and not field.is_tagged(version))
@@ -141,7 +140,7 @@ class Struct:
         return known
 
     def tagged_fields(self, version: int) -> dict[int, Field]:
-        """Return the fields that come behind a tag in that version, by tag."""
+        """Return the tagged fields of a version, by tag."""
         known = self._tagged.get(version)
         if known is None:
             tagged = (field for field in self.fields if version in field.versions and field.is_tagged(version))
@@ -151,7 +150,7 @@ class Struct:
 
     @cached_property
     def tags(self) -> frozenset[int]:
-        """The tags that are known in any version."""
+        """The tags of all versions."""
         return frozenset(field.tag for field in self.fields if field.tag is not None)
 
     @cached_property
@@ -165,10 +164,10 @@ _OF_THE_TYPE: Final = object()
 
 
 class Field:
-    """A field: the versions that have it, those in which it may be null, its tag in those in which it is tagged.
+    """A field: the versions that have it, those in which it is nullable, and those in which it is tagged.
 
-    ``tagged`` are all flexible ``versions`` unless it is said otherwise. The default is the type's zero, empty
-    string, array or structure, unless it is given.
+    ``tagged`` defaults to ``versions`` if there is a ``tag``. ``default`` defaults to the type's zero, empty string,
+    array or struct.
     """
 
     def __init__(
@@ -191,18 +190,18 @@ class Field:
         self._default = default
 
     def is_tagged(self, version: int) -> bool:
-        """Whether the field comes behind its tag in that version, and only where it isn't the default."""
+        """Whether the field is tagged in a version, where it is present only if it isn't the default."""
         return version in self.tagged
 
     @cached_property
     def element(self) -> Field:
-        """An element of the array as a field, called what Kafka's errors call it."""
+        """An element of the array as a field, with the name that Kafka's errors use."""
         assert isinstance(self.type, Array)
         return Field(f"{self.name} element", self.type.element)
 
     @cached_property
     def default(self) -> Value:
-        """What the field is where the message says nothing of it."""
+        """The value of the field if the message doesn't have it."""
         if self._default is not _OF_THE_TYPE:
             return self._default  # type: ignore[return-value]
         if isinstance(self.type, Array):
@@ -211,7 +210,7 @@ class Field:
 
 
 class Message(Struct):
-    """A message: a structure with a name, the versions there are, and those that are flexible."""
+    """A message: a struct with a name, its versions, and its flexible versions."""
 
     def __init__(self, name: str, versions: str, flexible: str, *fields: Field) -> None:
         super().__init__(*fields)
@@ -220,10 +219,10 @@ class Message(Struct):
         self.flexible = Versions.parse(flexible)
 
     def decode(self, reader: FlexibleReader, version: int) -> Decoded:
-        """Read the message, of a version that there is, from where ``reader`` is.
+        """Decode the message, in an existing version, from the reader's position.
 
         Raises:
-            Malformed: the bytes are no such message; the position is the reader's.
+            Malformed: the bytes don't match the message; the position is the reader's.
         """
         decoder = _Decoder(reader, version, version in self.flexible, self.versions.last)
         return Decoded(self, version, decoder.struct(self), decoder.unknown_tags)
@@ -231,7 +230,7 @@ class Message(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A message that was read: its schema and version, its fields by name, and how many tags were not known."""
+    """A decoded message: its schema and version, its fields by name, and the number of unknown tags."""
 
     schema: Message
     version: int
@@ -243,7 +242,7 @@ class Decoded:
 
 
 class _Decoder:
-    """Reads one message."""
+    """Decodes one message."""
 
     def __init__(self, reader: FlexibleReader, version: int, flexible: bool, latest: int) -> None:
         self.reader = reader
@@ -266,7 +265,7 @@ class _Decoder:
             tag, size = self._varint(), self._varint()
             field = known.get(tag)
             if field is not None:
-                values[field.name] = self._field(field)  # as Kafka, which takes the size of what it knows for granted
+                values[field.name] = self._field(field)  # like Kafka, which ignores the declared size of known fields
             elif tag in struct.tags:
                 reason = f"Tag {tag} is not valid for version {self.version}"
                 raise Malformed(reason, self.reader.position, None, reason)
@@ -283,14 +282,14 @@ class _Decoder:
         return self._sized(field, field_type)
 
     def _inner(self, struct: Struct) -> Fields:
-        """Read a structure in the message: the only ones whose version the classes that Kafka generates look at."""
+        """Read a nested struct; Kafka's generated classes check the version only in these."""
         if self.version > self.latest:
             reason = f"version {self.version} of a structure, the latest known is {self.latest}"
             raise Malformed(reason, self.reader.position)
         return self.struct(struct)
 
     def _is_null(self, field: Field) -> bool:
-        """Whether a structure isn't there: a byte says so, behind a tag a varint."""
+        """Whether a struct is null, according to a byte or, in a tagged field, a varint."""
         if self.version not in field.nullable:
             return False
         return not self._varint() if field.is_tagged(self.version) else self._integer(INT8) < 0
@@ -305,7 +304,7 @@ class _Decoder:
             raise Malformed(f"{field.name} is null", start, None, reason)
         if isinstance(field_type, Array):
             left = self.reader.remaining
-            if length > left:  # no element is shorter than a byte
+            if length > left:  # each element takes at least a byte
                 reason = f"{field.name} has {length} elements where {left} bytes are left"
                 raise Malformed(reason, start, None, _too_many(length, left))
             return tuple([self._field(field.element) for _ in range(length)])
@@ -316,10 +315,10 @@ class _Decoder:
         return java_text(data) if field_type is STRING else data
 
     def _length(self, field_type: Type) -> int:
-        """Return the length that comes next, -1 for null."""
+        """Return the next length, or -1 for null."""
         if self.flexible:
             length = self._varint() - 1
-            return length if length <= MAX_INT32 else -1  # Java's int
+            return length if length <= MAX_INT32 else -1  # like a Java int
         return self._integer(INT16 if field_type is STRING else INT32)
 
     def _integer(self, field_type: Primitive) -> int:

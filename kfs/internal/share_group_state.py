@@ -1,6 +1,6 @@
-"""How far share groups have got: ``__share_group_state`` as ``ShareCoordinatorShard.java`` replays it.
+"""The progress of share groups: ``__share_group_state``, replayed as in ``ShareCoordinatorShard.java``.
 
-A snapshot says all of a share partition, an update what has changed since.
+A snapshot has the whole state of a share partition, and an update has the changes since.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from kfs.internal.topic_state import RecordByRecord
 from kfs.internal.topics import SHARE_STATE_KINDS
 
 _NOT_SAID: Final = -1
-#: ``RecordState.java``: ACKNOWLEDGED and ARCHIVED, after which a record is never delivered again.
+#: ``RecordState.java``: ACKNOWLEDGED and ARCHIVED, the states in which a record is never delivered again.
 _DONE: Final = frozenset((2, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class SharePartition:
-    """Where a group is in a partition: records below ``start_offset`` are done; -1 where it didn't begin yet.
+    """A group's progress in a partition: records below ``start_offset`` are processed; -1 before the start.
 
-    ``delivery_complete_count`` are records behind that which are done too, -1 where the broker doesn't count them;
-    ``done`` tells which: offsets from one up to below another, in order. Times are in milliseconds.
+    ``delivery_complete_count`` is the number of processed records above that, or -1 if the broker doesn't count them.
+    ``done`` has their offset ranges (start inclusive, end exclusive, in order). Times are in milliseconds.
     """
 
     group: str
@@ -41,13 +41,13 @@ class SharePartition:
 
 
 class ShareStateLog(RecordByRecord):
-    """What one partition of ``__share_group_state`` says, by group, topic id and partition."""
+    """The state of one partition of ``__share_group_state``, by group, topic id and partition."""
 
     def _forget(self) -> None:
         self.partitions: dict[tuple[str, str, int], SharePartition] = {}
 
     def coordinated(self) -> Iterable[str]:
-        """See :meth:`TopicState.coordinated`: ``SharePartitionKey.asCoordinatorKey``."""
+        """Return the keys ``SharePartitionKey.asCoordinatorKey``; see :meth:`TopicState.coordinated`."""
         return (f"{group}:{topic_id}:{partition}" for group, topic_id, partition in self.partitions)
 
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
@@ -90,7 +90,7 @@ def _said(value: int, otherwise: int) -> int:
 
 
 def _done(known: tuple[tuple[int, int], ...], fields: Fields, start_offset: int) -> tuple[tuple[int, int], ...]:
-    """Return what is done at ``start_offset`` or above, by what was known and the batches of a record."""
+    """Return the processed ranges at or above ``start_offset``: the known ones plus the batches of a record."""
     batches: Any = fields["stateBatches"]
     ranges = [*known]
     ranges += [(each["firstOffset"], each["lastOffset"] + 1) for each in batches if each["deliveryState"] in _DONE]

@@ -1,4 +1,4 @@
-"""How far share groups have got (KIP-932): the records of ``__share_group_state``, as of Kafka 4.3."""
+"""The progress of share groups (KIP-932): the records of ``__share_group_state``, as of Kafka 4.3."""
 
 from __future__ import annotations
 

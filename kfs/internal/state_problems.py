@@ -1,4 +1,4 @@
-"""What is wrong with the topic that some state is kept in, and its JSON: the same for groups and for transactions."""
+"""Problems of an internal topic's state, and their JSON; shared by groups and transactions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kfs.internal.message_json import Json
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 
-#: Records that can't be read are kept up to this many; more are counted.
+#: The maximum number of unreadable records to keep; more are counted.
 MOST_UNREAD: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecord:
-    """A record that can't be read, as it is, and why; ``file`` and ``position`` (in bytes) are its batch's."""
+    """A record that can't be decoded, undecoded, and the reason; ``file`` and ``position`` (bytes) are its batch's."""
 
     file: str
     position: int
@@ -29,11 +29,11 @@ class UnreadRecord:
 
 @dataclass(frozen=True, slots=True)
 class StateProblems:
-    """What is wrong: with the logs, with what to believe of them (``caveats``), and which records can't be read.
+    """The problems of the logs, doubts about their content (``caveats``), and the unreadable records.
 
-    ``unread_dropped`` is how many more there are of those; with ``is_damaged``, what damaged bytes said is lost.
-    ``shares`` say what share of the partitions is here, where that isn't known to be all; with ``is_partial`` it is
-    known not to be.
+    ``unread_dropped`` is the number of further unreadable records. With ``is_damaged``, the content of damaged bytes is
+    lost. ``shares`` say which part of the partitions is here, unless it is known to be all. With ``is_partial``, some
+    are known to be missing.
     """
 
     problems: tuple[Problem, ...]
@@ -46,7 +46,7 @@ class StateProblems:
 
     @property
     def loses_something(self) -> bool:
-        """Whether there is something of the logs that are here that isn't shown."""
+        """Whether the logs here have content that isn't shown."""
         return bool(self.unread or self.unread_dropped or self.is_damaged)
 
     def __add__(self, other: StateProblems) -> StateProblems:
@@ -61,12 +61,12 @@ class StateProblems:
         )
 
     def as_problems(self) -> tuple[Problem, ...]:
-        """Return all of it as problems, each with its file and position."""
+        """Return everything as problems, each with its file and position."""
         unread = (Problem(one.file, one.position, 0, f"offset {one.offset}: {one.reason}") for _, one in self.unread)
         return (*self.problems, *self.shares, *self.caveats, *unread)
 
     def rows(self) -> Iterator[dict[str, Json]]:
-        """Yield all of it as JSON; keys and values of records are base64."""
+        """Yield everything as JSON; keys and values of records are base64."""
         for problem in (*self.problems, *self.shares, *self.caveats):
             yield asdict(problem)
         for log, record in self.unread:

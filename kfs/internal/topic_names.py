@@ -1,4 +1,4 @@
-"""Which topic an id is of."""
+"""Lookup of topic names by id."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LOOK_AGAIN_SECONDS: Final = 5.0
 
 
 class TopicNames:
-    """The names of topics by their ids: by the directories that are here, else by what knows of other topics, too.
+    """Topic names by id, from the directories here, else from :attr:`DataDir.topic_ids`.
 
-    That is :attr:`DataDir.topic_ids`, the metadata of the cluster, which is asked last as it has to be read for it.
+    That is the cluster metadata. It comes last because it must be read for this.
     """
 
     def __init__(self, data_dir: DataDir) -> None:
@@ -24,7 +24,7 @@ class TopicNames:
         self._looked = -1.0
 
     def name(self, topic_id: str) -> str | None:
-        """Return the name of the topic that has an id, None where it is unknown."""
+        """Return the name of the topic with an id, or None if it is unknown."""
         if topic_id not in self._here and (self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS):
             self._look()
             self._looked = time.monotonic()
@@ -42,5 +42,5 @@ class TopicNames:
             return None
         try:
             return self._data_dir.topic_ids().topic_name(parse_uuid(topic_id.encode()))
-        except CorruptData:  # no id, whatever it is
+        except CorruptData:  # not an id
             return None

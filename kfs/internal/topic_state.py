@@ -1,4 +1,4 @@
-"""One of Kafka's own topics as state: what the records of each partition add up to, kept up to date."""
+"""The state of an internal topic: the result of replaying each partition's records, kept up to date."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from kfs.log.problem import Problem
 from kfs.read.log_follower import LogFollower
 from kfs.storage.open_files import FileChanged
 
-#: How often a log is begun anew that is compacted, or cut, while it is read.
+#: How often to restart reading of a log that is compacted or truncated meanwhile.
 _MOST_ATTEMPTS: Final = 5
 
 
 class TopicState(ABC):
-    """What the records of a partition add up to, as far as they were read: :meth:`refresh` reads on.
+    """The state of a partition after replaying the records read so far; :meth:`refresh` reads more.
 
-    Not for several threads at once.
+    Not thread-safe.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        #: Grows with every change.
+        #: Increases with every change.
         self.version = 0
-        #: By key, or by offset where that is null.
+        #: By key, or by offset if the key is null.
         self.unread: dict[bytes | int, UnreadRecord] = {}
         self.unread_dropped = 0
-        #: How many stretches of the log were damaged.
+        #: The number of damaged extents of the log.
         self.damaged = 0
         self._reader = LogFollower(log)
         self._forget()
 
     def refresh(self) -> None:
-        """Read what has come since the last time; all, if what was read is no longer what the log holds.
+        """Read the new records, or all records if the earlier ones are no longer in the log.
 
         Raises:
             FileChanged: the log changes faster than it can be read.
@@ -71,21 +71,21 @@ class TopicState(ABC):
 
     @abstractmethod
     def coordinated(self) -> Iterable[str]:
-        """Return by what this partition was chosen among all: the names of what is kept in it."""
+        """Return the names of the entries in this partition; their hashes selected the partition."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Be as before the first record."""
+        """Reset to the state before the first record."""
 
     @abstractmethod
     def _replay(self, records: DecodedBatches) -> None:
-        """Apply records; of batches that reach below the start of the reader, those from there on."""
+        """Apply records; skip those of a batch that lie below the reader's start."""
 
     def _keep_unread(
         self, records: DecodedBatches, offset: int, key: bytes | None, value: bytes | None, error: CorruptData
     ) -> None:
         name = offset if key is None else key
-        if key is not None and value is None:  # whatever it was is deleted
+        if key is not None and value is None:  # the entry is deleted, whatever it was
             self.unread.pop(name, None)
             return
         if len(self.unread) >= MOST_UNREAD and name not in self.unread:
@@ -97,7 +97,7 @@ class TopicState(ABC):
 
 
 class RecordByRecord(TopicState):
-    """A state that no transactions are part of, and that takes one record after the other."""
+    """A state without transactions, which applies one record at a time."""
 
     def _replay(self, records: DecodedBatches) -> None:
         if records.is_control:
@@ -118,10 +118,10 @@ class RecordByRecord(TopicState):
 
     @abstractmethod
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
-        """Take what a record says.
+        """Apply a record.
 
         Raises:
-            Malformed: it can't be read.
+            Malformed: it can't be decoded.
         """
 
 
@@ -129,9 +129,9 @@ State = TypeVar("State", bound=TopicState)
 
 
 class TopicStates(Generic[State]):
-    """What the partitions of a topic add up to, each by itself, followed as their logs come, grow and go.
+    """The states of a topic's partitions, updated as their logs appear, grow and disappear.
 
-    Not for several threads at once.
+    Not thread-safe.
     """
 
     def __init__(self, data_dir: DataDir, topic: str, make: type[State]) -> None:
@@ -140,22 +140,22 @@ class TopicStates(Generic[State]):
         self._make = make
         self._by_partition: dict[int, State] = {}
         self._generation = 0
-        #: At which version of the states, and of the metadata.
+        #: The coverage, with the version of the states and the count in the metadata that it is valid for.
         self._coverage: tuple[tuple[int, int | None], Coverage] | None = None
         self._looked = -1.0
 
     @property
     def are_here(self) -> bool:
-        """Whether there is a partition; nothing is read for that."""
+        """Whether there is a partition; this reads no logs."""
         return bool(self._data_dir.partitions(self._topic))
 
     def not_here(self, what: str) -> UnusableSource:
-        """Return the error that says so, and what is kept there."""
+        """Return the error that no partition is here; ``what`` is the content of the topic."""
         paths = ", ".join(self._data_dir.paths)
         return UnusableSource(f"{paths}: no partition of {self._topic}, which is where {what} kept")
 
     def now(self) -> list[State]:
-        """Return those of the partitions there are, brought up to date unless that was done a moment ago."""
+        """Return the states of all partitions, refreshed unless that happened a moment ago."""
         if self._looked < 0 or time.monotonic() - self._looked >= LOOK_AGAIN_SECONDS:
             self._refresh()
             self._looked = time.monotonic()
@@ -163,11 +163,11 @@ class TopicStates(Generic[State]):
 
     @property
     def version(self) -> int:
-        """A number that grows with every change."""
+        """A number that increases with every change."""
         return self._generation + sum(state.version for state in self._by_partition.values())
 
     def _refresh(self) -> None:
-        """Bring all up to date; one whose log can't be read just now stays what it was."""
+        """Refresh all states; if a log currently can't be read, its state stays unchanged."""
         partitions = self._data_dir.partitions(self._topic)
         logs = {partition: self._data_dir.log(self._topic, partition) for partition in partitions}
         for partition, state in list(self._by_partition.items()):
@@ -188,10 +188,9 @@ class TopicStates(Generic[State]):
                 self._by_partition[partition] = self._undamaged(state)
 
     def _undamaged(self, state: State) -> State:
-        """Return what another copy says that goes as far, and isn't damaged; the same where there is none.
+        """Return the state from another copy that isn't damaged and extends as far, or else the same state.
 
-        Parts of a log that was compacted are never put together of several copies: a key that one has forgotten would
-        come back.
+        Parts of a compacted log are never combined from several copies: a key that one has removed would come back.
         """
         standing = state.log.standing()[:2]
         for copy in self._data_dir.copies_of(state.log):
@@ -207,7 +206,7 @@ class TopicStates(Generic[State]):
         return state
 
     def coverage(self) -> Coverage:
-        """Return what share of the topic is here."""
+        """Return the coverage of the topic."""
         states = self.now()
         in_metadata = self._count_in_metadata(states)
         known = self.version, in_metadata
@@ -223,7 +222,7 @@ class TopicStates(Generic[State]):
         return self._data_dir.topic_ids().partition_count(self._topic, log_dir)
 
     def state_problems(self) -> StateProblems:
-        """Return what is wrong with the logs, and what share of them is here."""
+        """Return the problems of the logs, and which part of them is here."""
         states = self.now()
         coverage = self.coverage()
         return StateProblems(

@@ -1,4 +1,4 @@
-"""What the records of each of Kafka's own topics are."""
+"""The record kinds of each internal topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP_KINDS: Final = RecordKinds(
 TRANSACTION_KINDS: Final = RecordKinds(TRANSACTION_RECORDS)
 #: ``__share_group_state``.
 SHARE_STATE_KINDS: Final = RecordKinds(SHARE_STATE_RECORDS)
-#: ``__cluster_metadata`` and the snapshots of it.
+#: ``__cluster_metadata`` and its snapshots.
 CLUSTER_METADATA_KINDS: Final = MetadataKinds(CLUSTER_METADATA_RECORDS)
 #: ``__remote_log_metadata``.
 REMOTE_LOG_KINDS: Final = MetadataKinds(REMOTE_LOG_RECORDS)

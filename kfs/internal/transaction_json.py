@@ -1,4 +1,4 @@
-"""Transactions and transactional ids as JSON: the same in the tree and from ``kfs txn``."""
+"""Transactions and transactional ids as JSON, for the tree and for ``kfs txn``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kfs.render.timestamps import iso_time
 
 
 def open_json(judged: Judged, bootstrap_server: str) -> dict[str, Json]:
-    """Return an open transaction; one that hangs with the commands that would end it."""
+    """Return an open transaction; a hanging one includes the commands that abort it."""
     transaction, owner = judged.transaction, judged.transactional_id
     fields: dict[str, Json] = {
         "state": judged.standing.value,
@@ -36,7 +36,7 @@ def open_json(judged: Judged, bootstrap_server: str) -> dict[str, Json]:
 
 
 def ended_json(transaction: ReplayedTxn) -> dict[str, Json]:
-    """Return a transaction that was committed or aborted; ``endOffset`` is that of its marker."""
+    """Return a committed or aborted transaction; ``endOffset`` is the offset of its marker."""
     return {
         "state": "aborted" if transaction.is_aborted else "committed",
         "producerId": transaction.producer_id,
@@ -51,7 +51,7 @@ def ended_json(transaction: ReplayedTxn) -> dict[str, Json]:
 def history_json(
     partition: TopicPartition, history: EndedTransactions, judge: Judge, bootstrap_server: str
 ) -> dict[str, Json]:
-    """Return all transactions of a partition: of those that ended, how many, and the latest."""
+    """Return the transactions of a partition: all open ones, and the number and the latest of the ended ones."""
     judged = [judge.judge(partition, transaction) for transaction in history.open.transactions]
     return {
         "topic": partition.topic,
@@ -64,7 +64,7 @@ def history_json(
 
 
 def transactional_id_json(known: TransactionalId, now_ms: int) -> dict[str, Json]:
-    """Return what ``kafka-transactions describe`` prints of a transactional id, and the rest of what is known."""
+    """Return a transactional id, with the fields of ``kafka-transactions describe`` and all others."""
     return {
         "transactionalId": known.name,
         "coordinator": known.coordinator,
@@ -88,7 +88,7 @@ def transactional_id_json(known: TransactionalId, now_ms: int) -> dict[str, Json
 
 
 def _times(**timestamps: int) -> Mapping[str, Json]:
-    """Return timestamps and, beside each, the time that it is."""
+    """Return the timestamps, with an ISO time added after each."""
     fields: dict[str, Json] = {}
     for name, timestamp in timestamps.items():
         fields[name] = timestamp

@@ -1,7 +1,7 @@
-"""Transactional ids and their transactions: ``__transaction_state`` replayed as ``TransactionStateManager.scala`` does.
+"""Transactional ids and their transactions: ``__transaction_state``, replayed as in ``TransactionStateManager.scala``.
 
-A record says all there is to know of one transactional id, the latest counts, and one without a value deletes it.
-Nothing is read before it is asked for. What was read is kept and brought up to date when the logs have grown.
+A record has the whole state of one transactional id. The latest counts, and one without a value deletes it. The logs
+are read on demand. The state is kept, and updated when the logs have grown.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """What the coordinator knows of a transactional id (``TransactionMetadata``).
+    """The coordinator's state of a transactional id (``TransactionMetadata``).
 
-    ``partitions`` are those of the transaction that is going on or has no markers in them yet. Timestamps and the
-    timeout are milliseconds; ``start_timestamp`` is -1 while no transaction has begun. A producer id of -1 is none.
-    ``coordinator`` is the partition of ``__transaction_state`` that said so, at ``offset``.
+    ``partitions`` are those of the current transaction that don't have its marker yet. Timestamps and the timeout are
+    in milliseconds. ``start_timestamp`` is -1 while no transaction has begun. A producer id of -1 means none.
+    ``coordinator`` is the partition of ``__transaction_state`` that has the record, at ``offset``.
     """
 
     name: str
@@ -59,29 +59,29 @@ class TransactionalId:
     client_transaction_version: int
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the coordinator is still to write a marker there."""
+        """Whether the coordinator has yet to write a marker in the partition."""
         return partition in self.partitions
 
     @property
     def is_listed(self) -> bool:
-        """Whether ``kafka-transactions`` shows it: not while it is about to expire."""
+        """Whether ``kafka-transactions`` lists it, which it doesn't if the id is about to expire."""
         return self.state != _DEAD
 
 
 class TransactionLog(RecordByRecord):
-    """What one partition of ``__transaction_state`` says, by transactional id."""
+    """The state of one partition of ``__transaction_state``, by transactional id."""
 
     def _forget(self) -> None:
-        self.ids: dict[str, tuple[int, bytes]] = {}  # offset and value: objects would take several times as much
+        self.ids: dict[str, tuple[int, bytes]] = {}  # offset and value; objects would take several times the memory
         self.by_producer: dict[int, str] = {}
 
     def coordinated(self) -> Iterable[str]:
-        """See :meth:`TopicState.coordinated`: transactional ids."""
+        """Return the transactional ids; see :meth:`TopicState.coordinated`."""
         return self.ids
 
     def _apply(self, key: bytes, value: bytes | None, offset: int) -> None:
         name = str(TRANSACTION_KINDS.decode(key, None).key["transactionalId"])
-        known = self.ids.pop(name, None)  # whatever it was, it isn't any more
+        known = self.ids.pop(name, None)  # the previous state is obsolete even if this record is invalid
         if known is not None:
             self._drop_producer(name, known[1])
         if value is None:
@@ -96,7 +96,7 @@ class TransactionLog(RecordByRecord):
             del self.by_producer[producer_id]
 
     def id(self, name: str) -> TransactionalId | None:
-        """Return what is known of a transactional id, None where nothing is."""
+        """Return a transactional id, or None if it is unknown."""
         known = self.ids.get(name)
         if known is None:
             return None
@@ -122,7 +122,7 @@ class TransactionLog(RecordByRecord):
         )
 
 
-#: Any key: of the type alone depends how a value is read.
+#: Any key of the type: the decoding of a value depends on nothing else.
 _KEY: Final = bytes(4)
 
 
@@ -130,7 +130,7 @@ def _fields_of(key: bytes, value: bytes) -> Mapping[str, Any]:
     """Return the fields of a value.
 
     Raises:
-        Malformed: it isn't what its version promises, or names a state that Kafka didn't have when this was written.
+        Malformed: it doesn't match its version, or has an unknown state.
     """
     record = TRANSACTION_KINDS.decode(key, value).value
     assert record is not None
@@ -141,28 +141,28 @@ def _fields_of(key: bytes, value: bytes) -> Mapping[str, Any]:
 
 
 class TransactionalIds:
-    """The transactional ids of a data directory, followed as the logs grow. Threads may share it."""
+    """The transactional ids of a data directory, updated as the logs grow; thread-safe."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._logs = TopicStates(data_dir, TRANSACTION_STATE_TOPIC, TransactionLog)
         self._lock = threading.RLock()
-        self._complete = (-1, False)  # at which version of the logs that was found
+        self._complete = (-1, False)  # the version of the logs that it is valid for
 
     @property
     def are_here(self) -> bool:
-        """Whether there is anything that they are kept in."""
+        """Whether a partition with transactional ids is here."""
         return self._logs.are_here
 
     def check_here(self) -> None:
-        """Raise :class:`UnusableSource` where there is nothing that they are kept in."""
+        """Raise :class:`UnusableSource` if no partition with transactional ids is here."""
         if not self.are_here:
             raise self._logs.not_here("transactional ids are")
 
     @property
     def may_be_elsewhere(self) -> bool:
-        """Whether what isn't known here may be known elsewhere, or have been lost.
+        """Whether an id that isn't here may exist elsewhere, or may have been lost.
 
-        That is so unless all partitions are here, from their beginning on and intact.
+        That is the case unless all partitions are here, from their beginning on and intact.
         """
         with self._lock:
             logs = self._logs.now()
@@ -177,18 +177,18 @@ class TransactionalIds:
             return sorted({name for log in self._logs.now() for name in log.ids})
 
     def get(self, name: str) -> TransactionalId | None:
-        """Return what is known of a transactional id, None where nothing is."""
+        """Return a transactional id, or None if it is unknown."""
         with self._lock:
             found = (log.id(name) for log in self._logs.now() if name in log.ids)
             return max(filter(None, found), key=lambda each: each.last_update_timestamp, default=None)
 
     def why_not_found(self, name: str) -> str | None:
-        """Return why a transactional id that isn't found may exist all the same, None where it would have been."""
+        """Return why a transactional id that isn't found may exist elsewhere, or None if it would have been found."""
         with self._lock:
             return self._logs.coverage().why_not_found(name)
 
     def of_producer(self, producer_id: int) -> TransactionalId | None:
-        """Return the transactional id whose producer id that is, None where none has it."""
+        """Return the transactional id with a producer id, or None if there is none."""
         with self._lock:
             for log in self._logs.now():
                 name = log.by_producer.get(producer_id)
@@ -198,11 +198,11 @@ class TransactionalIds:
         return None
 
     def state_problems(self) -> StateProblems:
-        """Return what is wrong with what they are kept in."""
+        """Return the problems of their logs."""
         with self._lock:
             return self._logs.state_problems()
 
 
 def duration_ms(since: int, now_ms: int) -> int | None:
-    """Return how long ago a timestamp was, in milliseconds; None where there is no timestamp."""
+    """Return the milliseconds since a timestamp, or None without a timestamp."""
     return None if since == NO_TIMESTAMP else now_ms - since

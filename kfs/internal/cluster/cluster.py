@@ -1,4 +1,4 @@
-"""A cluster as several log directories show it: whose metadata log is believed, and what the ids of topics mean."""
+"""A cluster as seen from several log directories: the choice of a metadata log, and topic ids."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 
 
 class Cluster:
-    """What is known of the cluster that log directories belong to. Nothing is read before something is asked.
+    """The state of the cluster that log directories belong to; everything is read on demand.
 
-    Of several brokers' metadata logs the one with the highest epoch is believed, then the one that can be read
-    furthest. Where there is none (brokers with ZooKeeper, or brokers whose controllers are elsewhere and that lack the
-    log) :meth:`state` is None, and only the directories themselves tell something.
+    If there are metadata logs of several brokers, the one with the highest epoch is used, then one that is complete,
+    then the one that can be read furthest. If there is none, :meth:`state` is None, and only the directories themselves
+    provide information. That is so for brokers with ZooKeeper, and for brokers without a copy of the log.
     """
 
     def __init__(self, data_dir: DataDir) -> None:
@@ -46,7 +46,7 @@ class Cluster:
     # -- the metadata log
 
     def metadata_logs(self) -> list[MetadataLog]:
-        """Return every copy of the metadata log that there is, in the order of the log directories."""
+        """Return all copies of the metadata log, in the order of the log directories."""
         found = {os.path.join(log_dir.path, _DIRECTORY): log_dir for log_dir in self.data_dir.log_dirs}
         for path in self.data_dir.paths:
             if os.path.basename(path) == _DIRECTORY:
@@ -65,12 +65,12 @@ class Cluster:
         return MetadataLog(directory, self.data_dir.storage, cluster_id, partial(self._others_than, path))
 
     def _others_than(self, path: str) -> list[PartitionDirectory]:
-        """Return where the other copies are of the same cluster's metadata log."""
+        """Return the directories of the other copies of the same cluster's metadata log."""
         ours = self._logs[path].cluster_id
         return [log.directory for log in self.metadata_logs() if log.directory.path != path and log.cluster_id == ours]
 
     def metadata_log(self) -> MetadataLog | None:
-        """Return the copy that is believed, None where there is none."""
+        """Return the copy that is used, or None if there is none."""
         with self._looking:
             if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
                 logs = self.metadata_logs()
@@ -81,7 +81,7 @@ class Cluster:
             return self._chosen
 
     def state(self) -> MetadataState | None:
-        """Return what the metadata log says; None where there is none, or nothing in it."""
+        """Return the state in the metadata log, or None if there is none or it is empty."""
         log = self.metadata_log()
         if log is None:
             return None
@@ -89,7 +89,7 @@ class Cluster:
         return state if state.replay.end_offset or state.is_bootstrap or state.stopped else None
 
     def bootstrap(self) -> Replay | None:
-        """Return what the first ``bootstrap.checkpoint`` says, which is all there is where the metadata log is gone."""
+        """Return the first ``bootstrap.checkpoint``, the only source of metadata if the metadata log is gone."""
         for log_dir in self.data_dir.log_dirs:
             path = os.path.join(log_dir.path, BOOTSTRAP_CHECKPOINT)
             found = read_bootstrap(path, self.data_dir.storage, self.data_dir.problems)
@@ -97,21 +97,21 @@ class Cluster:
                 return found
         return None
 
-    # -- whose directories these are
+    # -- cluster ids of the directories
 
     def properties(self) -> list[tuple[LogDir, MetaProperties | None]]:
         """Return the log directories and their ``meta.properties``."""
         return [(log_dir, log_dir.meta_properties()) for log_dir in self.data_dir.log_dirs]
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster: of the directory with the metadata log, else the first that is known."""
+        """Return the cluster id: that of the directory with the metadata log, else the first known one."""
         log = self.metadata_log()
         if log is not None and log.cluster_id is not None:
             return log.cluster_id
         return next((meta.cluster_id for _, meta in self.properties() if meta and meta.cluster_id), None)
 
     def foreign(self) -> list[tuple[LogDir, str]]:
-        """Return the log directories that belong to another cluster than :meth:`cluster_id`, with its id."""
+        """Return the log directories of clusters other than :meth:`cluster_id`, with their cluster ids."""
         ours = self.cluster_id()
         return [
             (log_dir, meta.cluster_id)
@@ -179,7 +179,7 @@ class Cluster:
 
 
 def _is_directory(path: str) -> bool:
-    """Whether there is a directory, readable or not. An error of the directory above is reported by who lists that."""
+    """Whether a directory exists, readable or not; errors of its parent are reported by code that lists it."""
     kind = kind_at(path)
     if kind is not PathKind.UNKNOWN:
         return kind is PathKind.DIRECTORY

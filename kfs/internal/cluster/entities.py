@@ -1,4 +1,4 @@
-"""What a cluster consists of, as the metadata has it. No secret is a part of any of it."""
+"""The entities of a cluster in the metadata; none of them contains a secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """A partition (``PartitionRegistration.java``); ``directories`` are those of ``replicas``, in their order."""
+    """A partition (``PartitionRegistration.java``); ``directories`` are in the order of ``replicas``."""
 
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
@@ -34,7 +34,7 @@ class PartitionRegistration:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than there are to be, those that a reassignment adds not counted."""
+        """Whether fewer replicas are in sync than required, excluding those that a reassignment adds."""
         wanted = len(self.replicas) - len(self.adding_replicas)
         return len(self.isr) < (wanted if self.adding_replicas or self.removing_replicas else len(self.replicas))
 
@@ -50,7 +50,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listener; ``security_protocol`` is ``SecurityProtocol``'s number."""
+    """A listener; ``security_protocol`` is a number of ``SecurityProtocol``."""
 
     name: str
     host: str
@@ -58,13 +58,13 @@ class Endpoint:
     security_protocol: int
 
 
-#: The range of each feature that a node supports, by the feature's name.
+#: The version range of each feature that a node supports, by feature name.
 SupportedFeatures = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker's registration; ``cordoned_log_dirs`` is None where it has never said which are."""
+    """A broker's registration; ``cordoned_log_dirs`` is None if the broker has never reported them."""
 
     id: int
     epoch: int
@@ -92,7 +92,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """An access control entry; the numbers are those of Kafka's enumerations of the same names."""
+    """An access control entry; the numbers are those of Kafka's enums of the same names."""
 
     resource_type: int
     resource_name: str
@@ -105,7 +105,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A delegation token; times in milliseconds. Its HMAC is never in the log."""
+    """A delegation token; times are in milliseconds. Its HMAC is never in the log."""
 
     token_id: str
     owner: str
@@ -118,16 +118,16 @@ class DelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIds:
-    """The next block of producer ids begins at ``next_producer_id``; who took the last one."""
+    """The start of the next block of producer ids, and the broker that took the last block."""
 
     broker_id: int
     broker_epoch: int
     next_producer_id: int
 
 
-#: A config's value; None where it is sensitive.
+#: A config's value; None if it is sensitive.
 ConfigValue = str | None
-#: A kind of resource, ``ConfigResource.Type``'s number, and the name; brokers' defaults have an empty one.
+#: The resource type (a number of ``ConfigResource.Type``) and the name, which is empty for brokers' defaults.
 ConfigResource = tuple[int, str]
-#: What a quota is for: kinds and names, the name None for the default, in the order of the kinds.
+#: The entity of a quota: types and names, sorted by type; a name of None is the default.
 QuotaEntity = tuple[tuple[str, str | None], ...]

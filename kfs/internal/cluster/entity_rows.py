@@ -45,7 +45,7 @@ BROKER_FIELDS: Final = (
 
 
 def partition_rows(topic: TopicImage) -> list[Row]:
-    """Return an object a partition."""
+    """Return one object per partition."""
     return [_partition_row(number, partition) for number, partition in sorted(topic.partitions.items())]
 
 
@@ -70,7 +70,7 @@ def _partition_row(number: int, partition: PartitionRegistration) -> Row:
 
 
 def topic_summary(topic: TopicImage, image: MetadataImage) -> Row:
-    """Return what there is to say of a topic as a whole."""
+    """Return an object about a topic as a whole."""
     partitions = topic.partitions.values()
     configs = image.configs.get((TOPIC_RESOURCE, topic.name), {})
     return {
@@ -85,7 +85,7 @@ def topic_summary(topic: TopicImage, image: MetadataImage) -> Row:
 
 
 def directory_topic_summary(name: str, topic_id: Uuid | None, partitions: int) -> Row:
-    """Return the same object of a topic that only directories tell of."""
+    """Return the same object for a topic that is known only from directories."""
     return {
         "topic": name,
         "id": None if topic_id is None else str(topic_id),
@@ -146,13 +146,13 @@ def voter_row(voter: Voter) -> Row:
 
 
 def metadata_version_row(features: dict[str, int]) -> Row | None:
-    """Return the level of ``metadata.version`` with its name."""
+    """Return the level of ``metadata.version`` and its name."""
     level = features.get(METADATA_VERSION)
     return None if level is None else {"level": level, "name": metadata_version_name(level)}
 
 
 def producer_ids_row(image: MetadataImage | None) -> Row | None:
-    """Return where the next block of producer ids begins, and who has the last."""
+    """Return the start of the next block of producer ids, and the owner of the last block."""
     if image is None or image.producer_ids is None:
         return None
     ids = image.producer_ids
@@ -160,5 +160,5 @@ def producer_ids_row(image: MetadataImage | None) -> Row | None:
 
 
 def time_fields(name: str, timestamp: int) -> Row:
-    """Return a time in milliseconds, and as text under the name without ``stamp``."""
+    """Return a time in milliseconds, and the same time as text under the name without ``stamp``."""
     return {name: timestamp, name.removesuffix("stamp"): iso_time(timestamp)}

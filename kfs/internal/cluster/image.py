@@ -1,6 +1,6 @@
-"""The state of a cluster as records make it, one after another (``MetadataImage``, ``MetadataDelta`` and their kin).
+"""The state of a cluster, built record by record (``MetadataImage``, ``MetadataDelta`` and related classes).
 
-Secrets never get in: of a SCRAM credential the salt and the keys are dropped, of a sensitive config the value.
+It never contains secrets: the salt and keys of SCRAM credentials are dropped, and so are values of sensitive configs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _UNFENCE: Final = -1
 
 @dataclass(slots=True)
 class MetadataImage:
-    """All that the metadata says, at one offset.
+    """The complete metadata at one offset.
 
-    ``features`` are finalized levels by name, ``metadata.version`` among them. ``removed_topics`` are the names of
-    topics that records removed, by id.
+    ``features`` are the finalized levels by name, including ``metadata.version``. ``removed_topics`` are the names of
+    removed topics, by id.
     """
 
     features: dict[str, int] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class MetadataImage:
     producer_ids: ProducerIds | None = None
 
     def topic(self, name: str) -> TopicImage | None:
-        """Return the topic of that name, None if there is none."""
+        """Return the topic with a name, or None if there is none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics.get(topic_id)
 
     def copy(self) -> MetadataImage:
-        """Return an image that can be changed while this one is read."""
+        """Return a copy that can be changed while this image is read."""
         return MetadataImage(
             dict(self.features),
             self.zk_migration_state,
@@ -86,10 +86,10 @@ class MetadataImage:
         )
 
     def replay(self, record: MetadataRecord) -> None:
-        """Change the image as a record says.
+        """Apply a record to the image.
 
         Raises:
-            CorruptData: it can't be applied, such as a change of a partition that there is none of; nothing changed.
+            CorruptData: it can't be applied, for example a change of a nonexistent partition; the image is unchanged.
         """
         _REPLAY[record.kind.name](self, record.message.fields)
 
@@ -298,7 +298,7 @@ class MetadataImage:
         self.tokens.pop(_text(fields["tokenId"]), None)
 
     def _nothing(self, fields: Fields) -> None:
-        """Of records that say nothing about the cluster."""
+        """Ignore a record that has no information about the cluster."""
 
 
 _REPLAY: Final[Mapping[str, Callable[[MetadataImage, Fields], None]]] = {
@@ -329,7 +329,7 @@ _REPLAY: Final[Mapping[str, Callable[[MetadataImage, Fields], None]]] = {
 
 
 def _changed(partition: PartitionRegistration, fields: Fields) -> PartitionRegistration:
-    """Return a partition after a change (``PartitionRegistration.merge``): null and -1 leave things as they are."""
+    """Return a partition after a change (``PartitionRegistration.merge``): null and -1 mean unchanged."""
 
     def numbers(name: str, now: tuple[int, ...]) -> tuple[int, ...]:
         return now if fields[name] is None else _numbers(fields[name])
@@ -354,7 +354,7 @@ def _changed(partition: PartitionRegistration, fields: Fields) -> PartitionRegis
 
 
 def _directories(directories: tuple[Uuid, ...], replicas: tuple[int, ...]) -> tuple[Uuid, ...]:
-    """Return the directories of replicas; where none are named, ``DirectoryId.MIGRATING``."""
+    """Return the directories of replicas, or ``DirectoryId.MIGRATING`` for each if there are none."""
     if directories and len(directories) != len(replicas):
         raise CorruptData(f"{len(directories)} directories for {len(replicas)} replicas")
     return directories or (ZERO_UUID,) * len(replicas)
@@ -379,7 +379,7 @@ def _features(value: Value) -> SupportedFeatures:
     }
 
 
-# -- the schema says what a field holds, and these tell the type checker
+# -- casts for the type checker; the schema guarantees the types
 
 
 def _number(value: Value) -> int:

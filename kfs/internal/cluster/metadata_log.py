@@ -1,4 +1,4 @@
-"""One copy of ``__cluster_metadata-0``: the newest snapshot that is whole, then the log's records behind it."""
+"""One copy of ``__cluster_metadata-0``: the newest complete snapshot, then the log's records after it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from kfs.storage.listing import FoundFile, found_at
 from kfs.storage.open_files import FileChanged
 from kfs.storage.side_file import read_side_file
 
-#: ``Snapshots.java``: the offset and the epoch that a snapshot reaches to.
+#: ``Snapshots.java``: the end offset and the epoch of a snapshot.
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint(\.deleted|\.part)?\Z")
-#: Where the frame of a record is that names a topic: frame version 1, type 2 (``TopicRecord``).
+#: The start of a record with a topic name: frame version 1, type 2 (``TopicRecord``).
 _TOPIC_RECORD: Final = b"\x01\x02"
 _CONTROL_TYPE: Final = slice(2, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot's file: it holds the state that the records below ``end_offset`` make.
+    """A snapshot file, with the state of all records below ``end_offset``.
 
-    ``suffix`` is ``.deleted`` for one that is to be removed, ``.part`` for one that was not finished.
+    ``suffix`` is ``.deleted`` for a snapshot that waits for removal, and ``.part`` for an unfinished one.
     """
 
     file: FoundFile
@@ -51,17 +51,17 @@ class Snapshot:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return self.file.path
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataState:
-    """What a metadata log says up to :attr:`Replay.end_offset`.
+    """The state of a metadata log up to :attr:`Replay.end_offset`.
 
-    ``snapshot`` is what it was built on, None where that was the log alone, or nothing but ``bootstrap.checkpoint``.
-    ``stopped`` says what kept it from going on to the log's end; ``is_partial``, that the log begins above 0 and
-    no snapshot says what was before.
+    ``snapshot`` is the snapshot that it is based on, or None if it is based on the log alone or on
+    ``bootstrap.checkpoint``. ``stopped`` is the reason if replay stopped before the log's end. ``is_partial`` says that
+    the log begins above 0 and no snapshot has the state before that.
     """
 
     replay: Replay
@@ -72,12 +72,12 @@ class MetadataState:
 
     @property
     def image(self) -> MetadataImage:
-        """What is known of the cluster."""
+        """The state of the cluster."""
         return self.replay.image
 
 
 class MetadataLog:
-    """A directory of the metadata log, followed as it grows. Nothing is read when this is made."""
+    """A directory of the metadata log, followed as it grows; creating it reads nothing."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class MetadataLog:
         cluster_id: str | None = None,
         others: Callable[[], Sequence[PartitionDirectory]] = tuple,
     ) -> None:
-        """``others`` returns where other copies of the log are, for what is lost in this one."""
+        """Open the log; ``others`` returns the directories of other copies, which can restore lost records."""
         self.directory = directory
         self.cluster_id = cluster_id
         self.log = Log(directory, storage, copies=Healer(directory, others))
         self._storage = storage
         self._state: MetadataState | None = None
-        #: Incarnation of the log, segments with their sizes, and snapshots that the state was read from.
+        #: The source of the state: the log's incarnation, segments with their sizes, and snapshots.
         self._state_of: tuple[object, ...] = ()
         self._place: tuple[Segment, int, int] | None = None
         self._reading = threading.Lock()
@@ -100,13 +100,13 @@ class MetadataLog:
 
     @property
     def problems(self) -> Problems:
-        """What is wrong with its files."""
+        """The problems of its files."""
         return self.log.problems
 
     # -- files
 
     def snapshots(self) -> list[Snapshot]:
-        """Return the snapshots' files, whole or not, newest first; last those to be removed, and unfinished ones."""
+        """Return all snapshot files, complete or not: newest first, then those to be removed, then unfinished ones."""
         _ = self.log.segments
         found = []
         for name, file in list(self.log.files.others.items()):
@@ -117,7 +117,7 @@ class MetadataLog:
         return sorted(found, key=lambda one: (order[one.suffix], -one.end_offset, -one.epoch))
 
     def quorum_state(self) -> QuorumState | None:
-        """Return ``quorum-state``; None where it is missing or, which is a problem, unreadable."""
+        """Return ``quorum-state``; None if it is missing or unreadable; the latter is a problem."""
         try:
             return read_side_file(os.path.join(self.directory.path, QUORUM_STATE), parse_quorum_state)
         except CorruptData as error:
@@ -125,11 +125,10 @@ class MetadataLog:
             return None
 
     def standing(self) -> tuple[int, bool, int, int]:
-        """What to choose by between several brokers' logs.
+        """Return the rank of this log among those of several brokers; the greatest is used.
 
-        That is: the epoch, whether all is known from the beginning on, how far it can be read, and how far it goes.
-
-        Epoch and end are those of the log or of the newest snapshot.
+        It consists of the epoch, whether the state is complete from the beginning, how far the log can be read, and
+        where it ends. The epoch and the end are those of the log or of the newest snapshot.
         """
         ends = [(one.epoch, one.end_offset) for one in self.snapshots() if not one.suffix]
         if self.log.segments:
@@ -139,7 +138,7 @@ class MetadataLog:
         return epoch, not state.is_partial, state.replay.end_offset, end
 
     def snapshot_fault(self, snapshot: Snapshot) -> str | None:
-        """Return why a snapshot can't be used, None where it is whole."""
+        """Return why a snapshot can't be used, or None if it is complete."""
         if snapshot.suffix == ".part":
             return "it was never finished"
         try:
@@ -151,7 +150,7 @@ class MetadataLog:
     # -- state
 
     def state(self) -> MetadataState:
-        """Return the state at the log's end; what was read before isn't read again while the log only grows."""
+        """Return the state at the log's end; while the log only grows, earlier records aren't read again."""
         with self._reading:
             state = self._brought_up_to_date()
             for _ in range(MOST_LOOKS - 1):
@@ -176,7 +175,7 @@ class MetadataLog:
         return state
 
     def state_at(self, end_offset: int) -> MetadataState:
-        """Return the state that the records below ``end_offset`` make."""
+        """Return the state of the records below ``end_offset``."""
         with self._reading:
             place = self._place
             try:
@@ -190,7 +189,7 @@ class MetadataLog:
         replay = state.replay.copy()
         stopped = self._follow(replay, MAX_INT64)
         if stopped is not None:
-            return self._load(MAX_INT64)  # where the log begins behind what was read a snapshot may have come
+            return self._load(MAX_INT64)  # a new snapshot may exist if the log now begins after the replayed records
         return MetadataState(replay, state.snapshot, False, state.is_partial, None)
 
     def _load(self, end_offset: int) -> MetadataState:
@@ -225,7 +224,7 @@ class MetadataLog:
         return Replay(), None
 
     def bootstrap(self) -> Replay | None:
-        """Return what ``bootstrap.checkpoint`` begins a cluster with; None where it is missing or not whole."""
+        """Return the initial state in ``bootstrap.checkpoint``; None if it is missing or incomplete."""
         path = os.path.join(os.path.dirname(self.directory.path), BOOTSTRAP_CHECKPOINT)
         return read_bootstrap(path, self._storage, self.problems)
 
@@ -233,7 +232,7 @@ class MetadataLog:
         read_snapshot(Segment(SegmentFiles(0, file), self._storage, problems), replay)
 
     def _follow(self, replay: Replay, end_offset: int) -> str | None:
-        """Apply the log's records from where ``replay`` ends; return what they stop at, None: at the end."""
+        """Apply the log's records from the end of ``replay`` on; return the reason for stopping early, or None."""
         for segment in self.log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= replay.end_offset:
                 continue
@@ -241,7 +240,7 @@ class MetadataLog:
                 return None
             try:
                 stopped = self._follow_segment(segment, replay, end_offset)
-            except FileChanged as error:  # the next look reports it
+            except FileChanged as error:  # the next refresh reports it
                 self.log.look_again()
                 stopped = str(error)
             except CorruptData as error:
@@ -270,10 +269,10 @@ class MetadataLog:
         self.problems.add(Problem(item.file, item.position, 0, reason))
         return f"{item.file}: position {item.position}: {reason}"
 
-    # -- names of topics that are gone
+    # -- names of removed topics
 
     def former_names(self) -> dict[Uuid, str]:
-        """Return every name of a topic that is said anywhere in the directory, also in what is to be removed, by id."""
+        """Return all topic names by id from all files in the directory, including files that wait for removal."""
         snapshots = self.snapshots()
         files = [segment.files.log for segment in self.log.segments]
         files += [found for found in self.log.files.superseded if found.path.endswith(".log.deleted")]
@@ -303,10 +302,10 @@ class MetadataLog:
 
 
 def read_snapshot(segment: Segment, replay: Replay) -> None:
-    """Apply all of a snapshot.
+    """Apply all records of a snapshot.
 
     Raises:
-        CorruptData: it isn't whole: it has no header, no footer, or damage, or something follows the footer.
+        CorruptData: it isn't complete: it has no header, no footer, damage, or records after the footer.
     """
     types: list[int | None] = []
     timestamp = replay.timestamp
@@ -321,7 +320,7 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
             types.append(None)
         apply_records(item, replay, MAX_INT64)
         if len(types) == len(item.columns):
-            timestamp = replay.timestamp  # the header's: the records' own is the snapshot's
+            timestamp = replay.timestamp  # from the header; the records have the snapshot's own time
     replay.timestamp = timestamp
     path = segment.files.log.path
     if not types or types[0] != ControlRecordType.SNAPSHOT_HEADER:
@@ -333,7 +332,7 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
 
 
 def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | None:
-    """Return what a ``bootstrap.checkpoint`` says; None where it is missing or, which is a problem, not whole."""
+    """Return the state in a ``bootstrap.checkpoint``; None if it is missing or incomplete; the latter is a problem."""
     found = found_at(path)
     if found is None:
         return None
@@ -348,7 +347,7 @@ def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | 
 
 
 def apply_records(records: DecodedBatches, replay: Replay, end_offset: int) -> None:
-    """Apply those of ``records`` that ``replay`` hasn't had yet and that are below ``end_offset``."""
+    """Apply the part of ``records`` that is new to ``replay`` and below ``end_offset``."""
     columns, file, table = records.columns, records.file, records.table
     row = records.first
     for index, offset in enumerate(columns.offsets):

@@ -1,4 +1,4 @@
-"""What Kafka calls the numbers in its metadata records; those of 4.3, and those that it has dropped since 3.0."""
+"""Kafka's names of the numbers in its metadata records: those of 4.3, and those dropped since 3.0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfs.format.uuid import ZERO_UUID, Uuid
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 
-#: ``MetadataVersion.java``, which begins with 3.3-IV3 since 4.0; those below are 3.9's.
+#: ``MetadataVersion.java``, which begins with 3.3-IV3 since 4.0; the lower ones are from 3.9.
 _METADATA_VERSIONS: Final = (
     *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1"),
     *("3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0"),
@@ -53,13 +53,13 @@ ACL_PERMISSIONS: Final[Mapping[int, str]] = dict(enumerate(("UNKNOWN", "ANY", "D
 ZK_MIGRATION_STATES: Final[Mapping[int, str]] = {0: "NONE", 1: "MIGRATION", 2: "PRE_MIGRATION", 3: "POST_MIGRATION"}
 #: ``LeaderRecoveryState.java``.
 LEADER_RECOVERY_STATES: Final[Mapping[int, str]] = {0: "RECOVERED", 1: "RECOVERING"}
-#: ``DirectoryId.java``: ids that are no directory's.
+#: ``DirectoryId.java``: reserved ids.
 RESERVED_DIRECTORIES: Final[Mapping[Uuid, str]] = {
     ZERO_UUID: "MIGRATING",
     Uuid(bytes(15) + b"\x01"): "UNASSIGNED",
     Uuid(bytes(15) + b"\x02"): "LOST",
 }
-#: Types of records that brokers before 3.3 knew, and no later one does (``metadata/src/main/resources``).
+#: Record types of brokers before 3.3 that later ones don't have (``metadata/src/main/resources``).
 REMOVED_RECORD_TYPES: Final[Mapping[int, str]] = {
     6: "ACCESS_CONTROL_RECORD",
     13: "FAILED_REPLICAS_RECORD",
@@ -68,10 +68,10 @@ REMOVED_RECORD_TYPES: Final[Mapping[int, str]] = {
 
 
 def metadata_version_name(level: int) -> str | None:
-    """Return Kafka's name of a level of ``metadata.version``, ``4.3-IV0``; None for one that isn't known."""
+    """Return Kafka's name of a level of ``metadata.version``, such as ``4.3-IV0``; None if it is unknown."""
     return _METADATA_VERSIONS[level - 1] if 1 <= level <= len(_METADATA_VERSIONS) else None
 
 
 def name_of(names: Mapping[int, str], number: int) -> str:
-    """Return the name of a number, ``UNKNOWN(7)`` where it has none."""
+    """Return the name of a number, or ``UNKNOWN(7)`` if it has none."""
     return names.get(number, f"UNKNOWN({number})")

@@ -1,4 +1,4 @@
-"""Records of the metadata log applied in order: transactions, control records, and what can't be applied."""
+"""In-order replay of the metadata log's records: transactions, control records, and records that can't be applied."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from kfs.internal.metadata import MetadataRecord
 from kfs.internal.schema import Malformed
 from kfs.internal.topics import CLUSTER_METADATA_KINDS
 
-#: How many records that couldn't be applied are kept; the others are counted.
+#: The maximum number of skipped records to keep; more are only counted.
 MOST_SKIPPED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
-    """A record that wasn't applied, and why. ``value`` is all of it, which may hold a secret: it is for who asks."""
+    """A record that wasn't applied, and the reason; ``value`` is the whole record, which may contain a secret.
+
+    So nothing prints ``value``; it is for callers that request it.
+    """
 
     file: str
     offset: int
@@ -38,7 +41,7 @@ class SkippedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Applicable:
-    """A record and where it is."""
+    """A record and its location."""
 
     file: str
     offset: int
@@ -48,7 +51,7 @@ class Applicable:
 
 @dataclass(slots=True)
 class OpenMetadataTransaction:
-    """A transaction of the metadata log (KIP-868) that has not ended: nothing of it holds yet."""
+    """An open transaction of the metadata log (KIP-868); its records aren't applied yet."""
 
     offset: int
     name: str | None
@@ -57,10 +60,10 @@ class OpenMetadataTransaction:
 
 @dataclass(slots=True)
 class Replay:
-    """What records say that were applied up to, not including, ``end_offset``.
+    """The state after applying the records up to, not including, ``end_offset``.
 
-    ``epoch`` is the leader's that wrote the last one, ``timestamp`` its time in milliseconds; -1: not known. Voters are
-    None where no record names them: then they are configured (``controller.quorum.voters``).
+    ``epoch`` is the leader epoch of the last record, and ``timestamp`` its time in milliseconds; -1 means unknown.
+    Voters are None if no record has them; then they are configured (``controller.quorum.voters``).
     """
 
     image: MetadataImage = field(default_factory=MetadataImage)
@@ -78,14 +81,14 @@ class Replay:
     unknown_tags: int = 0
 
     def copy(self) -> Replay:
-        """Return one that goes on from here, while this one is read."""
+        """Return a copy that can be continued while this one is read."""
         transaction = self.transaction
         if transaction is not None:
             transaction = OpenMetadataTransaction(transaction.offset, transaction.name, list(transaction.records))
         return replace(self, image=self.image.copy(), transaction=transaction)
 
     def control(self, file: str, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Take note of what a control record says of the quorum."""
+        """Apply a control record, which concerns the quorum."""
         try:
             record = parse_control_record(key, value)
         except CorruptData as error:
@@ -105,7 +108,7 @@ class Replay:
                 pass
 
     def record(self, file: str, offset: int, value: bytes | None) -> None:
-        """Apply a record, or keep it for the end of its transaction; one that can't be is :attr:`skipped`."""
+        """Apply a record, or keep it until its transaction ends; one that can't be applied is :attr:`skipped`."""
         try:
             if value is None:
                 raise CorruptData("a record without a value")
@@ -126,7 +129,7 @@ class Replay:
                 self._apply(found)
 
     def broken(self, file: str, offset: int, reason: str) -> None:
-        """Take note of a record that can't be read."""
+        """Note a record that can't be decoded."""
         self._skip(SkippedRecord(file, offset, reason, None))
 
     def _begin(self, found: Applicable) -> None:
@@ -160,7 +163,7 @@ class Replay:
 
 
 def _reason(error: CorruptData, value: bytes | None) -> str:
-    """Say why a record can't be decoded, with the name of its type where there is one."""
+    """Return why a record can't be decoded, with the name of its type if known."""
     if value is None or not isinstance(error, Malformed):
         return error.reason
     reader = FlexibleReader(value)

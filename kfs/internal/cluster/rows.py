@@ -1,7 +1,7 @@
-"""What is known of a cluster as JSON objects: those of ``.kfs/cluster/`` and of ``kfs cluster --json``.
+"""The state of a cluster as JSON objects, for ``.kfs/cluster/`` and ``kfs cluster --json``.
 
-Names are camelCase, ids Kafka's text, times milliseconds with the same instant as text beside them. What isn't known is
-null. No secret is in any of it.
+Names are camelCase, ids are in Kafka's text form, and times are in milliseconds, followed by the same time as text.
+Unknown values are null. There are no secrets.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ FROM_DIRECTORIES: Final = "directories"
 
 
 class ClusterRows:
-    """The objects, made of a cluster when they are asked for."""
+    """The JSON objects of a cluster, created on demand."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
     def _image(self) -> MetadataImage:
-        """The image; an empty one where there is no metadata log."""
+        """The image, or an empty one without a metadata log."""
         state = self._state()
         return MetadataImage() if state is None else state.image
 
     def _state(self) -> MetadataState | None:
-        """The state of the metadata log; not what only says how the cluster began."""
+        """The state of the metadata log, but not a state from ``bootstrap.checkpoint`` alone."""
         state = self.cluster.state()
         return None if state is None or state.is_bootstrap else state
 
     # -- the cluster
 
     def summary(self) -> Row:
-        """Return what there is to say of the cluster as a whole, and of what that is known from."""
+        """Return an object about the cluster as a whole, and about the source of that information."""
         log, state = self.cluster.metadata_log(), self._state()
         bootstrap = self._bootstrap() if state is None else None
         features = state.image.features if state else bootstrap.image.features if bootstrap else {}
@@ -116,7 +116,7 @@ class ClusterRows:
 
     @staticmethod
     def _quorum(log: MetadataLog | None, replay: Replay | None) -> Row | None:
-        """Who leads: ``quorum-state`` and the log's leader change records, whichever has the higher epoch."""
+        """The leader and voters, from ``quorum-state`` or the log's leader change records; the higher epoch counts."""
         if log is None:
             return None
         stored = log.quorum_state()
@@ -140,7 +140,7 @@ class ClusterRows:
 
     @staticmethod
     def _metadata(log: MetadataLog | None, state: MetadataState | None) -> Row | None:
-        """How far the metadata log was read, and from where."""
+        """The progress of reading the metadata log, and its source."""
         if log is None:
             return None
         replay = state.replay if state else Replay()
@@ -183,7 +183,7 @@ class ClusterRows:
         return sorted(state.image.topic_ids if state else self._directory_topics())
 
     def topic(self, name: str) -> Row | None:
-        """Return a topic with its partitions and its configs, None where there is none of that name."""
+        """Return a topic with its partitions and configs, or None if there is none with that name."""
         state = self._state()
         if state is None:
             known = self._directory_topics().get(name)
@@ -192,7 +192,7 @@ class ClusterRows:
         return None if topic is None else {**topic_summary(topic, state.image), "partitions": partition_rows(topic)}
 
     def topics(self) -> Iterator[Row]:
-        """Yield an object a topic: how many partitions, how they are."""
+        """Yield one object per topic, with the number and the health of its partitions."""
         state = self._state()
         if state is not None:
             for name in self.topic_names():
@@ -204,7 +204,7 @@ class ClusterRows:
             yield directory_topic_summary(name, topic_id, len(partitions))
 
     def _directory_topics(self) -> dict[str, tuple[Uuid | None, list[int]]]:
-        """The topics, with ids and partitions, that the directories themselves tell."""
+        """The topics, with ids and partitions, that are known from the directories."""
         topics: dict[str, tuple[Uuid | None, list[int]]] = {}
         data_dir = self.cluster.data_dir
         for name in data_dir.topics():
@@ -227,7 +227,7 @@ class ClusterRows:
     # -- lists
 
     def brokers(self) -> Iterator[Row]:
-        """Yield an object a broker; without metadata what ``meta.properties`` says."""
+        """Yield one object per broker; without metadata, the content of ``meta.properties``."""
         if self._state() is not None:
             yield from (broker_row(broker) for _, broker in sorted(self._image().brokers.items()))
             return
@@ -240,7 +240,7 @@ class ClusterRows:
             yield row | {"id": node_id, "logDirs": [str(one) for one in ids if one]}
 
     def configs(self) -> Iterator[Row]:
-        """Yield an object a config; a sensitive one has no value, and says so."""
+        """Yield one object per config; a sensitive one is marked and has no value."""
         for (kind, name), values in sorted(self._image().configs.items()):
             for config, value in sorted(values.items()):
                 yield {
@@ -252,14 +252,14 @@ class ClusterRows:
                 }
 
     def quotas(self) -> Iterator[Row]:
-        """Yield an object a quota; an entity whose name is null is the default of its kind."""
+        """Yield one object per quota; an entity with name null is the default of its type."""
         for entity, limits in sorted(self._image().quotas.items(), key=lambda pair: str(pair[0])):
             for key, value in sorted(limits.items()):
                 shown: Json = value if math.isfinite(value) else str(value)
                 yield {"entity": dict(entity), "key": key, "value": shown}
 
     def acls(self) -> Iterator[Row]:
-        """Yield an object an access control entry."""
+        """Yield one object per access control entry."""
         rows: list[Row] = [
             {
                 "principal": acl.principal,
@@ -276,12 +276,12 @@ class ClusterRows:
         yield from sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
     def users(self) -> Iterator[Row]:
-        """Yield an object a SCRAM credential: whose, and how many iterations; never what is secret of it."""
+        """Yield one object per SCRAM credential, with user and iterations, but without secrets."""
         for (user, mechanism), iterations in sorted(self._image().scram_users.items()):
             yield {"user": user, "mechanism": name_of(SCRAM_MECHANISMS, mechanism), "iterations": iterations}
 
     def tokens(self) -> Iterator[Row]:
-        """Yield an object a delegation token; its secret is in no file."""
+        """Yield one object per delegation token; its secret is in no file."""
         for _, token in sorted(self._image().tokens.items()):
             yield {
                 "tokenId": token.token_id,
@@ -294,7 +294,7 @@ class ClusterRows:
             }
 
     def snapshots(self) -> Iterator[Row]:
-        """Yield an object a snapshot of the metadata log: each is read, to tell whether it is whole."""
+        """Yield one object per snapshot of the metadata log; each is read to check that it is complete."""
         log = self.cluster.metadata_log()
         if log is None:
             return
@@ -311,7 +311,7 @@ class ClusterRows:
             }
 
     def problems(self) -> Iterator[Row]:
-        """Yield what is wrong with the metadata's files, and the records in them that weren't applied."""
+        """Yield the problems of the metadata's files, and the records that weren't applied."""
         log, state = self.cluster.metadata_log(), self._state()
         for problem in log.problems if log is not None else ():
             yield {"file": problem.file, "position": problem.position, "offset": None, "reason": problem.reason}
@@ -324,7 +324,7 @@ class ClusterRows:
             yield {"file": None, "position": None, "offset": None, "reason": reason}
 
     def problem_reasons(self) -> list[str]:
-        """Return what keeps the metadata from being all there is to know, in words."""
+        """Return the reasons why the metadata is incomplete, in words."""
         reasons = [f"{log_dir.path}: of another cluster, {other}" for log_dir, other in self.cluster.foreign()]
         state = self.cluster.state()
         if self.lacks_metadata:
@@ -344,20 +344,20 @@ class ClusterRows:
 
     @property
     def lacks_metadata(self) -> bool:
-        """Whether no metadata log is here, so that only directories tell something."""
+        """Whether no metadata log is here, so that only the directories provide information."""
         state = self.cluster.state()
         return state is None or state.is_bootstrap
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether some of the metadata log wasn't read, or wasn't applied."""
+        """Whether a part of the metadata log wasn't read or applied."""
         state = self.cluster.state()
         return state is not None and bool(state.stopped or state.is_partial or state.replay.skipped_count)
 
     # -- directories
 
     def directories(self) -> Iterator[Row]:
-        """Yield an object a partition's directory: whose topic id it has, and what the metadata makes of that."""
+        """Yield one object per partition directory, with the topic of its id, and its status in the metadata."""
         state = self._state()
         nodes = {log_dir.path: meta.node_id if meta else None for log_dir, meta in self.cluster.properties()}
         foreign = {log_dir.path for log_dir, _ in self.cluster.foreign()}
@@ -381,7 +381,7 @@ class ClusterRows:
 def _topic_id(directory: PartitionDirectory) -> Uuid | None:
     try:
         metadata = read_side_file(os.path.join(directory.path, PARTITION_METADATA), parse_partition_metadata)
-    except CorruptData:  # a problem of the partition, that says so itself
+    except CorruptData:  # the partition reports this problem
         return None
     return None if metadata is None else metadata.topic_id
 
@@ -389,7 +389,7 @@ def _topic_id(directory: PartitionDirectory) -> Uuid | None:
 def _status(
     directory: PartitionDirectory, topic_id: Uuid | None, image: MetadataImage | None, node_id: int | None
 ) -> str | None:
-    """Return what the metadata makes of a directory, as a broker would when it starts; None without metadata."""
+    """Return the status of a directory in the metadata, as a starting broker determines it; None without metadata."""
     name = directory.name
     if name.kind is DirectoryKind.DELETE:
         return "deleted"

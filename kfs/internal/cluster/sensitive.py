@@ -1,9 +1,10 @@
-"""Which configs are secrets: a rule of names, no value is looked at.
+"""Detection of sensitive configs by name; values aren't checked.
 
-Kafka goes by the type that its own definition gives a config (``ConfigDef.Type.PASSWORD``), and takes what it doesn't
-define for a secret. A name tells as much, in every version: one in which a word of :data:`_ANYWHERE` occurs, or of
-which a part is one of :data:`_PARTS`, is a secret; so is every config of a broker that Kafka doesn't let anybody
-change on a running broker, as plugins have theirs there. That hides all that 4.3 hides, and a little more.
+Kafka decides by the type in its config definition (``ConfigDef.Type.PASSWORD``), and treats undefined configs as
+sensitive. Here the name decides, for every Kafka version. A config is sensitive if its name contains a word of
+:data:`_ANYWHERE`, or if one of the name's parts is in :data:`_PARTS`. A broker config is also sensitive if Kafka
+doesn't allow changing it on a running broker, because the configs of plugins are among those. This covers everything
+that 4.3 hides, and a little more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PARTS: Final = frozenset({"key", "keys", "pwd", "pass", "certificate", "certifi
 _PART: Final = re.compile(r"[^a-z0-9]+")
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.((plain|gssapi|oauthbearer|scram-sha-(256|512))\.)?")
 
-#: ``DynamicConfig.Broker`` of 4.3, and what 3.x and 2.x had besides.
+#: ``DynamicConfig.Broker`` of 4.3, and further ones of 3.x and 2.x.
 _CHANGEABLE: Final = """
 advertised.listeners background.threads compression.gzip.level compression.lz4.level compression.type
 compression.zstd.level config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable
@@ -57,7 +58,7 @@ _OF_BROKERS: Final = frozenset(_CHANGEABLE.split())
 
 
 def is_sensitive(resource_type: int, name: str) -> bool:
-    """Whether the value of a config is not to be shown; ``resource_type`` is ``ConfigResource.Type``'s number."""
+    """Whether a config's value must be hidden; ``resource_type`` is a number of ``ConfigResource.Type``."""
     if _ANYWHERE.search(name) or not _PARTS.isdisjoint(_PART.split(name.lower())):
         return True
     return resource_type == BROKER_RESOURCE and _LISTENER.sub("", name, count=1) not in _OF_BROKERS
