@@ -1,1 +1,1 @@
-"""What a reader sees of a log, decided once: which records are visible, and which offsets are lost."""
+"""Decides, in one place, which records of a log a reader sees, and which offsets are lost."""

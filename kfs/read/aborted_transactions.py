@@ -1,4 +1,4 @@
-"""Which batches of a log are of aborted transactions."""
+"""Finds out which batches of a log belong to aborted transactions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from kfs.storage.open_files import FileChanged
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-#: Bytes of log that are searched for the end of a transaction before its index is asked.
+#: Bytes of log that are searched for the end of a transaction before the transaction indexes are consulted.
 _FAR_BYTES: Final = 4 * 1024 * 1024
-#: Transactions whose end is remembered: more than a reader has between him and the end of what he reads.
-#: Each takes some 400 bytes.
+#: The maximum number of transaction outcomes to remember. It exceeds the number of transactions between a reader's
+#: position and the end of the read-ahead. Each takes about 400 bytes.
 _MOST_REMEMBERED: Final = 4096
-#: How often a question is asked again because the log has changed meanwhile.
+#: The maximum number of attempts at a lookup; it is repeated if the log has changed meanwhile.
 _MOST_LOOKS: Final = 8
 
 
 class TxnOutcome(NamedTuple):
-    """What became of the batches of a producer from ``first`` to ``last``: they are of one transaction.
+    """The outcome of one transaction, which has all batches of its producer from offset ``first`` to ``last``.
 
-    ``has_marker`` tells whether ``last`` is the offset of the marker that says so.
+    ``has_marker`` says whether ``last`` is the offset of the transaction's marker.
     """
 
     first: int
@@ -50,7 +50,7 @@ def _last_of(outcome: TxnOutcome) -> int:
 
 
 class _TxnOutcomes:
-    """The outcomes of transactions met lately, by producer."""
+    """The outcomes of transactions that were read recently, by producer."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -58,7 +58,7 @@ class _TxnOutcomes:
         self._order: deque[tuple[int, int]] = deque()  # producer id and last offset, the oldest first
 
     def add(self, producer_id: int, outcome: TxnOutcome) -> None:
-        """Remember a outcome; of one that is known it may say more."""
+        """Add an outcome; if one with the same ``last`` is known, keep the lower ``first`` of both."""
         outcomes = self._by_producer.setdefault(producer_id, [])
         at = bisect_left(outcomes, outcome.last, key=_last_of)
         if at < len(outcomes) and outcomes[at].last == outcome.last:
@@ -68,7 +68,7 @@ class _TxnOutcomes:
         self._order.append((producer_id, outcome.last))
 
     def trim(self) -> None:
-        """Forget those met longest ago, if there are too many."""
+        """Drop the outcomes that were added first, if there are too many."""
         while len(self._order) > self._most:
             self._forget(*self._order.popleft())
 
@@ -79,7 +79,7 @@ class _TxnOutcomes:
             del self._by_producer[producer_id]
 
     def next(self, producer_id: int, offset: int) -> TxnOutcome | None:
-        """Return the first outcome of a producer that ends at ``offset`` or above."""
+        """Return a producer's first outcome that ends at or above ``offset``."""
         outcomes = self._by_producer.get(producer_id)
         if not outcomes:
             return None
@@ -87,13 +87,13 @@ class _TxnOutcomes:
         return outcomes[at] if at < len(outcomes) else None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all outcomes."""
         self._by_producer.clear()
         self._order.clear()
 
 
 class _Entry(NamedTuple):
-    """What an index says: a transaction of a producer from ``first`` on was aborted by the marker at ``last``."""
+    """A transaction index entry: the marker at ``last`` aborts the producer's transaction that begins at ``first``."""
 
     producer_id: int
     first: int
@@ -101,7 +101,7 @@ class _Entry(NamedTuple):
 
 
 class _Index:
-    """The entries of all transaction indexes of a log, in 16 bytes each, by producer and offset of the marker."""
+    """The entries of all transaction indexes of a log, in 16 bytes each, by producer and marker offset."""
 
     def __init__(self, log: Log) -> None:
         self._by_producer: dict[int, tuple[array[int], array[int]]] = {}
@@ -112,20 +112,20 @@ class _Index:
             lasts.insert(at, entry.last_offset)
 
     def entries_from(self, producer_id: int, offset: int) -> Iterator[_Entry]:
-        """Yield the entries of a producer whose marker is at ``offset`` or above."""
+        """Yield a producer's entries whose marker is at or above ``offset``."""
         firsts, lasts = self._by_producer.get(producer_id, ((), ()))
         for at in range(bisect_left(lasts, offset), len(lasts)):
             yield _Entry(producer_id, firsts[at], lasts[at])
 
 
 class AbortedTransactions:
-    """Tells which batches of a log are of aborted transactions; best asked in the order of the log, it reads ahead.
+    """Finds out which batches of a log belong to aborted transactions; reads ahead, so use it in log order.
 
-    It tells of the log as it is, of all its segments at one moment, and so only of batches in one of those: what is
-    still read of a segment that is gone has its markers in others that may be gone as well, or compacted.
+    The answers hold for the current segments of the log, so it only accepts batches in one of these. The markers for a
+    segment that is gone, but still being read, lie in other segments, which may be gone as well, or compacted.
 
-    Memory grows with the transactions that are open, not with the log: but for 16 bytes for each that its indexes
-    name, once they have to be asked. Not for several threads.
+    Memory grows with the number of open transactions, not with the log. If the transaction indexes have to be
+    consulted, each of their entries takes another 16 bytes. Not thread-safe.
     """
 
     def __init__(self, log: Log) -> None:
@@ -143,7 +143,7 @@ class AbortedTransactions:
         self._markers.clear()
 
     def is_aborted(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        """Whether a transactional batch of messages, of these offsets in ``segment``, is of an aborted transaction.
+        """Whether a transactional batch of messages in ``segment`` belongs to an aborted transaction.
 
         Raises:
             FileChanged: the log doesn't have that segment any more, or changes faster than it can be read.
@@ -152,7 +152,7 @@ class AbortedTransactions:
         return self.outcome(segment, producer_id, base_offset, last_offset).is_aborted
 
     def outcome(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> TxnOutcome:
-        """Return what became of a transactional batch of messages; see :meth:`is_aborted`, errors too."""
+        """Return the outcome of the transaction of a batch of messages; errors are those of :meth:`is_aborted`."""
         change: FileChanged | None = None
         for _ in range(_MOST_LOOKS):
             incarnation = self.log.incarnation
@@ -187,7 +187,7 @@ class AbortedTransactions:
                 outcome = TxnOutcome(first, replay.read_up_to - 1, is_aborted=True, has_marker=False)
                 self._outcomes.add(producer_id, outcome)
                 return outcome
-            if not self._step(replay):  # below the last stable offset it has ended: how, only the index can know
+            if not self._step(replay):  # the log has no marker of it: only the index can have the outcome
                 entry = self._entry_over(producer_id, base_offset, last_offset)
                 return _NOT_KNOWN._replace(is_aborted=entry is not None)
         return self._known(producer_id, base_offset, last_offset) or _NOT_KNOWN
@@ -197,18 +197,18 @@ class AbortedTransactions:
         return outcome if outcome is not None and outcome.first <= last_offset else None
 
     def _known_on_the_way(self, replay: TransactionReplay, producer_id: int, first: int) -> TxnOutcome | None:
-        """Return the outcome of an open transaction if a replay that began further on has read to its end before."""
+        """Return the outcome of an open transaction if an earlier replay, which began further on, has read its end."""
         outcome = self._outcomes.next(producer_id, first)
         if outcome is None or outcome.first > replay.read_up_to or outcome.last < replay.read_up_to:
             return None
-        if first < self._damaged_from:  # the marker of an earlier one may have been lost
+        if first < self._damaged_from:  # the marker of an earlier transaction may have been lost
             return None
         outcome = outcome._replace(first=first)
         self._outcomes.add(producer_id, outcome)
         return outcome
 
     def _replay_at(self, needed_from: int, producer_id: int, offset: int) -> TransactionReplay:
-        """Return a replay that has a batch of a producer in an open transaction, or reads it next."""
+        """Return a replay in which the batch at ``offset`` is in an open transaction, or is the next one to read."""
         replay = self._replay
         if replay is not None and replay.start <= offset <= replay.read_up_to:
             first = replay.open_from(producer_id)
@@ -219,7 +219,7 @@ class AbortedTransactions:
         return replay
 
     def _step(self, replay: TransactionReplay) -> bool:
-        self._outcomes.trim()  # not after the step: what is waited for is among what it finds
+        self._outcomes.trim()  # not after the step, because that may add the outcome that the caller needs
         try:
             done = replay.step()
         except CorruptData:
@@ -237,7 +237,7 @@ class AbortedTransactions:
 
     def _note(self, ended: ReplayedTxn) -> None:
         producer_id, first, last = ended.producer_id, ended.first_offset, ended.last_offset
-        if ended.is_aborted and first < self._damaged_from:  # the marker of an earlier one may have been lost
+        if ended.is_aborted and first < self._damaged_from:  # the marker of an earlier transaction may have been lost
             entry = next(self._entries_from(producer_id, last), None)
             if entry is not None and entry.last == last and entry.first > first:
                 self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
@@ -245,7 +245,7 @@ class AbortedTransactions:
         self._outcomes.add(producer_id, TxnOutcome(first, last, ended.is_aborted, has_marker=True))
 
     def _decide_by_index(self, replay: TransactionReplay) -> None:
-        """Of transactions whose marker is known to be damaged the index tells."""
+        """Decide open transactions by the index, if it names their marker and that is damaged."""
         for open_now in replay.state.entries():
             first = open_now.current_txn_first_offset
             if first is None:
@@ -261,12 +261,12 @@ class AbortedTransactions:
     def _entries_from(self, producer_id: int, offset: int) -> Iterator[_Entry]:
         if self._index is None:
             self._index = _Index(self.log)
-            self.log.look_again()  # what goes meanwhile is left out: then this isn't the log that is asked about
+            self.log.look_again()  # the index lacks segments that went meanwhile; this notices that the log has changed
             _ = self.log.segments
         return self._index.entries_from(producer_id, offset)
 
     def _entry_over(self, producer_id: int, first: int, last: int) -> _Entry | None:
-        """Return what the index says of a batch, where the log doesn't contradict."""
+        """Return the index entry that covers a batch, unless the log contradicts it; None if there is none."""
         for entry in self._entries_from(producer_id, first):
             if entry.first > last:
                 break
@@ -276,7 +276,7 @@ class AbortedTransactions:
 
     @cachedmethod(attrgetter("_markers"))
     def _has_marker(self, entry: _Entry) -> bool | None:
-        """Whether the ABORT of an entry is where it says; None where that is damaged."""
+        """Whether the ABORT marker is at the offset that an entry names; None if that offset is damaged."""
         try:
             return self.marker_at(entry.producer_id, entry.last) is True
         except FileChanged:
@@ -285,10 +285,10 @@ class AbortedTransactions:
             return None
 
     def marker_at(self, producer_id: int, offset: int) -> bool | None:
-        """Whether the marker of a producer at an offset aborts; None where there is none.
+        """Whether a producer's marker at an offset is an ABORT marker; None if there is no marker.
 
         Raises:
-            CorruptData: it is damaged.
+            CorruptData: the marker is damaged.
         """
         loaded = self.log.find(offset)
         if loaded is None or not loaded.header.is_control or loaded.header.producer_id != producer_id:

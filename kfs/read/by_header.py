@@ -1,10 +1,10 @@
-"""Batches whose headers say how many of their records are wanted, so that they need not be decoded.
+"""Counts the wanted records of batches by their headers, so that the batches needn't be decoded.
 
 Kafka counts in the same way (``DefaultRecordBatch.countOrNull``). The CRC, which was checked, covers the count.
-Compaction writes a batch anew with the count of the records that it keeps, 0 where it keeps the header alone
-(``MemoryRecords.filterTo``, ``DefaultRecordBatch.writeEmptyHeader``). A count that isn't possible with the offsets of a
-batch is not believed. What isn't noticed is a batch whose CRC is that of records which can't be decoded, or are fewer
-than its count: no broker appends one (``LogValidator``).
+Compaction rewrites a batch with the count of the records that it keeps, 0 if it keeps only the header
+(``MemoryRecords.filterTo``, ``DefaultRecordBatch.writeEmptyHeader``). A batch with a count that is impossible with its
+offsets is decoded. One case goes unnoticed: a batch with a valid CRC whose records can't be decoded, or are fewer than
+its count. No broker appends such a batch (``LogValidator``).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from kfs.read.sight import IsAborted
 
 
 class WholeBatches(ScannedBatches):
-    """Batches that aren't decoded, and of which each record is wanted."""
+    """Batches that aren't decoded because all of their records are wanted."""
 
     __slots__ = ()
 
     @property
     def count(self) -> int:
-        """How many records they have."""
+        """The number of records in the batches."""
         return sum(self.table.counts[self.first : self.stop])
 
 
 def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection) -> Iterator[ScannedBatches]:
-    """Divide batches that can hold what is wanted, by their headers: those that are wanted whole, and all others."""
+    """Divide batches that can have wanted records, by their headers, into :class:`WholeBatches` and all others."""
     if selection.looks_into_records:
         yield batches
         return
     table = batches.table
     rows = slice(batches.first, batches.stop)
     start, end = offsets.start, offsets.end
-    # With LogAppendTime all records of a batch have its timestamp: it holds none that is wanted, or only such.
+    # With LogAppendTime all records of a batch have the same timestamp, so all of them are wanted, or none.
     needed = TIMESTAMP_TYPE_MASK if selection.has_times else 0
     are_whole = [
         start <= base_offset
@@ -61,9 +61,9 @@ def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection)
 
 
 def visible(segment: Segment, batches: WholeBatches, is_aborted: IsAborted | None) -> list[WholeBatches]:
-    """Return those that hold messages and, with ``is_aborted``, aren't of an aborted transaction.
+    """Return the batches without control batches and, with ``is_aborted``, without those of aborted transactions.
 
-    Raises as :data:`~kfs.read.sight.IsAborted`.
+    Errors are those of :data:`~kfs.read.sight.IsAborted`.
     """
     table = batches.table
     hiding = CONTROL_MASK if is_aborted is None else CONTROL_MASK | TRANSACTIONAL_MASK

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Which records are wanted, and their columns, compiled: the same as :class:`~kfs.read.selection.PythonRows`.
+"""Selects records, and extracts their columns: the compiled equivalent of :class:`~kfs.read.selection.PythonRows`.
 
-All records of a block are looked at with the GIL released. The columns are the decoder's: their positions lie within
-the buffer.
+It checks the records of a block with the GIL released, except against several keys. The columns come from the decoder,
+so their positions lie within the buffer.
 """
 
 from cpython.array cimport array, clone, resize
@@ -60,7 +60,7 @@ class CompiledRows:
 
 
 cdef array _rows(among):
-    """Return indexes as an array of its own."""
+    """Return a copy of the indexes as an int32 array."""
     cdef array rows
     cdef Py_ssize_t number
     cdef int first
@@ -74,7 +74,7 @@ cdef array _rows(among):
 
 
 cdef Py_ssize_t _of_times(array timestamps, int* rows, Py_ssize_t count, since, before):
-    """Keep the rows, the first ``count``, with timestamps of that range; return how many they are."""
+    """Keep those of the first ``count`` rows whose timestamps are in the range; return their number."""
     cdef const long long* times = timestamps.data.as_longlongs
     cdef bint has_end = before is not None
     cdef long long first = MIN_INT64 if since is None else max(MIN_INT64, min(since, MAX_INT64))
@@ -94,7 +94,7 @@ cdef Py_ssize_t _of_times(array timestamps, int* rows, Py_ssize_t count, since, 
 
 
 cdef Py_ssize_t _with_keys(columns, int* rows, Py_ssize_t count, keys):
-    """Keep the rows that have one of the keys; return how many they are."""
+    """Keep the rows that have one of the keys; return their number."""
     cdef bytes buffer = columns.buffer
     cdef const unsigned char* data = buffer
     cdef array starts = columns.key_starts
@@ -126,7 +126,7 @@ cdef Py_ssize_t _with_keys(columns, int* rows, Py_ssize_t count, keys):
 
 
 cdef Py_ssize_t _with_text(columns, int* rows, Py_ssize_t count, bytes text):
-    """Keep the rows that have the text in their value; return how many they are."""
+    """Keep the rows whose value contains the text; return their number."""
     cdef bytes buffer = columns.buffer
     cdef const unsigned char* data = buffer
     cdef array starts = columns.value_starts

@@ -1,8 +1,8 @@
-"""Where a segment can be cut: batch boundaries about evenly apart, and what is known of the offsets before each.
+"""Finds cuts in a segment: batch boundaries at about even distances, with the highest offset before each.
 
-The offset index says where batches begin, and an index may lie: one that was made for other bytes can point at batches
-that are intact, and in another place in the log. So a boundary is used only where a walk over the few batches before it
-arrives at it; the offsets that it meets, and not the index, say what lies before.
+The offset index gives positions of batches, but it may be wrong: an index that was made for other bytes can point at
+intact batches in another part of the log. So a boundary is used only if a walk over the few batches before it arrives
+at it. The highest offset before it comes from the batch headers, not from the index.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from kfs.read.wanted_offsets import WantedOffsets
 
 
 class SplitSizes(Protocol):
-    """How large splits are to be."""
+    """The wanted sizes of splits."""
 
     @property
     def target(self) -> int:
-        """Bytes of a split, about."""
+        """The approximate size of a split in bytes."""
         ...
 
     @property
     def room(self) -> int:
-        """Bytes of the next split, at most or so."""
+        """The approximate maximum size of the next split in bytes."""
         ...
 
     @property
     def are_limits(self) -> bool:
-        """Whether headers are walked for cuts where indexes don't say where to cut; else such splits are larger."""
+        """Whether to walk batch headers for cuts if the index has none; otherwise such splits are larger."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EvenSplits:
-    """Splits of about the same size, cut where that costs next to nothing."""
+    """Splits of about the same size, cut only where that is cheap."""
 
     target: int
     are_limits: bool = False
@@ -56,7 +56,7 @@ class EvenSplits:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A batch boundary, and the highest offset before it where that is known."""
+    """A batch boundary, and the highest offset before it; None if that isn't known."""
 
     position: int
     after: int | None
@@ -64,10 +64,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where reading begins, where else it can, and the boundary where it ends, None: at the end of the log.
+    """The boundary where reading begins, further boundaries where it can begin, and the one where it ends.
 
-    ``cuts`` are found as they are asked for; a segment that vanishes meanwhile ends them. ``stop``
-    is about where reading ends, in any case.
+    ``cuts`` is lazy; it ends early if the segment vanishes. If ``end`` is None, reading ends with the segment. ``stop``
+    is the approximate byte position where reading ends, and always known.
     """
 
     cuts: Iterable[Cut]
@@ -75,22 +75,22 @@ class Cuts:
     stop: int
 
 
-#: Where sizes are limits, splits smaller than that are found by walking headers: to look at each boundary of the index
-#: would take longer.
+#: Splits below this size, if sizes are limits, are found by walking headers: checking every boundary of the index would
+#: take longer.
 _INDEXED_BYTES: Final = 256 * 1024
-#: A segment read from its start to its end.
+#: The cuts for a segment that is read as one split.
 UNCUT: Final = Cuts((Cut(0, None),), None, 0)
 
 
 def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: SplitSizes) -> Cuts:
-    """Return where a segment is cut for splits of these sizes.
+    """Return the cuts of a segment for splits of these sizes.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
     """
     first = Cut(*segment.position_before(max(offsets.start, segment.base_offset)))
     runs_to_end = segment.is_last and offsets.asked_end > offsets.end
-    end = end_of(segment, offsets.end) if sizes.are_limits and not runs_to_end else None  # else who reads sees it
+    end = end_of(segment, offsets.end) if sizes.are_limits and not runs_to_end else None  # else the reader finds it
     stop = max(segment.size() if end is None else end, first.position)
     if stop - first.position <= sizes.room:
         return Cuts((first,), end, stop)
@@ -99,12 +99,12 @@ def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: SplitSizes) -> Cuts
 
 
 def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: SplitSizes) -> Iterator[Cut]:
-    """Yield the first cut and those that the index knows of, as far as it is right: up to one at offset ``end``."""
+    """Yield the first cut, and the cuts of the index that a walk confirms, up to offset ``end``."""
     yield first
     last = first.after
     if sizes.are_limits and sizes.target < _INDEXED_BYTES:
         return
-    with suppress(CorruptData):  # the segment vanished, or was cut just now: who reads it hears of that
+    with suppress(CorruptData):  # the segment vanished, or was cut just now: its reader gets the same error
         for position, before in segment.boundaries(first.position + sizes.room, sizes.target):
             if position >= stop or (last is not None and last + 1 >= end):
                 return
@@ -115,7 +115,7 @@ def _indexed(segment: Segment, first: Cut, stop: int, end: int, sizes: SplitSize
 
 
 def end_of(segment: Segment, offset: int) -> int | None:
-    """Return the boundary behind all that lies below ``offset``, None where that is the end of the segment.
+    """Return the boundary after all offsets below ``offset``, or None if that is the end of the segment.
 
     Raises:
         CorruptData: the segment vanished, or was cut off.
@@ -130,7 +130,7 @@ def end_of(segment: Segment, offset: int) -> int | None:
 
 
 def _highest_before(segment: Segment, cut: Cut) -> int | None:
-    """Return the highest offset before a boundary that an index names, None where it is no boundary."""
+    """Return the highest offset before a boundary that the index names, or None if it isn't a boundary."""
     assert cut.after is not None
     position, _ = segment.position_before(cut.after)
     steps = deque(_walk(segment, Cut(position if position < cut.position else 0, None), cut.position), maxlen=1)
@@ -141,7 +141,7 @@ def _highest_before(segment: Segment, cut: Cut) -> int | None:
 
 
 def _refined(segment: Segment, cuts: Iterable[Cut], stop: int, step: int) -> Iterator[Cut]:
-    """Yield the cuts, and others between those that lie too far apart."""
+    """Yield the cuts, and additional ones where they are too far apart."""
     for cut, following in pairwise(chain(cuts, (None,))):
         assert cut is not None
         yield cut
@@ -157,16 +157,16 @@ def _between(segment: Segment, begin: Cut, end: int, step: int) -> Iterator[Cut]
     for each in _walk(segment, begin, end):
         if each.is_damage or each.after is None or each.position < cut.position + step:
             continue
-        if cut.after is None or each.after > cut.after:  # else all that lies between is damage
+        if cut.after is None or each.after > cut.after:  # else there is only damage since the last cut
             cut = Cut(each.position, each.after)
             yield cut
 
 
 class _Step(NamedTuple):
-    """A batch, or several, or damage, from ``position`` to ``end``.
+    """A block (a batch, or a run of messages) or damage, from ``position`` to ``end``.
 
-    ``after`` is the highest offset before it, ``last`` the highest up to its end, None where that isn't known;
-    ``first`` is the lowest that it can hold.
+    ``after`` is the highest offset before it, ``last`` the highest offset up to its end; either is None if unknown.
+    ``first`` is the lowest offset that it can have.
     """
 
     position: int
@@ -178,7 +178,7 @@ class _Step(NamedTuple):
 
 
 def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
-    """Walk the headers of batches between two boundaries; what is wrong there is for those to report who read it."""
+    """Walk the batch headers between two boundaries, without reporting problems: readers of the records do that."""
     after = begin.after
     reader = segment.bulk_reader(report=lambda problem: None, tells_missing=False)
     for item in reader.undecoded(begin.position, begin.after, end):
@@ -192,14 +192,14 @@ def _walk(segment: Segment, begin: Cut, end: int | None) -> Iterator[_Step]:
             yield _Step(item.position, item.end, after, 0, after, is_damage=True)
         else:
             last_of_block = _last_of(item, after)
-            # Where a wrapper begins is known only inside.
+            # The first offset in a compressed message is known only after decompression.
             first = 0 if item.header.record_count == UNKNOWN_COUNT else item.header.base_offset
             yield _Step(item.position, item.end, after, first, last_of_block)
             after = last_of_block
 
 
 def _last_of(block: Block, after: int | None) -> int | None:
-    """Return the highest offset up to the end of a block, None where only decoding it would tell."""
+    """Return the highest offset up to the end of a block, or None if only decoding would reveal it."""
     header = block.header
     if header.record_count == UNKNOWN_COUNT and header.last_offset == 0:
         return None

@@ -1,4 +1,7 @@
-"""Which markers behind a segment decided what is committed in it: while they stand, so does what is shown of it."""
+"""Notes the markers after a segment that decide what is committed in it.
+
+As long as these markers exist, the visible records of the segment stay the same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Marker(NamedTuple):
-    """A marker beyond the end of a segment that decided about records in it."""
+    """A marker after the end of a segment that ends a transaction with records in the segment."""
 
     producer_id: int
     offset: int
@@ -22,14 +25,14 @@ class Marker(NamedTuple):
 
 
 class DecidingMarkers:
-    """Notes the markers that decide about a segment from beyond its end, as passes over it ask for them."""
+    """Notes the markers after the end of a segment that decide transactions in it, during passes over the segment."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Marker | None] = {}
 
     def noting(self, log: Log) -> IsAborted:
-        """Return what answers for one pass over a segment of a log, in its order, and notes what decided."""
-        transactions = AbortedTransactions(log)  # no one else moves it about
+        """Return an :data:`IsAborted` function for one pass over a segment, in log order; it notes the markers."""
+        transactions = AbortedTransactions(log)  # not shared: other users would move its read position
 
         def is_aborted(segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> bool:
             outcome = transactions.outcome(segment, producer_id, base_offset, last_offset)
@@ -42,6 +45,6 @@ class DecidingMarkers:
         return is_aborted
 
     def noted(self) -> list[Marker] | None:
-        """Return the markers that were noted; None where something decided that isn't a marker."""
+        """Return the noted markers, or None if an outcome came from something else than a marker."""
         known = [marker for marker in self._by_producer.values() if marker is not None]
         return known if len(known) == len(self._by_producer) else None

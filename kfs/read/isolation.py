@@ -1,13 +1,13 @@
-"""Which records a consumer at an isolation level gets: with ``read_committed`` what is over and done.
+"""Determines which records a consumer gets at an isolation level.
 
-Nothing at or above the last stable offset, and none of an aborted transaction. A batch is of one producer, and a
-producer has one transaction open at a time, so a batch belongs to the transaction that the next marker of its producer
-ends: what became of it is found by going on from where it stands, whatever lies before. That takes whole batches in or
-out, of any codec, and no more of the log than the transactions reach that a reader meets.
+With ``read_committed``, it gets no records at or above the last stable offset, and none of aborted transactions. A
+batch has one producer, and a producer has at most one open transaction. So a batch belongs to the transaction that the
+next marker of its producer ends, and its outcome is found by reading on from the batch, whatever lies before. Whole
+batches are shown or hidden, with any codec. No more of the log is read than the transactions span.
 
-The control records in the log are what is believed. The ``.txnindex`` is asked where they don't tell, or not soon: a
-transaction that reaches far, and one whose marker may be lost in damaged bytes. An entry of it counts unless the log
-says otherwise at the offset of the marker; that there is none says nothing, as a file may be missing or cut off.
+The control records in the log are authoritative. The ``.txnindex`` is consulted if they don't decide, or not soon: for
+a long transaction, or one whose marker may be lost in damaged bytes. An index entry counts unless the log contradicts
+it at the offset of the marker. A missing entry proves nothing, as an index file may be missing or cut off.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 def visible_at(log: Log, level: IsolationLevel) -> OffsetRange:
-    """Return the offsets that a consumer at that level may see: of those that are visible, the stable ones."""
+    """Return the visible offsets of a log, with ``read_committed`` only those below the last stable offset."""
     visible = log.visible()
     if level is IsolationLevel.READ_UNCOMMITTED:
         return visible
@@ -39,9 +39,9 @@ def visible_at(log: Log, level: IsolationLevel) -> OffsetRange:
 
 
 def last_stable_offset(log: Log) -> int:
-    """Return the offset below which every transaction is over: the first that a ``read_committed`` consumer can't see.
+    """Return the last stable offset: the first offset that a ``read_committed`` consumer can't see.
 
-    It is the end of what is visible where no transaction is open.
+    Below it, all transactions have ended. If no transaction is open, it is the end of the visible offsets.
     """
     return visible_at(log, IsolationLevel.READ_COMMITTED).end
 
@@ -51,15 +51,15 @@ def _stable(offsets: OffsetRange, undecided: int) -> OffsetRange:
 
 
 def first_undecided(replay: TransactionReplay, end: int) -> int:
-    """Return where the oldest transaction begins that is open where a replay has come to; ``end`` without one."""
+    """Return the first offset of the oldest open transaction at the position of a replay, or ``end`` without one."""
     first = replay.state.first_undecided_offset
     return end if first is None else first
 
 
 def replay_of_open(log: Log, end: int, coordinator_epochs: dict[int, int] | None = None) -> TransactionReplay:
-    """Return a replay that has read up to ``end``: as of the last producer snapshot, and on from it.
+    """Return a replay that has read up to ``end``, from the newest usable producer snapshot on.
 
-    ``coordinator_epochs`` is given those of the last markers of producers.
+    It fills ``coordinator_epochs`` with the coordinator epoch of each producer's last marker.
     """
     state = ProducerState()
     start = 0
@@ -68,7 +68,7 @@ def replay_of_open(log: Log, end: int, coordinator_epochs: dict[int, int] | None
     first = segments[0].base_offset if segments else 0
     for offset, entries in log.producer_snapshots(newest_first=True):
         transactions = [entry for entry in entries if entry.current_txn_first_offset is not None]
-        # Of one below the log's start a broker knows nothing: what it says may be over since.
+        # A broker ignores a snapshot below the log's start: its transactions may have ended since.
         if first <= offset <= end and all(_begins_in(log, entry) for entry in transactions):
             state.load(transactions, offset, now=0)  # open transactions don't expire
             start = offset
@@ -83,7 +83,7 @@ def replay_of_open(log: Log, end: int, coordinator_epochs: dict[int, int] | None
 
 
 def _begins_in(log: Log, entry: ProducerStateEntry) -> bool:
-    """Whether the log agrees that a transaction begins there, as far as it can be asked."""
+    """Whether the log has the beginning of a snapshot's open transaction; True if that can't be checked."""
     offset = entry.current_txn_first_offset
     segments = log.segments
     if offset is None or not segments or offset < max(segments[0].base_offset, log.log_start_offset):
@@ -98,10 +98,10 @@ def _begins_in(log: Log, entry: ProducerStateEntry) -> bool:
 
 
 class CommittedReader:
-    """What a ``read_committed`` consumer gets of a log that may grow or be cut; for several threads, in any order.
+    """Determines what a ``read_committed`` consumer gets from a log that may grow or be cut.
 
-    How far the log was read is remembered, and what became of the transactions met lately, in the partitions that were
-    read lately.
+    Thread-safe; requests can come in any order. It remembers how far it has read the log. As long as the partition is
+    among those that were read recently, it also remembers the outcomes of recent transactions.
     """
 
     def __init__(self, log: Log) -> None:
@@ -112,16 +112,16 @@ class CommittedReader:
         self._lock = threading.Lock()
 
     def stable(self, offsets: OffsetRange) -> OffsetRange:
-        """Return those of some offsets of the log that are below the last stable offset."""
+        """Return the part of ``offsets`` that lies below the last stable offset."""
         return _stable(offsets, self.last_stable_offset())
 
     def last_stable_offset(self) -> int:
-        """Return :func:`last_stable_offset`; only what is new of the log is read for it."""
+        """Return :func:`last_stable_offset`; this reads only the new part of the log."""
         end = self.log.visible().end
         return self._ask(lambda: first_undecided(self._followed(end), end))
 
     def hides(self, segment: Segment, header: BatchHeader) -> bool:
-        """Whether a batch of messages in a segment, below the last stable offset, is of an aborted transaction.
+        """Whether a batch of messages below the last stable offset belongs to an aborted transaction.
 
         Errors are those of :meth:`is_aborted`.
         """
@@ -135,7 +135,7 @@ class CommittedReader:
             return self._filter().is_aborted(segment, producer_id, base_offset, last_offset)
 
     def has_marker(self, marker: tuple[int, int, bool]) -> bool:
-        """Whether a producer's marker is at an offset, and aborts or doesn't abort."""
+        """Whether the log has a marker: its producer id, its offset, and whether it is an ABORT marker."""
         producer_id, offset, is_aborted = marker
         try:
             return self._ask(lambda: self._filter().marker_at(producer_id, offset)) is is_aborted
@@ -144,7 +144,7 @@ class CommittedReader:
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         with self._lock:
-            if self.log.incarnation != self._incarnation:  # what was read may be of another log
+            if self.log.incarnation != self._incarnation:  # the segments that were read may be gone
                 self._incarnation = self.log.incarnation
                 self._open = None
             try:
@@ -162,7 +162,7 @@ class CommittedReader:
         return self._open
 
     def _filter(self) -> AbortedTransactions:
-        aborted = self._aborted  # which may be forgotten at any moment
+        aborted = self._aborted  # another thread may call _forget at any moment
         if aborted is None:
             aborted = self._aborted = AbortedTransactions(self.log)
         self.log.storage.note_reader(self, self._forget)

@@ -1,4 +1,4 @@
-"""The two isolation levels of a consumer; what they mean for a log is in :mod:`kfs.read.isolation`."""
+"""The two isolation levels of a consumer; :mod:`kfs.read.isolation` applies them to a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class IsolationLevel(StrEnum):
-    """``IsolationLevel.java``."""
+    """The isolation level of a consumer (``IsolationLevel.java``)."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"

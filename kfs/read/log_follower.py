@@ -1,4 +1,4 @@
-"""Reading a log in order, and on from there when it has grown."""
+"""Reads a log in order, and continues there when the log has grown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kfs.storage.open_files import FileChanged
 class LogFollower:
     """Follows the log of one partition as a coordinator loads it: from the log start offset to the log's end.
 
-    :meth:`read_on` yields what has come since it last was asked. Once segments were compacted, cut or deleted, or the
-    log start offset was moved, what was read before :attr:`is_void`: who keeps state of it forgets that, and has the
-    reader :meth:`begin` anew. What is damaged is among the log's problems, and yielded.
+    :meth:`read_on` yields what was appended since its last call. If segments are compacted, cut or deleted, or the log
+    start offset moves, everything read before :attr:`is_void`: the caller must drop the state that it built, and call
+    :meth:`begin`. Damage is added to the log's problems, and yielded.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        #: Records below it, which the first batch may hold, are not for the reader.
+        #: The caller must ignore records below this offset; the first batch may have some.
         self.start = 0
         self._incarnation = -1
         self._slot = -1
@@ -30,24 +30,24 @@ class LogFollower:
 
     @property
     def is_void(self) -> bool:
-        """Whether what was read before is no longer what the log holds; so it is before the first reading."""
+        """Whether the log no longer has what was read before; also true before the first call of :meth:`begin`."""
         _ = self.log.segments  # looks for changes
         return self._incarnation != self.log.incarnation or self.start != self.log.log_start_offset
 
     def begin(self) -> None:
-        """Take nothing for read."""
+        """Restart at the log start offset."""
         _ = self.log.segments
         incarnation = self.log.incarnation
         self.start = self.log.log_start_offset
-        self._incarnation = incarnation  # last: what can't be asked for just now is void still
+        self._incarnation = incarnation  # last: if a line above raises, the reader stays void
         self._slot = -1
         self._read_up_to = self.start
 
     def read_on(self) -> Iterator[DecodedBatches | Unreadable]:
-        """Yield what follows what was yielded before.
+        """Yield the items after those that were yielded before.
 
         Raises:
-            FileChanged: the log changed under the reading; what was read is void.
+            FileChanged: the log changed while it was read; everything read before is void.
         """
         try:
             for segment in self.log.segments:

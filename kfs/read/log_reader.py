@@ -1,4 +1,4 @@
-"""The records of a log that a reader sees: found by offset or by time, and block by block."""
+"""The visible records of a log: lookups by offset and time, and iteration in offset order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from kfs.log.storage import LoadedBlock
     from kfs.read.isolation import CommittedReader
 
-#: How far back from a segment's end the last record is looked for: markers and holes may follow it.
+#: The numbers of offsets, counted back from a segment's end, to search for its last record: markers and offsets without
+#: records may follow it.
 _LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
-#: How often blocks are looked for again in what has become of their log.
+#: The maximum number of consecutive attempts at reading a log whose segments change.
 _MOST_LOOKS: Final = 8
 
 
 class Located(NamedTuple):
-    """A record: its segment, the decoded block that it is in, and its index there."""
+    """A record: its segment, its decoded block, and its index in the block."""
 
     segment: Segment
     loaded: LoadedBlock
@@ -38,7 +39,7 @@ class Located(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A decoded block of a segment, and the indexes in it of the records that are seen, broken ones among them."""
+    """A decoded block of a segment, and the indexes of its visible records, broken records included."""
 
     segment: Segment
     loaded: LoadedBlock
@@ -46,9 +47,10 @@ class Shown(NamedTuple):
 
 
 class LogReader:
-    """What is seen of a log: its visible offsets or those that ``choose`` picks; with ``committed`` what that shows.
+    """Reads the records in a log's visible offsets, or in the offsets that ``choose`` returns.
 
-    Control records are never shown. For several threads, in any order.
+    With ``committed`` it reads only the records that a ``read_committed`` consumer gets. Control records are never
+    shown. Thread-safe; lookups can come in any order.
     """
 
     def __init__(
@@ -60,29 +62,29 @@ class LogReader:
 
     @property
     def offsets(self) -> OffsetRange:
-        """The offsets that are seen: they move with the log."""
+        """The offsets whose records are visible; the range moves with the log."""
         if self._choose is not None:
             return self._choose()
         visible = self.log.visible()
         return visible if self.committed is None else self.committed.stable(visible)
 
     def shows(self, segment: Segment, header: BatchHeader) -> bool:
-        """Whether the records of a batch below the end of what is seen are seen: it is no marker, nor aborted.
+        """Whether the records of a batch below the end of :attr:`offsets` are visible: neither control nor aborted.
 
         Raises:
-            FileChanged: the log doesn't have its segment any more.
+            FileChanged: the log doesn't have the batch's segment any more.
         """
         return not header.is_control and (self.committed is None or not self.committed.hides(segment, header))
 
     # -- by offset
 
     def find(self, offset: int, *, keep: bool = True) -> Located | None:
-        """Return the record at ``offset``, None where none is seen there.
+        """Return the record at ``offset``, or None if no record is visible there.
 
         With ``keep`` the cache keeps its block.
 
         Raises:
-            CorruptData: it lies in damaged bytes.
+            CorruptData: the record lies in damaged bytes.
         """
         log, offsets = self.log, self.offsets
         if offset >= offsets.end == log.log_end_offset and not log.until_high_watermark:
@@ -101,10 +103,10 @@ class LogReader:
 
     @staticmethod
     def find_kept(segment: Segment, offset: int) -> Located | None:
-        """Return the record at ``offset`` of a segment that is gone from the log, for a reader that has seen it before.
+        """Return the record at ``offset`` of a segment that the log no longer has, for a reader that knows the segment.
 
         Raises:
-            CorruptData: it lies in damaged bytes, or the segment can't be read any more.
+            CorruptData: the record lies in damaged bytes, or the segment can't be read any more.
         """
         loaded = segment.find(offset)
         index = None if loaded is None else _index_of(loaded, offset)
@@ -113,9 +115,9 @@ class LogReader:
     # -- in order
 
     def blocks(self, start: int) -> Iterator[tuple[Span, Block]]:
-        """Yield the blocks with messages from offset ``start`` on; damage is reported and passed over.
+        """Yield the blocks with visible messages from offset ``start`` on; damage is reported and skipped.
 
-        Of each only what lies in the span counts, see :meth:`Log.walk_spans`.
+        Only those records of a block count whose offsets lie in its span; see :meth:`Log.walk_spans`.
         """
         offsets = self.offsets
         reached, looks = max(start, offsets.start), 0
@@ -127,13 +129,13 @@ class LogReader:
                             yield span, item
                         reached, looks = max(reached, span.within(0, item.header.last_offset + 1)[1]), 0
                 return
-            except FileChanged:  # the log has another segment there by now, or none
+            except FileChanged:  # by now, the log has another segment there, or none
                 looks += 1
                 if looks == _MOST_LOOKS:
                     raise
 
     def records(self, start: int) -> Iterator[Shown]:
-        """Yield decoded blocks, each with the indexes of the records that are seen, from offset ``start`` on."""
+        """Yield the decoded blocks from offset ``start`` on, each with the indexes of its visible records."""
         offsets = self.offsets
         start = max(start, offsets.start)
         for span, block in self.blocks(start):
@@ -143,7 +145,7 @@ class LogReader:
                 yield Shown(span.segment, loaded, range(first, stop))
 
     def records_between(self, segment: Segment, position: int, end: int, after: int) -> Iterator[Shown]:
-        """Yield the decoded blocks from ``position`` to ``end`` of a segment, as :meth:`records` does."""
+        """Yield the decoded blocks between two byte positions of a segment, in the form of :meth:`records`."""
         offsets = self.offsets
         for item in segment.walk(position, after):
             if item.position >= end:
@@ -155,7 +157,7 @@ class LogReader:
                     yield Shown(segment, loaded, range(first, bisect_left(loaded.columns.offsets, offsets.end)))
 
     def first_from(self, start: int, lost: Callable[[Problem], None]) -> Located | None:
-        """Return the first record from offset ``start`` on; ``lost`` gets damage that may have held an earlier one."""
+        """Return the first record from offset ``start`` on; call ``lost`` with damage that may hide an earlier one."""
         offsets = self.offsets
         wanted = OffsetRange(max(start, offsets.start), offsets.end)
         sight = Sight(wanted, wanted.end + 1)
@@ -179,14 +181,14 @@ class LogReader:
                 return Located(segment, loaded, index)
         return None
 
-    # -- by what there is
+    # -- by timestamp, first and last
 
     def first_at_or_after(self, timestamp: int) -> int | None:
-        """Return the lowest offset of a record with that timestamp (milliseconds) or a later one, None without any."""
+        """Return the lowest offset of a visible record whose timestamp (ms) is at least ``timestamp``, None if none."""
         offset = self.log.offset_for_time(timestamp, self.offsets)
         if offset is None or self.committed is None:
             return offset
-        for _, loaded, indexes in self.records(offset):  # that one may not be shown
+        for _, loaded, indexes in self.records(offset):  # the record at this offset may be hidden
             timestamps = loaded.columns.timestamps
             found = next((index for index in indexes if timestamps[index] >= timestamp), None)
             if found is not None and timestamps[found] != NO_TIMESTAMP:
@@ -194,14 +196,14 @@ class LogReader:
         return None
 
     def first_offset(self) -> int | None:
-        """The lowest offset with a record, None without any."""
+        """Return the lowest offset with a visible record, None if there is none."""
         for _, loaded, indexes in self.records(0):
             if indexes:
                 return loaded.columns.offsets[indexes[0]]
         return None
 
     def last_offset(self) -> int | None:
-        """The highest offset with a record, None without any."""
+        """Return the highest offset with a visible record, None if there is none."""
         offsets = self.offsets
         for segment, begin, following in reversed(self.log.spans):
             if begin >= offsets.end:

@@ -1,4 +1,4 @@
-"""Logs for workers: what another process needs to open one, and splits on it."""
+"""Logs for workers: the data with which another process opens a log, and tasks on its splits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Where a log is, so that another process can open it; what part of it is visible, it isn't to be asked for there.
+    """The location of a log, so that another process can open it; which offsets are visible isn't known there.
 
-    ``copies`` are other copies of it, each with the log directory that it is in; of the log itself that is ``log_dir``.
-    ``tier`` is what is known of offsets that it should begin with and aren't there. With ``is_of_deleted`` it has the
-    segments that were deleted, and none of the log's.
+    ``log_dir`` is the path of the log directory. ``copies`` are the paths, names and log directories of other copies of
+    the log. ``tier`` is what is known of the topic's tiered storage, for offsets that are missing at the beginning of
+    the log. With ``is_of_deleted``, the log has only segments that were deleted.
     """
 
     path: str
@@ -44,7 +44,7 @@ class LogSource:
 
     @classmethod
     def of(cls, log: Log) -> LogSource:
-        """Return the source of a log that is open here."""
+        """Return the source of an open log."""
         directory = log.directory
         copies = tuple((each.path, each.name, _path_of(each)) for each in log.other_copies())
         limit, tier = log.storage.max_batch_bytes, Tier.NONE if log.remote is None else log.remote.tier
@@ -54,7 +54,7 @@ class LogSource:
         )
 
     def open(self, problems: Problems | None = None) -> Log:
-        """Open the log; nothing is read yet. What is found wrong goes to ``problems``, if they are given."""
+        """Open the log, without reading anything yet; problems are added to ``problems`` if that isn't None."""
         directory = _directory(self.path, self.name, self.log_dir, self.loose)
         if self.is_of_deleted:
             directory = replace(directory, is_of_deleted=True)
@@ -64,14 +64,14 @@ class LogSource:
     def _other_copies(self) -> OtherCopies | None:
         if not self.copies:
             return None
-        from kfs.log.healing import Healer  # only here: most logs have no copies, and each worker would wait for it
+        from kfs.log.healing import Healer  # only here: slow to import for each worker, and most logs have no copies
 
         itself, *others = (_directory(*each) for each in ((self.path, self.name, self.log_dir), *self.copies))
         return Healer(itself, lambda: others)
 
 
 def _directory(path: str, name: DirectoryName, log_dir: str | None, loose: tuple[str, ...] = ()) -> PartitionDirectory:
-    """Return a directory of a log, in a log directory of which it was said elsewhere what is wrong with it."""
+    """Return a partition directory; problems of its log directory aren't logged, as the parent reports them."""
     known = None if log_dir is None else LogDir(log_dir, Problems(_NOT_LOGGED))
     return PartitionDirectory(path, name, known, loose)
 
@@ -82,7 +82,7 @@ def _path_of(directory: PartitionDirectory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """A split: where, which offsets of it are wanted, and about how many bytes are read for it."""
+    """A split of a log: its batches, the wanted offsets, and the approximate number of bytes to read."""
 
     source: LogSource
     batches: BatchRange
@@ -91,7 +91,7 @@ class LogTask:
 
 
 class NotedProblem(NamedTuple):
-    """A problem of a worker's log, to be added to its parent's log; it is not part of the result."""
+    """A problem of a worker's log, to be added to the same log in the parent; it isn't part of the result."""
 
     source: LogSource
     problem: Problem
@@ -99,7 +99,7 @@ class NotedProblem(NamedTuple):
 
 
 class LogJob(Job[LogTask, Item | NotedProblem]):
-    """A job on splits of logs, each by itself."""
+    """A job whose tasks are independent splits of logs."""
 
     groups_ahead: ClassVar[int] = 1  # a split is a few megabytes
     groups_open: ClassVar[int] = 2
@@ -110,23 +110,23 @@ class LogJob(Job[LogTask, Item | NotedProblem]):
 
 
 class OpenLogs(Protocol):
-    """The logs that tasks are of."""
+    """The logs that the tasks refer to."""
 
     def log_of(self, source: LogSource) -> Log:
-        """Return a log."""
+        """Return the log of a source."""
         ...
 
     def noted(self) -> Iterator[NotedProblem]:
-        """Yield what was found wrong with logs, which another process has to report."""
+        """Yield problems of the logs that another process has to report."""
         ...
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release what is open."""
         ...
 
 
 class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
-    """A job on splits of logs, as one process does it."""
+    """A job on splits of logs, open in one process."""
 
     def __init__(self, logs: OpenLogs) -> None:
         self._logs = logs
@@ -134,7 +134,7 @@ class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
 
     @abstractmethod
     def read(self, log: Log, task: LogTask) -> Iterator[Item]:
-        """Yield what is made of a task."""
+        """Yield the results of a task."""
 
     def do(self, task: LogTask) -> Iterator[Item | NotedProblem]:
         """See :meth:`OpenJob.do`."""
@@ -151,7 +151,7 @@ class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
 
 
 class LogsOfWorker:
-    """The logs of a worker, opened for their tasks: one at a time. What is wrong with them is noted, not logged."""
+    """The logs of a worker, which has one of them open at a time; their problems are noted, not logged."""
 
     def __init__(self) -> None:
         self._source: LogSource | None = None
@@ -178,13 +178,13 @@ class LogsOfWorker:
 
 
 class LogsOfParent:
-    """The logs of the process that makes the tasks, as they are open there."""
+    """The open logs of the process that makes the tasks."""
 
     def __init__(self) -> None:
         self._logs: dict[LogSource, Log] = {}
 
     def source_of(self, log: Log) -> LogSource:
-        """Return the source of a log that there will be tasks of."""
+        """Return the source of a log, and keep the log for :meth:`log_of`."""
         source = LogSource.of(log)
         self._logs[source] = log
         return source
@@ -194,19 +194,19 @@ class LogsOfParent:
         return self._logs[source]
 
     def noted(self) -> Iterator[NotedProblem]:
-        """See :meth:`OpenLogs.noted`: the logs have their problems themselves."""
+        """See :meth:`OpenLogs.noted`: there are none, because the logs report their own problems."""
         return iter(())
 
     def note(self, noted: NotedProblem) -> None:
-        """Have a log know a problem that a worker has found in it; it is logged unless it was known."""
+        """Add a problem that a worker found to the log; this logs it unless it is already known."""
         self._logs[noted.source].problems.add(noted.problem, is_settled=noted.is_settled)
 
     def close(self) -> None:
-        """See :meth:`OpenLogs.close`: they go on being open where they were opened."""
+        """See :meth:`OpenLogs.close`: does nothing, as the logs stay open for the code that opened them."""
 
 
 class _Noting(Problems):
-    """The problems of a worker's log: each is noted once, and logged elsewhere."""
+    """The problems of a worker's log: each is noted once, and the parent logs it."""
 
     def __init__(self, source: LogSource, noted: list[NotedProblem]) -> None:
         super().__init__(_NOT_LOGGED)
@@ -221,5 +221,5 @@ class _Noting(Problems):
             self._noted.append(NotedProblem(self._source, problem, is_settled))
 
 
-#: Below every level that there is.
+#: A level below all others, so that nothing is logged.
 _NOT_LOGGED: Final = 0

@@ -1,4 +1,4 @@
-"""A partition cut into splits that are about as large as each other."""
+"""Divides a partition into splits of about the same size."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from kfs.log.segment import Segment
     from kfs.log.span import Span
 
-#: Bytes of log in a split.
+#: The default size of a split, in bytes of log.
 SPLIT_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """Batches of one segment from ``position`` to ``end`` (None: the log's end), both batch boundaries.
+    """Batches of one segment from ``position`` to ``end`` (None: the segment's end), both batch boundaries.
 
-    ``after`` is the highest offset before them, where it is known. Position and end hold as long as the segment's file
-    is this ``version`` of it. Where it isn't, what is wanted are the offsets from those seen up to, not including,
-    ``stop`` (None: the end of all that is wanted), wherever they lie then in the log of the topic of ``topic_id``.
-    Without a version only the maker of the split knows whether they do.
+    ``after`` is the highest offset before them, or None if unknown. Position and end are valid as long as the segment's
+    file is still this ``version``. Otherwise, the offsets not read yet, up to ``stop`` (exclusive; None: the end of all
+    wanted offsets), are read from wherever they lie in the log, if its topic still has the id ``topic_id``. Without a
+    version, the creator of the split must make sure that position and end are valid.
     """
 
     topic: str
@@ -52,9 +52,9 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Batches, the offsets that are wanted of them, and about how many bytes are read for it.
+    """Batches, the wanted offsets among them, and the approximate number of bytes to read.
 
-    Each wanted offset is in one split, and so is all that is damaged: what lies in its bytes is asked for in a split,
+    Each wanted offset is in exactly one split. So is all damage: it belongs to the split whose bytes include it,
     whatever offsets it held.
     """
 
@@ -64,14 +64,13 @@ class Split:
 
 
 def splits_of(log: Log, offsets: WantedOffsets, sizes: SplitSizes | None = None) -> Iterator[Split]:
-    """Yield the splits that together hold all of ``offsets``, in log order; ``sizes`` are asked for each anew.
+    """Yield the splits that together have all of ``offsets``, in log order, by default of 4 MiB each.
 
-    By default they have 4 MiB.
-
-    Segments are cut where their offset index says, at boundaries that were looked at. Where the log may go on behind
-    the offsets, and ends in damage, that is a split, too, if no other has it.
+    ``sizes`` is evaluated again for each segment. :mod:`kfs.read.cutting` cuts the segments, at verified batch
+    boundaries. If the log ends in damage that may hide requested offsets, that damage is a split of its own, unless
+    another split includes it.
     """
-    metadata = log.partition_metadata()  # before the segments: those of another topic are no part of this one
+    metadata = log.partition_metadata()  # before the segments: else they could get the id of a re-created topic
     topic_id = None if metadata is None else metadata.topic_id
     last: Split | None = None
     spans = log.spans
@@ -88,14 +87,15 @@ def splits_of(log: Log, offsets: WantedOffsets, sizes: SplitSizes | None = None)
 
 
 def holds_some_of(offsets: OffsetRange, span: Span) -> bool:
-    """Whether a segment answers for some of the offsets."""
+    """Whether the span of a segment includes some of the offsets."""
     return span.start < offsets.end and (span.end is None or span.end > offsets.start)
 
 
 def of_span(offsets: WantedOffsets, span: Span) -> WantedOffsets:
-    """Return the offsets that are wanted of a segment which other segments may overlap, as deleted ones do.
+    """Return the wanted offsets of a segment that may overlap others, as deleted segments do.
 
-    Its first batches may tell of offsets that are missing before it: only another segment's offsets bound it.
+    Only the offsets of other segments bound them, not the base offset of the segment itself: its first batches may
+    reveal that offsets before it are missing.
     """
     start, end, asked_end = offsets.start, offsets.end, offsets.asked_end
     if span.start > span.segment.base_offset:
@@ -126,7 +126,7 @@ def _splits_of_segment(
     whole: BatchRange, segment: Segment, offsets: WantedOffsets, sizes: SplitSizes
 ) -> Iterator[Split]:
     cuts = UNCUT
-    with suppress(CorruptData):  # it vanished, or was cut: who reads it hears of that
+    with suppress(CorruptData):  # the segment vanished, or was cut: its reader gets the same error
         cuts = cuts_of(segment, offsets, sizes)
     begin: Cut | None = None
     for cut, following in pairwise(chain(cuts.cuts, (None,))):
@@ -135,7 +135,7 @@ def _splits_of_segment(
         end = offsets.end if following is None or following.after is None else min(offsets.end, following.after + 1)
         begin = begin or cut
         if start >= end:
-            begin = cut  # all of it lies before the offsets, but for damage that may have held some
+            begin = cut  # no wanted offsets here, but the next split includes it: damage here may have held some
             continue
         to = cuts.end if following is None else following.position
         stop = whole.stop if following is None else end

@@ -1,4 +1,4 @@
-"""Which records are wanted, decided on columns before anything is rendered."""
+"""Selects the wanted records by their columns, before anything is rendered."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kfs.compiled import compiled_or_python
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT64, TIMESTAMP_TYPE_MASK
 
-#: What stands for something else in a regular expression.
+#: The characters that have a special meaning in a regular expression.
 _SPECIAL: Final = frozenset(rb".^$*+?{}[]\\|()")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records whose offset is in ``start`` to ``end`` (exclusive), and of which all else that is given is true.
+    """The records with offsets from ``start`` to ``end`` (exclusive) that meet all other given conditions.
 
-    ``since`` and ``before`` are milliseconds: timestamps from the one up to, not including, the other.
-    ``keys`` are whole keys, of which a record has one; ``value_pattern`` is found somewhere in the value; ``headers``
-    are names with values (None: null) of which each record has all.
+    ``since`` and ``before`` (exclusive) bound the timestamp, in milliseconds. The key must equal one of ``keys``.
+    ``value_pattern`` must match somewhere in the value. ``headers`` are names and values (None: null), and the record
+    must have all of them.
     """
 
     start: int = 0
@@ -35,21 +35,21 @@ class Selection:
 
     @property
     def looks_inside(self) -> bool:
-        """Whether offsets alone don't tell which records are wanted."""
+        """Whether the selection depends on more than offsets."""
         return self.has_times or self.looks_into_records
 
     @property
     def has_times(self) -> bool:
-        """Whether only records of some time are wanted."""
+        """Whether the selection depends on timestamps."""
         return self.since is not None or self.before is not None
 
     @property
     def looks_into_records(self) -> bool:
-        """Whether keys, values or headers tell which records are wanted."""
+        """Whether the selection depends on keys, values or headers."""
         return self.keys is not None or self.value_pattern is not None or bool(self.headers)
 
     def within(self, other: Selection) -> Selection:
-        """Return the selection of those records that are also in the offsets and times of another."""
+        """Return this selection, restricted to the offsets and times of another."""
         since = max((time for time in (self.since, other.since) if time is not None), default=None)
         before = min((time for time in (self.before, other.before) if time is not None), default=None)
         return replace(
@@ -57,7 +57,7 @@ class Selection:
         )
 
     def indexes(self, columns: RecordColumns, among: Sequence[int]) -> Sequence[int]:
-        """Return which records of a block are wanted, by index, of those in ``among``; offsets are not looked at."""
+        """Return the indexes of the wanted records, of those in ``among``; this doesn't check offsets."""
         pattern = self.value_pattern
         text = None if pattern is None else literal_of(pattern)
         found: Sequence[int] = among
@@ -74,7 +74,7 @@ class Selection:
         """Return whether a record batch (v2) can hold wanted records, by its header.
 
         The header bounds timestamps only from above (``DefaultRecordBatch``): a record may be older than the first one
-        of its batch. With LogAppendTime all records have the greatest timestamp.
+        of its batch. With LogAppendTime all records have the max timestamp.
         """
         if self.since is not None and max_timestamp < self.since:
             return False
@@ -82,7 +82,7 @@ class Selection:
 
 
 class Rows(Protocol):
-    """Finds and takes records of a block."""
+    """Selects records of a block, and extracts their columns."""
 
     @staticmethod
     def wanted(
@@ -93,9 +93,9 @@ class Rows(Protocol):
         keys: frozenset[bytes] | None,
         text: bytes | None,
     ) -> Sequence[int]:
-        """Return the indexes, of those in ``among``, of the records that are as :class:`Selection` wants them.
+        """Return the indexes of the records that meet the conditions of a :class:`Selection`, of those in ``among``.
 
-        ``text`` is in the value as it is.
+        The value must contain ``text`` literally.
         """
         ...
 
@@ -106,7 +106,7 @@ class Rows(Protocol):
 
 
 class PythonRows:
-    """The same as compiled code does."""
+    """The Python equivalent of the compiled code."""
 
     @staticmethod
     def wanted(
@@ -149,14 +149,14 @@ def _import_compiled() -> type[Rows]:
 
 
 def literal_of(pattern: re.Pattern[bytes]) -> bytes | None:
-    """Return the text that a pattern looks for, None where it isn't one that stands for itself."""
+    """Return the text that a pattern matches literally, or None if it isn't a literal pattern."""
     if pattern.flags & (re.IGNORECASE | re.VERBOSE) or _SPECIAL.intersection(pattern.pattern):
         return None
     return pattern.pattern
 
 
 def rows_of(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:
-    """Return the columns of just those records, over the same buffer."""
+    """Return the columns of the records at ``indexes``, over the same buffer."""
     if len(indexes) == len(columns):
         return columns
     if indexes and indexes[-1] - indexes[0] + 1 == len(indexes):

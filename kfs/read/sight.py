@@ -1,4 +1,4 @@
-"""What a reader sees of the batches of a segment, and which of what is lost there he has to be told."""
+"""Decides which records of a segment a reader sees, and which losses in it must be reported."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from kfs.log.offset_range import OffsetRange
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
 
-#: Whether a transactional batch of messages in a segment is of an aborted transaction, by producer id, base offset and
-#: last offset. Raises as :meth:`~kfs.read.aborted_transactions.AbortedTransactions.is_aborted`.
+#: Whether a transactional batch of messages in a segment belongs to an aborted transaction, by producer id, base offset
+#: and last offset. Errors are those of :meth:`~kfs.read.aborted_transactions.AbortedTransactions.is_aborted`.
 IsAborted: TypeAlias = "Callable[[Segment, int, int, int], bool]"
-#: Where records may be lost: it has ``lost``, the offsets that they may have had, None for none, and a ``problem``.
+#: A place where records may be lost. ``lost`` is the range of offsets that they may have, or None if none can be lost.
+#: ``problem`` describes the place.
 Unreadable: TypeAlias = Undecodable | Damage
 
 
 class Sight:
-    """What is seen of the offsets in ``offsets``: no control records, and with ``is_aborted`` nothing that was aborted.
+    """The records that a reader sees in ``offsets``: no control records and, with ``is_aborted``, no aborted ones.
 
-    What is lost is reported if it may have been among the offsets up to ``asked_end``: where there are none to be read
-    from ``offsets.end`` on, that may be because they are lost.
+    A loss is reported if it may affect offsets below ``asked_end``. That may lie above ``offsets.end``, because the
+    readable offsets may end there only because later ones are lost.
     """
 
     __slots__ = ("_asked_end", "_end", "_is_aborted", "_start")
@@ -38,9 +39,9 @@ class Sight:
         self._is_aborted = is_aborted
 
     def rows(self, segment: Segment, records: DecodedBatches) -> list[range]:
-        """Return which of the records are seen, by index, those that are broken among them: ranges that aren't empty.
+        """Return the indexes of the visible records as non-empty ranges, broken records included.
 
-        Raises as :data:`IsAborted`.
+        Errors are those of :data:`IsAborted`.
         """
         first, stop = self.shown(records)
         if first >= stop:
@@ -50,7 +51,7 @@ class Sight:
         return self._not_aborted(self._is_aborted, segment, records, first, stop)
 
     def shown(self, records: DecodedBatches) -> tuple[int, int]:
-        """Return the index of the first record that is of the offsets and no control record, and where they end."""
+        """Return the range of indexes, end excluded, of the records in the offsets; it is empty for control records."""
         if records.is_control:
             return 0, 0
         offsets, start, end = records.columns.offsets, self._start, self._end
@@ -81,15 +82,15 @@ class Sight:
         return [some for some in kept if some]
 
     def is_asked_for(self, item: Unreadable) -> bool:
-        """Whether messages that are lost there may be of the offsets that are asked for."""
+        """Whether messages that are lost there may have requested offsets."""
         if isinstance(item, Undecodable) and item.block.header.is_control:
             return False
         return item.lost is not None and item.lost.overlaps(self._start, self._asked_end)
 
     def misses(self, segment: Segment, item: Unreadable) -> bool:
-        """Whether a reader has to be told of what is lost there: asked for, and not known to be aborted.
+        """Whether the loss must be reported: it may affect requested offsets, and isn't known to be of aborted records.
 
-        Raises as :data:`IsAborted`.
+        Errors are those of :data:`IsAborted`.
         """
         if not self.is_asked_for(item) or self._is_aborted is None or isinstance(item, Damage):
             return self.is_asked_for(item)
@@ -100,7 +101,7 @@ class Sight:
 
 
 class Hidden(NamedTuple):
-    """Aborted batches: where they end in the file, and the last of their offsets."""
+    """Aborted batches: the byte position in the file where they end, and their last offset."""
 
     end: int
     last_offset: int
@@ -109,9 +110,11 @@ class Hidden(NamedTuple):
 def without_aborted(
     items: Iterable[DecodedBatches | Unreadable], segment: Segment, is_aborted: IsAborted, end: int
 ) -> Iterator[DecodedBatches | Unreadable | Hidden]:
-    """Have something hidden stand in place of a segment's aborted batches, and nothing of those from ``end`` on.
+    """Yield the items of a segment, with :class:`Hidden` in place of aborted batches.
 
-    Raises as :data:`IsAborted`.
+    Stop at the first batch whose last offset isn't below ``end``.
+
+    Errors are those of :data:`IsAborted`.
     """
     for item in items:
         if isinstance(item, Damage):
@@ -132,7 +135,7 @@ def without_aborted(
 def _divided(
     item: DecodedBatches, segment: Segment, is_aborted: IsAborted, end: int
 ) -> Iterator[DecodedBatches | Hidden]:
-    """Yield the batches of an item below offset ``end``, the aborted ones as hidden."""
+    """Yield the batches of an item below offset ``end``, the aborted ones as :class:`Hidden`."""
     table = item.table
     start, was_hidden = item.first, False
     for row in range(item.first, item.stop):

@@ -1,4 +1,4 @@
-"""Reading one split: which records of a segment are wanted, and what of it could not be read."""
+"""Reads splits: selects the wanted records, and reports losses."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _LOG: Final = logging.getLogger("kfs")
 
 @dataclass(frozen=True, slots=True)
 class SelectedRecords:
-    """Records of some blocks that are wanted, by index, and what of the blocks could not be read.
+    """The indexes of the wanted records in some blocks, and the problems in the blocks.
 
-    In their place are ``whole`` batches, of which each record is wanted, where who reads goes by headers.
+    A :class:`SplitReader` with ``by_header`` may return ``whole`` batches instead, whose records are all wanted.
     """
 
     records: DecodedBatches | None = None
@@ -47,17 +47,17 @@ class SelectedRecords:
 
     @property
     def count(self) -> int:
-        """How many records they are."""
+        """The number of wanted records."""
         return len(self.indexes) if self.whole is None else self.whole.count
 
 
 @dataclass(slots=True)
 class SplitReader:
-    """Reads splits, in any order: each has its own offsets.
+    """Reads splits, in any order, as each comes with its own offsets.
 
-    With ``by_header`` batches aren't decoded whose headers tell how many of their records are wanted
-    (:mod:`kfs.read.by_header`). With ``tells_what_is_gone`` offsets that are gone since the split was planned are a
-    problem whether they were asked for by number or not.
+    With ``by_header``, batches aren't decoded if their headers say how many of their records are wanted
+    (:mod:`kfs.read.by_header`). With ``tells_what_is_gone``, offsets that were deleted since the split was planned are
+    a problem even if they weren't requested by number.
     """
 
     selection: Selection
@@ -65,21 +65,22 @@ class SplitReader:
     by_header: bool = False
     tells_what_is_gone: bool = False
     _aborted: AbortedTransactions | None = None
-    #: The highest offset that was read up to.
+    #: The highest offset read so far.
     _after: int = -1
 
     def select(self, log: Log | None, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
-        """Yield the records of a split that are wanted, block by block; those outside of ``offsets`` are not.
+        """Yield the wanted records of a split in ``offsets``, block by block.
 
-        Damage is among them where it may hide offsets that were asked for (:class:`~kfs.read.sight.Sight`).
-        ``log`` is that of the split, None where it is gone.
+        Damage is yielded as a problem if it may hide requested offsets (:class:`~kfs.read.sight.Sight`). ``log`` is the
+        split's log, or None if that is gone.
 
-        Where the segment's file is no more what it was when the split was planned, the offsets of the split are read
-        from what is there now, each once. Those that are gone are no problem unless they were asked for by number.
+        If the segment's file has changed since the split was planned, the offsets of the split are read from the log's
+        current segments, each once. Deleted offsets are a problem if they were requested by number, with
+        ``tells_what_is_gone``, or if the log is empty or belongs to another topic now.
 
         Raises:
-            FileChanged: the segment is gone, or was cut under our hands, and what the split then is isn't known; or
-                that goes on and on.
+            FileChanged: the log is gone; the segment is gone or was cut, and the split's offsets aren't known; or the
+                log's segments keep changing.
             CorruptData: a device fails.
         """
         self._after = batches.base_offset - 1 if batches.after is None else batches.after
@@ -92,19 +93,19 @@ class SplitReader:
             self._isolate(log)
             yield from self._selected_in(segment, batches, offsets)
         except FileChanged as error:
-            # Where nothing but positions bounds a split, it isn't known what of it is left.
+            # If only byte positions bound a split, its remaining offsets are unknown.
             is_bounded = batches.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
             if log is None or not is_bounded:
                 raise
             yield from self._select_elsewhere(log, batches, offsets)
 
     def _selected_in(self, segment: Segment, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
-        """Yield what is wanted of batches of a segment, and keep in mind up to where."""
+        """Yield the wanted records of batches of a segment, and note in ``_after`` how far they were read."""
         is_aborted = None if self._aborted is None else self._aborted.is_aborted
         sight = Sight(offsets, offsets.asked_end, is_aborted)
         for item in self._read(segment, batches, offsets):
             if isinstance(item, ScannedBatches):
-                if isinstance(item, WholeBatches):  # else nothing of it is wanted
+                if isinstance(item, WholeBatches):  # other batches that aren't decoded have no wanted records
                     for part in visible(segment, item, is_aborted):
                         yield SelectedRecords(whole=part)
                 first, last = item.base_offset, item.last_offset
@@ -126,7 +127,7 @@ class SplitReader:
     def _read(
         self, segment: Segment, batches: BatchRange, offsets: WantedOffsets
     ) -> Iterator[ScannedBatches | DecodedBatches | Unreadable]:
-        """Read batches of a segment, and decode those that can hold what is wanted, by their headers."""
+        """Read batches of a segment; decode only those that can have wanted records according to their headers."""
         reader = segment.bulk_reader()
         for item in reader.batches(batches.position, batches.after, batches.end):
             if isinstance(item, ScannedBatches):
@@ -140,7 +141,7 @@ class SplitReader:
                 yield item
 
     def _parts(self, scanned: ScannedBatches, offsets: WantedOffsets) -> Iterator[tuple[ScannedBatches, bool]]:
-        """Divide batches into those that can hold what is wanted, and those that can't."""
+        """Divide batches into parts that can have wanted records, and parts that can't."""
         table, selection = scanned.table, self.selection
         if not selection.has_times:
             start = min(bisect_left(table.last_offsets, offsets.start, scanned.first, scanned.stop), scanned.stop)
@@ -162,7 +163,7 @@ class SplitReader:
             begin = stop
 
     def _select_elsewhere(self, log: Log, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
-        """Yield what is wanted of a split, behind what was given out of it, from the segments that there are now."""
+        """Yield the wanted records of a split that weren't yielded yet, from the log's current segments."""
         end = offsets.end if batches.stop is None else min(offsets.end, batches.stop)
         asked_end = offsets.asked_end if batches.stop is None else end
         start, looks = max(offsets.start, self._after + 1), 0
@@ -179,7 +180,7 @@ class SplitReader:
                 continue
             segment, wanted = span.segment, of_span(WantedOffsets(start, end, asked_end), span)
             self._after = start - 1
-            self._aborted = None  # it may have read what is gone
+            self._aborted = None  # it may have read segments that are gone
             try:
                 self._isolate(log)
                 position, after = segment.position_before(start)
@@ -195,7 +196,7 @@ class SplitReader:
                 start = wanted.end
 
     def _lost(self, batches: BatchRange, log: Log, lost: OffsetRange, why: str) -> SelectedRecords:
-        """Return what is to be said of offsets that are gone since the split was planned."""
+        """Report offsets that were deleted since the split was planned, as a problem or only in kfs's log output."""
         told = f"offsets {lost.start} to {lost.end - 1} are gone: {why} while it was read"
         was_asked_for = self.selection.start or self.tells_what_is_gone
         if log.segments and _is_of_topic(log, batches) and not was_asked_for:
@@ -207,7 +208,7 @@ class SplitReader:
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
-            from kfs.read.aborted_transactions import AbortedTransactions  # only here: see wanted_offsets
+            from kfs.read.aborted_transactions import AbortedTransactions  # only here: rarely needed
 
             self._aborted = AbortedTransactions(log)
 
@@ -226,17 +227,17 @@ class SplitReader:
 
 
 def _path_of(batches: BatchRange, log: Log) -> str:
-    """Return where the segment was that a split was planned for."""
+    """Return the path of the segment that a split was planned for."""
     return os.path.join(log.directory.path, f"{batches.base_offset:020d}.log")
 
 
 def _is_planned(batches: BatchRange, segment: Segment) -> bool:
-    """Whether a split was planned for this very file."""
+    """Whether a segment is the same file as when the split was planned."""
     return segment.base_offset == batches.base_offset and (batches.version is None or batches.version.is_of(segment))
 
 
 def _is_of_topic(log: Log, batches: BatchRange) -> bool:
-    """Whether the topic wasn't deleted and made anew since; that is asked when its segments are known."""
+    """Whether the log is still of the split's topic, not of a re-created one; call it after listing the segments."""
     if batches.topic_id is None:
         return True
     metadata = log.partition_metadata()
@@ -246,12 +247,12 @@ def _is_of_topic(log: Log, batches: BatchRange) -> bool:
 def selected_in(
     reader: SplitReader, log: Log, offsets: WantedOffsets, gone: Callable[[CorruptData], None] | None = None
 ) -> Iterator[tuple[BatchRange, SelectedRecords]]:
-    """Yield the records of a log that are wanted, block by block, with the batches they belong to.
+    """Yield the wanted records of a log, block by block, with the batches of their split.
 
-    ``gone`` gets segments that vanished meanwhile, and reading goes on behind them.
+    If a segment vanishes meanwhile, ``gone`` is called with the error, and reading continues after that segment.
 
     Raises:
-        CorruptData: a segment vanished, and there is no ``gone``.
+        CorruptData: a segment vanished, and ``gone`` is None.
     """
     for split in splits_of(log, offsets):
         try:
@@ -266,9 +267,9 @@ def selected_in(
 def last_in(
     reader: SplitReader, log: Log, offsets: WantedOffsets, count: int, gone: Callable[[CorruptData], None] | None = None
 ) -> Iterator[tuple[BatchRange, SelectedRecords]]:
-    """Yield the last ``count`` of what :func:`selected_in` yields; no more of the log is read than it takes.
+    """Yield the last ``count`` records of :func:`selected_in`, without reading much more of the log than needed.
 
-    That is looked for further and further back: compaction, markers and filters leave out what they will.
+    It searches back from the end in ranges that double in size, since compaction, markers and filters leave gaps.
     """
     span, end, asked_end, missing = max(count, 1), offsets.end, offsets.asked_end, count
     found: deque[tuple[BatchRange, SelectedRecords]] = deque()
@@ -276,9 +277,10 @@ def last_in(
     while missing > 0 and offsets.start < end:
         start = max(offsets.start, end - span)
         earlier = list(selected_in(reader, log, WantedOffsets(start, end, max(end, asked_end)), gone))
-        asked_end = 0  # what is behind these was looked at
+        asked_end = 0  # the offsets after these have been read already
         for batches, selected in reversed(earlier):
-            problems = tuple(problem for problem in selected.problems if problem not in told)  # one may reach across
+            # A problem may span several ranges, but is reported once.
+            problems = tuple(problem for problem in selected.problems if problem not in told)
             told.update(problems)
             kept = replace(
                 selected, indexes=selected.indexes[max(len(selected.indexes) - missing, 0) :], problems=problems
@@ -292,7 +294,7 @@ def last_in(
 
 
 def _offsets_of(records: DecodedBatches) -> tuple[int, int]:
-    """Return the first offset that decoded batches answer for, and the last."""
+    """Return the first and the last offset that decoded batches cover."""
     offsets = records.columns.offsets
     if not offsets:
         return records.base_offset, records.last_offset

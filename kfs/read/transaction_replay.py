@@ -1,4 +1,4 @@
-"""The transactions of a log, replayed batch by batch: what is open, what ended, and how."""
+"""Replays the transactions of a log batch by batch: finds which are open, and which were committed or aborted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kfs.storage.open_files import FileGone
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTxn:
-    """A transaction whose marker, at ``last_offset``, was read.
+    """A transaction that the marker at ``last_offset`` ended.
 
-    ``producer_epoch`` is that of its records: its marker may have the next one. Timestamps are milliseconds, -1 where
-    there is none: of its first batch, and of its marker.
+    ``producer_epoch`` is the epoch of its records; the marker may have the next one. ``start_timestamp`` is that of the
+    first batch, ``end_timestamp`` that of the marker, both in milliseconds, or -1 for none.
     """
 
     producer_id: int
@@ -37,7 +37,7 @@ class ReplayedTxn:
 
 
 class _Opened(NamedTuple):
-    """The first batch of an open transaction, and what had been read before it, in bytes."""
+    """The first batch of an open transaction, and the number of bytes read before it."""
 
     producer_epoch: int
     timestamp: int
@@ -45,10 +45,10 @@ class _Opened(NamedTuple):
 
 
 class TransactionReplay:
-    """The transactions of a log, batch by batch from an offset on; the state knows only those that are open.
+    """Replays the transactions of a log from an offset on, batch by batch; ``state`` has only the open ones.
 
-    Damage is stepped over in silence: it is for those to report who read it. At the end of a log that grows it goes on
-    where it was.
+    It doesn't report damage: readers of the records do that. At the end of a log that grows, the next step continues
+    where the last one ended.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class TransactionReplay:
         *,
         needed_from: int | None = None,
     ) -> None:
-        """Begin at ``start``; no batch counts that begins below it, or at ``end`` or above.
+        """Begin at ``start``; ignore batches whose base offset is below it, or not below ``end``.
 
-        ``needed_from`` is where the log has to begin at the latest; without it, it may begin anywhere.
+        The log must not begin after the offset ``needed_from``; if that is None, the log may begin anywhere.
         """
         self.state = state or ProducerState()
         self.start = start
-        #: What lies below (and not below the start) has been read.
+        #: The replay has read the offsets from ``start`` up to, not including, this one.
         self.read_up_to = start
         self.bytes_read = 0
         self._needed_from = needed_from
@@ -75,16 +75,16 @@ class TransactionReplay:
         self._opened: dict[int, _Opened] = {}  # by producer
         #: By producer, of its open transaction: the last offset read and the timestamp of that batch.
         self._latest: dict[int, tuple[int, int]] = {}
-        #: By producer, if it is wanted: the coordinator epoch of the last marker.
+        #: By producer: the coordinator epoch of the last marker. None if the caller doesn't need it.
         self.coordinator_epochs: dict[int, int] | None = None
         self._ended_at = -1  # the log's end when there was nothing more to read
         self._steps = self._read()
 
     def step(self) -> list[ReplayedTxn] | Damage | None:
-        """Read on; return the transactions that ended, or what is damaged; None at the end of the log.
+        """Read on; return the transactions that ended, or a damaged range, or None at the end of the log.
 
         Raises:
-            FileChanged: what comes next isn't there any more: a marker in it would be missed.
+            FileChanged: the data that comes next is gone, possibly with a marker.
             CorruptData: a segment can't be read.
         """
         done = next(self._steps, None)
@@ -94,12 +94,12 @@ class TransactionReplay:
         return done
 
     def go_on_to(self, end: int) -> None:
-        """Read up to ``end``, which moves only forward; errors as :meth:`step`."""
+        """Read up to ``end``, which must not decrease; errors are those of :meth:`step`."""
         for _ in self.steps_to(end):
             pass
 
     def steps_to(self, end: int) -> Iterator[list[ReplayedTxn] | Damage]:
-        """Yield what :meth:`step` returns until it has read up to ``end``, which moves only forward."""
+        """Yield the results of :meth:`step` until everything up to ``end`` is read; ``end`` must not decrease."""
         self._end = end
         while self.read_up_to < end and (done := self.step()) is not None:
             yield done
@@ -112,21 +112,21 @@ class TransactionReplay:
         return True
 
     def open_from(self, producer_id: int) -> int | None:
-        """Return where the open transaction of a producer begins, None without one."""
+        """Return the first offset of a producer's open transaction, or None if there is none."""
         entry = self.state.entry(producer_id)
         return None if entry is None else entry.current_txn_first_offset
 
     def latest(self, producer_id: int) -> tuple[int, int] | None:
-        """Return the last offset and timestamp of an open transaction's last batch, if one was read."""
+        """Return the last offset and timestamp of the last batch in a producer's open transaction, if one was read."""
         return self._latest.get(producer_id)
 
     def bytes_since_opened(self, producer_id: int) -> int:
-        """Return how much was read since the open transaction of a producer began."""
+        """Return the number of bytes read since the beginning of a producer's open transaction."""
         opened = self._opened.get(producer_id)
         return 0 if opened is None else self.bytes_read - opened.bytes_read
 
     def forget(self, producer_id: int) -> None:
-        """Take the transaction of a producer for over."""
+        """Treat a producer's transaction as ended."""
         self.state.forget(producer_id)
         self._opened.pop(producer_id, None)
         self._latest.pop(producer_id, None)
@@ -135,7 +135,7 @@ class TransactionReplay:
         start = self.read_up_to
         spans = self._log.spans
         self._check_hole(spans)
-        for segment, first, following in spans:  # what was closed when that was made, is complete
+        for segment, first, following in spans:  # segments that were closed when the spans were made are complete
             if first >= self._end:
                 return
             if following is not None and following <= start:
@@ -169,7 +169,7 @@ class TransactionReplay:
         self._needed_from = self.read_up_to = max(self.read_up_to, min(end, self._end))
 
     def _blocks_of(self, reader: BulkReader, item: ScannedBatches | Block) -> tuple[Iterator[Block], int, int]:
-        """Return the batches that begin or end a transaction, the last offset of all, and their size in bytes."""
+        """Return the batches that begin or end a transaction, and the last offset and the size in bytes of the item."""
         if isinstance(item, Block):
             header = item.header
             return iter((item,) if header.is_transactional else ()), header.last_offset, header.size
@@ -193,7 +193,7 @@ class TransactionReplay:
         producer_id = header.producer_id
         try:
             completed = self.state.append(header, self._control_record(block) if header.is_control else None)
-        except (CorruptData, InvalidTransaction):  # a marker that isn't one
+        except (CorruptData, InvalidTransaction):  # an invalid marker, or a batch that doesn't fit its transaction
             return None
         ended = None
         if not header.is_control:

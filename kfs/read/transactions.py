@@ -1,4 +1,4 @@
-"""The transactions of a partition: those that are open, and those that were committed or aborted."""
+"""The transactions of a partition: open, committed and aborted ones."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kfs.log.log import Log
 from kfs.read.isolation import first_undecided, replay_of_open
 from kfs.read.transaction_replay import ReplayedTxn, TransactionReplay
 
-#: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: a quarter of an hour.
+#: The default of ``transaction.max.timeout.ms``, and of ``kafka-transactions find-hanging``: 15 minutes.
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
-#: How many of the transactions that ended are named; the others are counted.
+#: The number of committed, and of aborted, transactions that are kept, the latest ones; the others are only counted.
 MOST_NAMED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker, as ``DescribeProducers`` tells of it.
+    """A transaction without a marker, with the fields of a ``DescribeProducers`` response.
 
-    ``coordinator_epoch`` is that of the last marker of its producer, -1 where there was none. Timestamps are
-    milliseconds, -1 where there is none: of its first batch and of its last.
+    ``coordinator_epoch`` is that of the producer's last marker, or -1 if there was none. ``start_timestamp`` is that of
+    the first batch, ``last_timestamp`` that of the last one, both in milliseconds, or -1 for none.
     """
 
     producer_id: int
@@ -41,14 +41,16 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """What is open in a partition, the oldest first, and the offset that holds back ``read_committed`` consumers."""
+    """The open transactions of a partition, oldest first, and the offset that ``read_committed`` consumers stop at."""
 
     last_stable_offset: int
     transactions: tuple[OpenTransaction, ...]
 
 
 def open_transactions(log: Log) -> OpenTransactions:
-    """Find what is open at the end of what is visible; the log is read from its last producer snapshot on.
+    """Return the transactions that are open at the end of the visible offsets.
+
+    It reads the log from its last producer snapshot on.
 
     Raises:
         CorruptData: a segment vanished, or was cut.
@@ -84,7 +86,7 @@ def _open(
 
 
 def _timestamp_at(log: Log, offset: int) -> int:
-    """Return the timestamp that a batch begins with, -1 where it isn't there to be read."""
+    """Return the timestamp of the first record in the batch at ``offset``, or -1 if it can't be read."""
     try:
         loaded = log.find(offset)
     except CorruptData:
@@ -93,9 +95,9 @@ def _timestamp_at(log: Log, offset: int) -> int:
 
 
 def ended_transactions(log: Log) -> Iterator[ReplayedTxn]:
-    """Yield the transactions that were committed or aborted, by their markers, from the first segment on.
+    """Yield the committed and aborted transactions in the order of their markers, from the first segment on.
 
-    Of one that began before that, what is there counts. A marker that is damaged has ended nothing.
+    A transaction that began earlier begins with its first batch in the log. A damaged marker ends no transaction.
 
     Raises:
         CorruptData: a segment vanished, or was cut.
@@ -106,7 +108,7 @@ def ended_transactions(log: Log) -> Iterator[ReplayedTxn]:
 
 
 class _Ended:
-    """How many transactions ended one way, and the latest of them."""
+    """The number of transactions that were committed, or aborted, and the latest of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -119,7 +121,7 @@ class _Ended:
 
 @dataclass(frozen=True, slots=True)
 class EndedTransactions:
-    """All transactions of a partition at one moment: those that ended by their number, and the latest of them."""
+    """All transactions of a partition at one moment: the open ones, and the number and the latest of the others."""
 
     open: OpenTransactions
     committed: int
@@ -131,7 +133,7 @@ class EndedTransactions:
 class TransactionHistory:
     """Follows all transactions of a partition, from the first segment on; memory doesn't grow with the log.
 
-    Nothing is read before it is asked. Threads may share it.
+    It reads nothing before the first call of :meth:`now`. Thread-safe.
     """
 
     def __init__(self, log: Log) -> None:
@@ -147,7 +149,7 @@ class TransactionHistory:
         self._ended = {False: _Ended(), True: _Ended()}
 
     def now(self) -> EndedTransactions:
-        """Read what is new of the log, and return what there is.
+        """Read the new part of the log, and return the transactions.
 
         Raises:
             CorruptData: a segment vanished, or was cut.

@@ -1,4 +1,4 @@
-"""Which offsets of a log are wanted, of those that a reader sees."""
+"""Determines which of the visible offsets of a log to read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kfs.storage.open_files import FileChanged
 
 @dataclass(frozen=True, slots=True)
 class WantedOffsets(OffsetRange):
-    """Offsets of a log, and the end that was asked for: there are none between ``end`` and ``asked_end`` to be read.
+    """The offsets of a log to read, and the requested end: no records can be read from ``end`` up to ``asked_end``.
 
-    What is damaged there may have held some: the log may end where it does because of that.
+    Damage at the end of the log may have held records there: the log may end at ``end`` only because of the damage.
     """
 
     asked_end: int
@@ -30,12 +30,12 @@ class WantedOffsets(OffsetRange):
 def wanted_offsets(
     log: Log, selection: Selection, isolation: IsolationLevel, choose: Callable[[Log], OffsetRange] = Log.visible
 ) -> WantedOffsets:
-    """Return the offsets of a log that can be wanted; a lower bound of time begins as :func:`reaching` says.
+    """Return the offsets of a log that can have selected records; :func:`reaching` applies a lower time bound.
 
-    ``choose`` returns the range that they are in: the visible offsets, or those below the log start offset.
+    ``choose`` returns the range to select from: the visible offsets, or those below the log start offset.
 
     Raises:
-        FileChanged: segments go each time that they are looked at.
+        FileChanged: segments disappear at each attempt.
     """
     for _ in range(MOST_LOOKS - 1):
         with suppress(FileChanged):
@@ -56,10 +56,10 @@ def _wanted_now(
         chosen = choose(log)
     chosen_end = chosen.end
     if isolation is IsolationLevel.READ_COMMITTED:
-        from kfs.read.isolation import last_stable_offset  # only here: the rest needs nothing of transactions
+        from kfs.read.isolation import last_stable_offset  # only here: read_uncommitted doesn't need it
 
         chosen_end = min(chosen_end, last_stable_offset(log))
-    if chosen_end < log_end:  # a transaction is open, or the log goes on behind what was chosen
+    if chosen_end < log_end:  # a transaction is open, or the log continues after the chosen offsets
         asked_end = min(asked_end, chosen_end)
     start, end = max(chosen.start, selection.start), min(chosen_end, selection.end)
     # Before 1970 there are only records without a timestamp (-1), which a lookup doesn't find.
@@ -69,27 +69,27 @@ def _wanted_now(
 
 
 def reaching(log: Log, timestamp: int, offsets: OffsetRange) -> OffsetRange:
-    """Return those of some offsets from where the log first reaches a timestamp (milliseconds), and the one before.
+    """Return ``offsets`` from the first record on that reaches ``timestamp`` (milliseconds), and one offset before it.
 
-    Where that can't be read, it may be of that time as well.
+    If the offset before can't be read, its record may have reached the timestamp already.
     """
     reached = log.offset_for_time(timestamp, offsets)
     return OffsetRange(max(offsets.start, (offsets.end if reached is None else reached) - 1), offsets.end)
 
 
 def lost_at_end(log: Log) -> Damage | None:
-    """Return where the damage begins that a log ends with, and which hides how far it goes; None: there is none."""
+    """Return the damage at the end of a log that hides where the log ends, or None if there is none."""
     if not log.segments:
         return None
     try:
         items = log.segments[-1].walk_from(log.log_end_offset)
         damage = (item for item in items if isinstance(item, Damage))
         return next((item for item in damage if item.lost is not None and item.lost.end == MAX_INT64), None)
-    except CorruptData:  # it vanished, or was cut just now
+    except CorruptData:  # the segment vanished, or was cut just now
         return None
 
 
 def remote_problem(log: Log, selection: Selection) -> Problem | None:
-    """Return the problem of a log of which offsets are wanted that tiered storage has moved away, None: of none."""
+    """Return a problem if the selection includes offsets that tiered storage has moved away, else None."""
     remote = log.remote
     return None if remote is None or not remote.overlaps(selection.start, selection.end) else remote.problem()

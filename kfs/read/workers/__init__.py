@@ -1,32 +1,30 @@
-"""The one engine that does work beside this process: tasks, in order, by this process and by others.
+"""The engine that runs tasks in parallel, in this process and in workers, and returns their results in order.
 
 ::
 
     from kfs.read.workers.run import run
 
-    for item in run(job, tasks, jobs, here, output):     # in the order of the tasks
+    for item in run(job, tasks, jobs, here=here, output=output):     # in the order of the tasks
         ...
 
-A :class:`~kfs.read.workers.job.Job` says what becomes of a task, and knows nothing of processes. What it yields
-travels in one of three ways: pickled; its buffers in memory that both processes share; or, as
-:class:`~kfs.read.workers.job.Output`, through no other process at all: its worker writes it to the output when it is
-the task's turn. A job may find that a task has to begin elsewhere than was planned, where the one before it ended:
-then what was done ahead is dropped, and this process does it again.
+A :class:`~kfs.read.workers.job.Job` turns a task into items, and doesn't deal with processes. An item travels in one of
+three ways: pickled; with its buffers in memory that both processes share; or, as
+:class:`~kfs.read.workers.job.Output`, not at all: the worker writes it to the output when it is the task's turn.
 
-The workers are new interpreters, not forks: the caller may have threads, pyarrow's or DuckDB's, and a fork of such a
-process may hang. Starting one takes a tenth of a second, so they are kept for a while
-(:data:`~kfs.read.workers.pool.POOL`), and a thread of this process begins at once.
+The workers are new interpreters, not forks, because the caller may have threads (of pyarrow or DuckDB), and a fork of
+such a process may hang. Starting a worker takes a tenth of a second. So idle workers are kept for a while
+(:data:`~kfs.read.workers.pool.POOL`), and threads of this process begin at once.
 
 ====================  ==================================================================================================
-``job``               what jobs, and what they yield, have to be
-``run``               where it is decided whether other processes are worth it
-``team``              who does which task, and what they send, in the order of the tasks
-``pool``              processes and threads, started, kept and ended
-``worker``            what they do
-``messages``          what both sides say to each other
-``channel``           how: objects and descriptors through a socket
-``portion``           items in a message, or beside it
-``shared``            memory that both have
-``kept_log``          what is logged by those that work ahead, kept until it is its turn
+``job``               the interfaces of jobs and their items
+``run``               runs tasks, and decides whether workers are worth starting
+``team``              distributes the tasks of a request to workers, and merges the results in task order
+``pool``              starts, keeps and ends worker processes and threads
+``worker``            the code that a worker runs
+``messages``          the messages between a parent and its workers
+``channel``           sends objects and descriptors through a socket
+``portion``           sends items within a message, or in shared memory
+``shared``            memory shared by a worker and its parent
+``kept_log``          keeps a worker's log messages until it is the task's turn
 ====================  ==================================================================================================
 """

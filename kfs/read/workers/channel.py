@@ -1,6 +1,6 @@
-"""Messages between this process and one that works for it: pickled, each with a descriptor or without.
+"""Messages between a parent and a worker: pickled objects, each with an optional descriptor.
 
-Only what kfs itself has started is at the other end.
+The other end is always a process or thread that kfs itself has started.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _HEADER: Final = struct.Struct("=Q")  # bytes of the message
 
 
 class OtherEndGone(Exception):
-    """The other end of a channel is gone; so a worker learns that it isn't needed any more."""
+    """The other end of a channel is closed; for a worker this means that it isn't needed any more."""
 
 
 class Channel:
-    """One end of a socket; for one thread at a time.
+    """One end of a socket, for one thread at a time.
 
-    Both ways an end that is gone raises :class:`OtherEndGone`.
+    Both :meth:`send` and :meth:`receive` raise :class:`OtherEndGone` if the other end is closed.
     """
 
     def __init__(self, of: socket.socket) -> None:
         self._socket = of
 
     def fileno(self) -> int:
-        """Return the descriptor, to wait for messages on; -1 when it is closed."""
+        """Return the descriptor, to wait for messages with ``poll``; -1 if the channel is closed."""
         return self._socket.fileno()
 
     def has_message(self, seconds: float) -> bool:
-        """Whether something can be received, or the other end is gone, within some seconds; of any descriptor."""
-        waiting = select.poll()  # select.select takes none from 1024 on
+        """Wait up to some seconds; return whether there is a message, or the other end is closed."""
+        waiting = select.poll()  # select.select refuses descriptors from 1024 on
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(seconds * 1000))
 
     def send(self, message: object, descriptor: int | None = None) -> None:
-        """Send an object, with a descriptor or without."""
+        """Send an object, and optionally a descriptor."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         data = _HEADER.pack(len(data)) + data
         sent = 0
@@ -54,7 +54,7 @@ class Channel:
             raise OtherEndGone from None
 
     def receive(self) -> tuple[Any, int | None]:
-        """Return an object, and the descriptor that came with it if any, for the caller to close."""
+        """Return an object, and the descriptor that came with it, if any, which the caller must close."""
         try:
             header, descriptors, flags, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
         except ConnectionError:

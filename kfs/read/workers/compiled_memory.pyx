@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Memory of files that is looked at without a descriptor, and says when it is no longer in use."""
+"""Mapped file memory that needs no open descriptor, and reports when it is no longer in use."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
@@ -7,9 +7,9 @@ from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, mun
 
 
 cdef class Mapping:
-    """Memory shared with another process, which is let go when it is no longer needed; the descriptor isn't needed.
+    """Memory shared with another process, unmapped once it is no longer in use; the descriptor may be closed before.
 
-    The file must not be cut meanwhile. Raises OSError where it can't be mapped.
+    The file must not be truncated meanwhile. Raises OSError if it can't be mapped.
     """
 
     cdef void* data

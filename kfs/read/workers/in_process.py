@@ -1,4 +1,4 @@
-"""Tasks done by the process that asks for them."""
+"""Runs tasks in the requesting process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kfs.read.workers.job import Job, OpenJob, Output, portions_of, write
 
 
 class InThisProcess:
-    """Does tasks in this process."""
+    """Runs the tasks of a job in this process."""
 
     def __init__(self, job: Job[Any, Any], here: OpenJob[Any, Any] | None, output: int | None) -> None:
         self.output = output
@@ -18,7 +18,7 @@ class InThisProcess:
         self._opened: OpenJob[Any, Any] | None = None
 
     def do(self, tasks: Iterable[Any]) -> Generator[Any, None, None]:
-        """Yield what is made of each task, or write it."""
+        """Yield the items of each task; write :class:`Output` items to the output, if there is one."""
         if self._given is None and self._opened is None:
             self._opened = self._job.open()
         doing = self._given or self._opened
@@ -32,6 +32,6 @@ class InThisProcess:
                     yield from (item for item in portion if not isinstance(item, Output))
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the job if it was opened here."""
         if self._opened is not None:
             self._opened.close()

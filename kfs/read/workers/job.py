@@ -1,4 +1,4 @@
-"""What workers are given: a job says what becomes of a task, and what it yields says how that travels."""
+"""The interfaces of jobs, which turn tasks into items, and of items, whose type decides how they travel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 MEBIBYTE: Final = 1024 * 1024
-#: What a task costs besides what is read for it, in bytes that could be read meanwhile.
+#: The fixed cost of a task, in bytes that could be read in the same time.
 _TASK_BYTES: Final = MEBIBYTE
-#: The most small tasks that are given out together.
+#: The maximum number of small tasks in a group.
 _MOST_TOGETHER: Final = 64
-#: What an item that is pickled counts as, in bytes: some hundred, and the objects that it becomes.
+#: The weight of a pickled item, in bytes: about a hundred bytes of pickle, and the objects that it becomes.
 _PICKLED_BYTES: Final = 1024
 
 Task = TypeVar("Task")
@@ -21,37 +21,37 @@ Item = TypeVar("Item")
 
 
 class Arena(Protocol):
-    """Memory of the caller's in which buffers are laid out, one behind the other, where they fit.
+    """Memory of the caller in which buffers are laid out one after another, as far as they fit.
 
-    A buffer that doesn't has memory of its own. What a view of a buffer is of (:attr:`memoryview.obj`) says by its
-    attribute ``place`` where in the arena's memory it lies.
+    A buffer that doesn't fit has its own memory. The object under a view of a buffer (:attr:`memoryview.obj`) has an
+    attribute ``place``, the buffer's position in the arena's memory.
     """
 
     @property
     def used(self) -> int:
-        """How many bytes of the memory have buffers in them."""
+        """The number of bytes that the buffers occupy."""
         ...
 
     def use(self, memory: memoryview | None) -> None:
-        """Lay out what is made from now on in ``memory``, from its beginning; not before what was begun is taken.
+        """Lay out new buffers in ``memory``, from its beginning; items that were begun before must be finished.
 
-        The memory that was used before stays for as long as its buffers are in use.
+        The memory that was used before stays allocated as long as its buffers are in use.
         """
         ...
 
 
 def place_of(buffer: memoryview) -> int | None:
-    """Return where in the arena's memory a buffer lies, None where it has memory of its own."""
+    """Return the position of a buffer in the arena's memory, or None if it has its own memory."""
     place: int | None = getattr(buffer.obj, "place", None)
     return place
 
 
 class Buffered(Protocol):
-    """An item whose bytes travel in shared memory; the rest of it is pickled."""
+    """An item whose buffers travel in shared memory; the rest of it is pickled."""
 
     @property
     def buffers(self) -> Sequence[memoryview | None]:
-        """The bytes."""
+        """The buffers."""
         ...
 
     def with_buffers(self, buffers: list[memoryview | None]) -> Self:
@@ -60,89 +60,89 @@ class Buffered(Protocol):
 
 
 def is_buffered(item: object) -> TypeGuard[Buffered]:
-    """Whether an item is :class:`Buffered`; it is asked of every item, and ``isinstance`` of a protocol is slow."""
+    """Whether an item is :class:`Buffered`; called for each item, and ``isinstance`` with a protocol is slow."""
     return hasattr(item, "with_buffers")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An item that is written to the request's output, by the process that made it."""
+    """An item that the process which made it writes to the request's output."""
 
     data: bytes
 
 
 def write(output: int, data: bytes) -> None:
-    """Write all of ``data`` to a descriptor; raise OSError where that fails."""
+    """Write all of ``data`` to a descriptor; raise OSError if that fails."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(output, rest) :]
 
 
 class OpenJob(ABC, Generic[Task, Item]):
-    """A job as one process does it: for one thread, task after task."""
+    """A job that is open in one process; for one thread, one task at a time."""
 
     @property
     def arena(self) -> Arena | None:
-        """Where the buffers of items are laid out, None where each has memory of its own."""
+        """The arena for the buffers of items, or None if each has its own memory."""
         return None
 
     @abstractmethod
     def do(self, task: Task) -> Iterator[Item]:
-        """Yield what is made of a task: :class:`Output`, :class:`Buffered`, or anything that can be pickled."""
+        """Yield the items of a task: :class:`Output`, :class:`Buffered`, or anything that can be pickled."""
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Release what is open."""
         return
 
 
 class Job(ABC, Generic[Task, Item]):
-    """What is to be done with tasks; small, and pickled, as tasks are: it travels to other processes.
+    """The work to be done on tasks; like tasks it is small, because it is pickled and sent to other processes.
 
-    It must be of a module that a new interpreter can import.
+    A new interpreter must be able to import its module.
     """
 
     #: Bytes of items that are sent, or written, at once.
     portion_bytes: ClassVar[int] = MEBIBYTE
-    #: Bytes that all processes together may have ready, not taken yet.
+    #: Bytes of finished items, not taken yet, that all processes together may have.
     ready_bytes: ClassVar[int] = 96 * MEBIBYTE
-    #: Bytes to be read below which small tasks are given out together; with 0 each is given out alone.
+    #: Bytes to read below which small tasks are grouped; with 0 each task is a group.
     together_bytes: ClassVar[int] = 2 * MEBIBYTE
-    #: Groups of tasks that a process is given beforehand, besides the one it is at: none where they are few and large.
+    #: Groups of tasks that a process gets in advance, besides its current one: none if groups are few and large.
     groups_ahead: ClassVar[int] = 0
-    #: Groups that are given out or done, and whose results were not taken yet, for each process.
+    #: Groups per process that are given out or done, but whose results aren't all taken yet.
     groups_open: ClassVar[int] = 4
-    #: Whether the process that asks does tasks as one of those that do, not only until there is another one.
+    #: Whether the requesting process works on tasks throughout, instead of only until another process is ready.
     takes_part: ClassVar[bool] = True
-    #: From how many bytes to be read a second thread pays.
+    #: The number of bytes to read from which a second thread pays off.
     worth_sharing: ClassVar[int] = 16 * MEBIBYTE
-    #: From how many bytes starting processes pays.
+    #: The number of bytes to read from which starting processes pays off.
     worth_processes: ClassVar[int] = 192 * MEBIBYTE
-    #: Whether it has :class:`Buffered` items.
+    #: Whether the job yields :class:`Buffered` items.
     shares_memory: ClassVar[bool] = False
 
     @abstractmethod
     def open(self) -> OpenJob[Task, Item]:
-        """Open what it takes to do it, in the process that calls this; nothing that it opens was opened before."""
+        """Open the job in the calling process; it shares nothing with other open jobs."""
 
     def bytes_of(self, task: Task) -> int:
-        """Return about how many bytes are read for a task: large ones are worth the start of a process."""
+        """Return the approximate number of bytes to read for a task: large tasks are worth starting a process."""
         return 0
 
 
 class Group(NamedTuple):
-    """Tasks that are given out together, and about how many bytes are read for them."""
+    """Tasks that are given out together, and the approximate number of bytes to read for them."""
 
     tasks: list[Any]
     bytes: int
 
     @property
     def size(self) -> int:
-        """What the tasks count as, in bytes: what is read for them, and what they cost besides."""
+        """The cost of the tasks, in bytes: the bytes to read, plus the fixed cost of each task."""
         return len(self.tasks) * _TASK_BYTES + self.bytes
 
 
 def groups_of(job: Job[Any, Any], tasks: Iterable[Any]) -> Iterator[Group]:
-    """Yield tasks in groups: small ones together, below :attr:`Job.together_bytes`."""
+    """Yield tasks in groups: small tasks together, with less than :attr:`Job.together_bytes`."""
     together: list[Any] = []
     size = 0
     for task in tasks:
@@ -157,7 +157,7 @@ def groups_of(job: Job[Any, Any], tasks: Iterable[Any]) -> Iterator[Group]:
 
 
 def weight_of(item: object) -> int:
-    """Return what an item counts as, in bytes."""
+    """Return the weight of an item, in bytes."""
     if isinstance(item, Output):
         return len(item.data)
     if is_buffered(item):
@@ -166,9 +166,9 @@ def weight_of(item: object) -> int:
 
 
 def portions_of(items: Iterable[Item], portion_bytes: int) -> Iterator[tuple[list[Item], int]]:
-    """Yield items in portions that are worth to be sent at once, and what each counts as, in bytes.
+    """Yield items in portions that are large enough to be sent, with the weight of each portion in bytes.
 
-    Where making the next item fails, those before it are yielded first.
+    If making the next item raises an error, the items before it are yielded first.
     """
     portion: list[Item] = []
     weight = 0

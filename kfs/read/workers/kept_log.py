@@ -1,4 +1,4 @@
-"""What a worker logs, kept for its parent, which says it in the order of the tasks."""
+"""Keeps the log messages of a worker for its parent, which logs them in task order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 _LOG: Final = logging.getLogger("kfs")
 
-#: Levels and lines.
+#: Log messages: pairs of level and text.
 Logged = tuple[tuple[int, str], ...]
 
 
 class KeptLog(logging.Handler):
-    """Keeps what is logged until it is taken."""
+    """Keeps log messages until they are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,14 +21,14 @@ class KeptLog(logging.Handler):
 
     @classmethod
     def of_process(cls) -> KeptLog:
-        """From now on nothing that this process logs goes anywhere else."""
+        """Return a handler that keeps all log messages of this process, which go nowhere else from now on."""
         kept = cls()
         _LOG.handlers, _LOG.propagate = [kept], False
         return kept
 
     @classmethod
     def of_thread(cls) -> KeptLog:
-        """From now on, and until it is closed, nothing that the calling thread logs goes anywhere else."""
+        """Return a handler that keeps the calling thread's log messages, which go nowhere else until it is closed."""
         kept = cls()
         own = threading.get_ident()
         kept.addFilter(lambda record: record.thread == own)
@@ -36,7 +36,7 @@ class KeptLog(logging.Handler):
         return kept
 
     def _is_of_others(self, record: logging.LogRecord) -> bool:
-        """Whether a line may go where lines go; others are kept."""
+        """Whether a record is from another thread, and so passes; records of the own thread are kept."""
         return not self.handle(record)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -44,27 +44,27 @@ class KeptLog(logging.Handler):
         self._kept.append((record.levelno, record.getMessage()))
 
     def take(self) -> Logged:
-        """Return what was logged since it was last asked for."""
+        """Return the messages logged since the last call."""
         kept, self._kept = tuple(self._kept), []
         return kept
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Stop keeping messages."""
         _LOG.removeFilter(self._is_of_others)
         super().close()
 
 
 def log_level() -> int:
-    """Return the level from which on something is logged here."""
+    """Return the level from which on messages are logged here."""
     return _LOG.getEffectiveLevel()
 
 
 def log_from(level: int) -> None:
-    """Log from a level on."""
+    """Set the level from which on messages are logged."""
     _LOG.setLevel(level)
 
 
 def log_here(logged: Logged) -> None:
-    """Log here what was logged in a worker."""
+    """Log the messages of a worker in this process."""
     for level, text in logged:
         _LOG.log(level, "%s", text)

@@ -1,6 +1,6 @@
-"""What a parent and its workers say to each other, beside the :class:`~kfs.read.workers.portion.Portion`.
+"""The messages between a parent and its workers, except :class:`~kfs.read.workers.portion.Portion`.
 
-Named tuples: each worker makes these classes when it starts, and dataclasses take longer.
+They are named tuples because each worker creates these classes at its start, and dataclasses take longer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from kfs.read.workers.kept_log import Logged
 
 
 class Begin(NamedTuple):
-    """The tasks that follow are of this job; ``ready_bytes`` are what may be ready and not taken yet.
+    """The tasks that follow belong to this job; ``ready_bytes`` limits the bytes that are ready and not taken yet.
 
-    What is logged from ``level`` on is wanted. As many ``processes`` do the same. Regions of shared memory that were
-    ``returned`` are free again. With :attr:`has_output` a descriptor comes along, and each task waits for its
-    :class:`Turn` to be written there.
+    Log messages from ``level`` on are wanted. ``processes`` workers do this job. Regions of shared memory in
+    ``returned`` are free again. With :attr:`has_output` a descriptor comes along, and the results of a task are written
+    there at its :class:`Turn`.
     """
 
     job: Job[Any, Any]
@@ -32,30 +32,30 @@ class Ready(NamedTuple):
 
 
 class Give(NamedTuple):
-    """Tasks, to be done when those given before are done."""
+    """A group of tasks, to be done after those given before."""
 
     tasks: list[Any]
 
 
 class Turn(NamedTuple):
-    """What is made of the first tasks given together that haven't ended can be written."""
+    """The results of the first group of tasks that hasn't ended can be written now."""
 
 
 class PortionTaken(NamedTuple):
-    """A portion was taken that counted as ``weight`` bytes, and these regions are free again."""
+    """A portion with a weight of ``weight`` bytes was taken, and the ``returned`` regions are free again."""
 
     weight: int
     returned: tuple[int, ...]
 
 
 class End(NamedTuple):
-    """The last message on tasks given together, with what was logged since the last portion."""
+    """The last message on a group of tasks, with the log messages since the last portion."""
 
     logged: Logged = ()
 
 
 class Failed(NamedTuple):
-    """The last message on tasks given together, one of which raised something."""
+    """The last message on a group of tasks, one of which raised an error."""
 
     error: Exception
     logged: Logged = ()
@@ -64,7 +64,8 @@ class Failed(NamedTuple):
 class Rest(NamedTuple):
     """There is nothing to do for now: close what is open.
 
-    Some regions are free again, and one may still be ``lent``; any others that were are the parent's alone.
+    The ``returned`` regions are free again, and the one in ``lent`` may still be in use. The worker must drop all other
+    lent regions; they belong to the parent alone now.
     """
 
     returned: tuple[int, ...]

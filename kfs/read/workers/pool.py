@@ -1,4 +1,4 @@
-"""The processes that work: started when needed, kept for a while, since starting one takes a tenth of a second."""
+"""The pool of worker processes: started on demand, and kept for a while, as a start takes a tenth of a second."""
 
 from __future__ import annotations
 
@@ -28,41 +28,42 @@ from kfs.read.workers.worker import main
 main(descriptor)
 """
 _SECONDS_TO_END: Final = 5.0
-#: A thread can't be ended. One that is at a long task, or waits for who reads the output, ends with the process.
+#: How long to wait for a thread to end. It can't be killed: in a long task, or while its output blocks, it continues,
+#: and ends with the process.
 _SECONDS_TO_LEAVE: Final = 1.0
 
 
 class Helper(ABC):
-    """Who works for this process, and this end of the channel to it."""
+    """A worker of this process, and this end of the channel to it."""
 
     def __init__(self, ours: socket.socket) -> None:
         self.channel = Channel(ours)
         self.memory = ParentMemory()
 
     def rest(self) -> None:
-        """Let it rest, and let go of what it has lent; raise :class:`OtherEndGone` where it has ended."""
+        """Make the worker idle, and release the memory that it lent; raise :class:`OtherEndGone` if it has ended."""
         self.channel.send(Rest(self.memory.take_returned(), self.memory.rest()))
 
     @property
     @abstractmethod
     def is_alive(self) -> bool:
-        """Whether it hasn't ended."""
+        """Whether the worker is still running."""
 
     @abstractmethod
     def end(self) -> str:
-        """End it, whatever it does; return a word on how it ended."""
+        """End the worker, whatever it is doing; return a short text on how it ended."""
 
     def abandon(self) -> None:
-        """Have nothing to do with it any more: it is that of another process, of which this is a fork."""
+        """Release this end without ending the worker: this process is a fork, and the worker belongs to its parent."""
         self.channel.close()
         self.memory.close()
 
 
 class WorkerProcess(Helper):
-    """A process."""
+    """A worker in its own process."""
 
     def __init__(self) -> None:
-        """Start it; raise :class:`OSError` where that fails."""
+        """Start the process; raise :class:`OSError` if that fails."""
         ours, theirs = socket.socketpair()
         try:
             descriptor = theirs.fileno()
@@ -100,14 +101,14 @@ class WorkerProcess(Helper):
     def abandon(self) -> None:
         """See :meth:`Helper.abandon`."""
         super().abandon()
-        self._process.returncode = 0  # it isn't ours to wait for
+        self._process.returncode = 0  # not a child of this process, so Popen must not wait for it
 
 
 class WorkerThread(Helper):
-    """A thread of this process: it has nothing to start, and so begins at once."""
+    """A worker in a thread of this process, which begins at once."""
 
     def __init__(self) -> None:
-        """Start it; raise :class:`OSError` or :class:`RuntimeError` where that fails."""
+        """Start the thread; raise :class:`OSError` or :class:`RuntimeError` if that fails."""
         ours, theirs = socket.socketpair()
         super().__init__(ours)
         self._thread = threading.Thread(target=_serve, args=(theirs,), name="kfs-worker", daemon=True)
@@ -124,7 +125,7 @@ class WorkerThread(Helper):
         return self._thread.is_alive()
 
     def end(self) -> str:
-        """See :meth:`Helper.end`: one that is at a task ends when it next has something to say."""
+        """See :meth:`Helper.end`: a thread that works on a task ends when it next uses the channel."""
         self.channel.close()
         self.memory.close()
         self._thread.join(_SECONDS_TO_LEAVE)
@@ -141,7 +142,7 @@ def _serve(end: socket.socket) -> None:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Have what is started here never see ctrl-C, not even while it begins: that is for us, and when we end it does."""
+    """Block ctrl-C for a process that is started here, even during its start: it ends with its parent anyway."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -150,7 +151,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 class Pool:
-    """Processes that have nothing to do, and those that have, threads included."""
+    """The idle worker processes, and the busy worker processes and threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -158,7 +159,7 @@ class Pool:
         self._busy: set[Helper] = set()
 
     def take(self) -> WorkerProcess:
-        """Return a process that has nothing to do, a new one if need be; raise :class:`OSError` where that fails."""
+        """Return an idle process, or a new one if there is none; raise :class:`OSError` if it can't be started."""
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
@@ -171,21 +172,21 @@ class Pool:
             return process
 
     def take_thread(self) -> WorkerThread:
-        """Return a new thread; raise :class:`OSError` or :class:`RuntimeError` where that fails."""
+        """Return a new thread; raise :class:`OSError` or :class:`RuntimeError` if it can't be started."""
         thread = WorkerThread()
         with self._lock:
             self._busy.add(thread)
         return thread
 
     def has_idle(self) -> bool:
-        """Whether there is a process that needn't be started."""
+        """Whether there is an idle process."""
         return bool(self._idle)
 
     def give_back(self, helper: Helper, *, is_idle: bool) -> None:
-        """Take a process or a thread back; one that still has something to do ends."""
+        """Take a worker back: keep an idle process, unless there are enough of them; end any other worker."""
         with self._lock:
             if helper not in self._busy:
-                return  # it was ended, or is that of another process
+                return  # it was ended, or this process is a fork
             self._busy.discard(helper)
             if is_idle and isinstance(helper, WorkerProcess) and len(self._idle) < cores():
                 try:
@@ -198,7 +199,7 @@ class Pool:
         helper.end()
 
     def end(self) -> None:
-        """End all."""
+        """End all workers."""
         with self._lock:
             helpers = [*self._idle, *self._busy]
             self._idle.clear()
@@ -207,12 +208,12 @@ class Pool:
             helper.end()
 
     def before_fork(self) -> None:
-        """Have nothing written to that is in use now: a fork may look at it for longer than this process."""
+        """Make sure that memory in use isn't written to: a fork may use it for longer than this process."""
         for helper in [*self._idle, *self._busy]:
             helper.memory.keep_lent()
 
     def forget(self) -> None:
-        """Begin anew in a fork of the process: these are not its children."""
+        """Reset the pool in a fork of the process: the workers aren't its children."""
         for helper in [*self._idle, *self._busy]:
             helper.abandon()
         self.__init__()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Items on their way from a worker to its parent: pickled, large buffers in memory that both share."""
+"""Sends items from a worker to its parent: pickled, with large buffers in shared memory."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from kfs.read.workers.job import Buffered, is_buffered, place_of
 from kfs.read.workers.kept_log import Logged
 from kfs.read.workers.shared import ParentMemory, Part, WorkerMemory
 
-#: What Arrow recommends for the beginning of a buffer.
+#: The alignment that Arrow recommends for buffers, in bytes.
 _ALIGNMENT: Final = 64
-#: Less than that is sent as it is: a file and a mapping for it would cost more.
+#: Buffers with fewer bytes in total are sent inline: a file and a mapping would cost more.
 _INLINE_BYTES: Final = 64 * 1024
 
 
 class Extents(NamedTuple):
-    """An item without its buffers: each of these lies in the bytes that are sent, from a position on, or is None."""
+    """An item without its buffers, and each buffer's position and size in the sent bytes, or None for no buffer."""
 
     item: Buffered
     places: tuple[tuple[int, int] | None, ...]
 
 
 class Portion(NamedTuple):
-    """Items in their order, and what was logged up to the last of them; they count as ``weight`` bytes.
+    """Items in order, with a weight of ``weight`` bytes, and the log messages up to the last of them.
 
-    The bytes of their buffers, ``size`` of them, are ``data`` or, where that is None, at the beginning of a ``region``.
-    Regions that are ``dropped`` won't be sent again.
+    The ``size`` bytes of their buffers are in ``data`` or, if that is None, at the beginning of a ``region``. The
+    ``dropped`` regions won't be sent again.
     """
 
     items: tuple[object, ...]
@@ -42,7 +42,7 @@ class Portion(NamedTuple):
 def send_portion(
     channel: Channel, memory: WorkerMemory, items: Sequence[object], weight: int, logged: Logged = ()
 ) -> None:
-    """Send items; what they are made of is free afterwards."""
+    """Send items; their memory can be used again afterwards."""
     layout = _layout(items)
     if layout.size < _INLINE_BYTES:
         data = bytearray(layout.size)
@@ -64,7 +64,7 @@ def send_portion(
 
 
 def items_of(portion: Portion, memory: ParentMemory, descriptor: int | None) -> list[Any]:
-    """Return what a portion has; buffers are views of its bytes, and the descriptor may be closed."""
+    """Return the items of a portion; buffers are views of its bytes, and the caller may close the descriptor."""
     memory.dropped(portion.dropped)
     if portion.data is None:
         whole = memory.borrowed(portion.region, portion.size, descriptor)
@@ -82,7 +82,7 @@ def items_of(portion: Portion, memory: ParentMemory, descriptor: int | None) -> 
 
 
 class _Layout(NamedTuple):
-    """Where in how many bytes everything lies, and what has to be copied there."""
+    """The items with their places, the parts to copy to their places, and the total size in bytes."""
 
     items: tuple[object, ...]
     parts: list[Part]
@@ -90,9 +90,9 @@ class _Layout(NamedTuple):
 
 
 def _layout(items: Sequence[object], used: int | None = None) -> _Layout:
-    """Return where all lies that has to be copied: one behind the other, from the beginning or behind a ``used`` arena.
+    """Return the layout of all buffers, one after another from the beginning, or after the ``used`` bytes of an arena.
 
-    With an arena, what lies there stays there.
+    With an arena, buffers that lie in it stay there; without one, all buffers are copied.
     """
     found: list[object] = []
     parts: list[Part] = []

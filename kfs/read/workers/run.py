@@ -1,4 +1,4 @@
-"""Tasks done in their order: in this process, or by workers where there is enough to do."""
+"""Runs tasks and yields their results in order: in this process, or with workers if there is enough to do."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def run(
     here: OpenJob[Task, Item] | None = None,
     output: int | None = None,
 ) -> Generator[Item, None, None]:
-    """Yield what is made of each task, in the order of the tasks; what is :class:`Output` is written to ``output``.
+    """Yield the items of each task, in the order of the tasks; :class:`Output` items are written to ``output``.
 
-    With more than one of ``jobs`` tasks are done ahead by as many threads or processes, where there is enough to do.
-    What they log is logged here when it is the task's turn. ``here`` is the job as it is open in this process, if it
-    is: it does what this process does by itself, and isn't closed. A caller that stops early closes the generator.
+    If ``jobs`` is more than one and there is enough to do, that many threads or processes work ahead. Their log
+    messages are logged here when it is the task's turn. ``here`` is the job if it is open in this process already; it
+    does this process's share of the tasks, and isn't closed. A caller that stops early must close the generator.
 
     Raises:
         OSError: ``output`` can't be written to.
-        WorkerDied: a process ended early, and what was yielded and written isn't complete.
-        Exception: what a task raises, when it is its turn.
+        WorkerDied: a worker process ended early, so the items and the output are incomplete.
+        Exception: the error that a task raises, when it is the task's turn.
     """
     own = InThisProcess(job, here, output)
     tasks = iter(tasks)
@@ -43,7 +43,7 @@ def run(
             groups = chain(first, groups)
             with_processes = size >= job.worth_processes or _has_idle()
             if len(first) > 1 and (with_processes or size >= job.worth_sharing):
-                from kfs.read.workers.team import Team  # only here: one thread alone needn't wait for it
+                from kfs.read.workers.team import Team  # only here: a single thread doesn't need it
 
                 with Team(job, jobs, own) as team:
                     yield from team.do_all(groups, with_processes=with_processes)
@@ -55,14 +55,14 @@ def run(
 
 
 def _can_start(job: Job[Any, Any]) -> bool:
-    """Whether there can be other processes."""
+    """Whether this system supports worker processes for a job."""
     if not sys.executable or not hasattr(os, "register_at_fork"):
         return False
     return not job.shares_memory or hasattr(os, "memfd_create")
 
 
 def _first_of(job: Job[Any, Any], groups: Iterator[Group]) -> tuple[list[Group], int]:
-    """Return the first groups, and how much there is to do, in bytes: all, or enough to be worth processes."""
+    """Return the first groups and their total size in bytes: all groups, or enough to be worth starting processes."""
     first: list[Group] = []
     size = 0
     while size < job.worth_processes or len(first) < 2:
@@ -75,6 +75,6 @@ def _first_of(job: Job[Any, Any], groups: Iterator[Group]) -> tuple[list[Group],
 
 
 def _has_idle() -> bool:
-    """Whether there are processes that needn't be started."""
+    """Whether the pool has an idle process."""
     pool = sys.modules.get("kfs.read.workers.pool")
     return pool is not None and pool.POOL.has_idle()

@@ -1,11 +1,12 @@
-"""Memory that a worker fills and its parent reads: lent for as long as it is in use, then used again.
+"""Memory that a worker fills and its parent reads: lent to the parent while that uses it, then used again.
 
-To use the same pages again is what makes it fast: a page that is new has to be found, cleared and mapped, twice.
+Reusing pages makes it fast: a new page must be found, cleared and mapped, twice.
 
-Memory is free when both have let go of it, so each tells the other. While they work on a request the parent says what
-are no longer in use, and the worker what it doesn't keep. Between requests the parent has nothing mapped but what
-is still looked at, and the worker at most one region of that: so the memory of a table is free when the table is
-dropped. What the worker keeps for the next request, a few regions, it sends again.
+A region's memory is freed when both processes have let go of it, so they inform each other. During a request, the
+parent reports the regions that it no longer uses, and the worker those that it has dropped. Between requests, the
+parent maps only regions that still have views, and the worker keeps at most one of those. So the memory of a table is
+freed when the table is dropped. The worker keeps a few free regions for the next request, and sends their descriptors
+again.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from kfs.read.workers.job import Arena
 if TYPE_CHECKING:
     from kfs.read.workers.compiled_memory import Mapping
 
-#: The least that a region can hold; what isn't written to takes no memory.
+#: The minimum capacity of a region; pages that aren't written to take no memory.
 _LEAST_BYTES: Final = 16 * 1024 * 1024
-#: Regions that are kept although they aren't in use, for each worker.
+#: The maximum number of free regions that a worker keeps.
 _MOST_FREE: Final = 3
-#: Regions that a worker has lent and may have back.
+#: The maximum number of regions that a worker has lent out and expects back.
 _MOST_LENT: Final = 16
-#: The number of a region that its worker doesn't want back.
+#: The number of a region that its worker gives away and doesn't expect back.
 GIVEN: Final = 0
 
 
-#: Bytes, and where in a region they belong.
+#: A position in a region, and the bytes that belong there.
 Part = tuple[int, memoryview]
 
 
 class Region:
-    """Memory with a number, which its worker writes to; let go of when it is closed or dropped, and not in use.
+    """Numbered memory that a worker writes to; freed once it is closed or dropped, and no longer in use.
 
     Raises:
         OSError: there is no memory for it.
@@ -58,30 +59,31 @@ class Region:
             raise
 
     def memory(self) -> memoryview:
-        """Return all of it, for what lays out in an arena; raise :class:`OSError` where it can't be mapped."""
-        from kfs.read.workers.compiled_memory import Mapping  # Python's own keeps a descriptor
+        """Return the region's memory, for an arena; raise :class:`OSError` if it can't be mapped."""
+        from kfs.read.workers.compiled_memory import Mapping  # mmap.mmap would keep a descriptor open
 
         if self._mapping is None:
             self._mapping = Mapping(self.descriptor, self.capacity, True)
         return memoryview(self._mapping)
 
     def write(self, at: int, part: memoryview) -> None:
-        """Write bytes where they belong; raise :class:`OSError` where there is no memory for them."""
+        """Write bytes at a position; raise :class:`OSError` if there is no memory for them."""
         rest = part.cast("B")
         while rest:
             written = os.pwrite(self.descriptor, rest, at)
             at, rest = at + written, rest[written:]
 
     def close(self) -> None:
-        """Have nothing to do with it any more."""
+        """Close the descriptor, and drop the mapping."""
         self._close()
         self._mapping = None
 
 
 class WorkerMemory:
-    """The regions of a worker; its ``arena``, where it has one, lies in the region that is lent next.
+    """The regions of a worker; its ``arena``, if it has one, lies in the region that is lent next.
 
-    Each costs it a descriptor. So it lends only a number of them; to a reader that keeps all it gives the rest away.
+    Each region takes a descriptor, so the worker lends only a limited number of them. If the parent keeps them all, the
+    worker gives further ones away.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,7 @@ class WorkerMemory:
 
     @property
     def arena(self) -> Arena | None:
-        """Where buffers are laid out; None where each has memory of its own."""
+        """The arena for buffers, or None if each has its own memory."""
         return self._arena
 
     @arena.setter
@@ -103,7 +105,7 @@ class WorkerMemory:
         self._arena = arena if find_spec("kfs.read.workers.compiled_memory") is not None else None
 
     def begin(self) -> None:
-        """Use the arena from its beginning; what was laid out in it and not lent is lost.
+        """Use the arena from its beginning; buffers that it has and that weren't lent are lost.
 
         Raises:
             OSError: there is no memory for it.
@@ -119,14 +121,14 @@ class WorkerMemory:
         self._arena.use(region.memory())
 
     def fits(self, size: int) -> bool:
-        """Whether what the arena lies in is as large as that."""
+        """Whether the arena's region has at least ``size`` bytes."""
         return self._filling is not None and size <= self._filling.capacity
 
     @contextmanager
     def filled(self, parts: Sequence[Part], size: int, *, in_arena: bool) -> Iterator[Region]:
-        """Lend, or give, a region with ``parts`` where they belong; the parent needs its descriptor to know it.
+        """Write ``parts`` to a region, and lend or give it to the parent, which needs its descriptor if it is new.
 
-        That is what the arena lies in, which has to hold ``size`` bytes, or another one.
+        With ``in_arena`` it is the arena's region, which must have ``size`` bytes; otherwise it is another one.
 
         Raises:
             OSError: there is no memory for it.
@@ -136,7 +138,7 @@ class WorkerMemory:
             region = self._region(size)
         else:
             self._filling = None
-        self._needed = size + size // 4  # so that the next ones are laid out in it, even if they are a bit larger
+        self._needed = size + size // 4  # so that the next buffers fit in the arena even if they are a bit larger
         try:
             for at, part in parts:
                 region.write(at, part)
@@ -182,12 +184,12 @@ class WorkerMemory:
             self._dropped.append(region.number)
 
     def take_dropped(self) -> tuple[int, ...]:
-        """Return which regions the parent knows and won't be sent again, and weren't named before."""
+        """Return the numbers of dropped regions that the parent knows, each once."""
         dropped, self._dropped = tuple(self._dropped), []
         return dropped
 
     def rest(self, lent: int | None) -> None:
-        """Have, of what is lent, no more than that region: the others are the parent's alone, which knows none now."""
+        """Keep none of the lent regions except ``lent``; the parent has forgotten all regions by now."""
         for number in self._lent.keys() - {lent}:
             self._lent.pop(number).close()
         self._dropped.clear()
@@ -197,25 +199,25 @@ class WorkerMemory:
 
 
 class ParentMemory:
-    """What the parent of a worker has of its regions, and which it doesn't need any more."""
+    """The parent's side of a worker's regions: maps them, and tracks which ones it no longer needs."""
 
     def __init__(self) -> None:
         self._regions: dict[int, Mapping | int] = {}
-        self._lent: dict[int, None] = {}  # those that the worker waits for, in order
+        self._lent: dict[int, None] = {}  # the regions that the worker expects back, in order
         self._returned: deque[int] = deque()
 
     def borrowed(self, number: int, size: int, descriptor: int | None) -> memoryview:
-        """Return the first ``size`` bytes of a region, which is returned when there is no view of them any more.
+        """Return the first ``size`` bytes of a region; the region is returned once they have no view any more.
 
-        The ``descriptor`` is given the first time, and may be closed then.
+        The first time, the region comes with its ``descriptor``, which the caller may close afterwards.
 
         Raises:
-            OSError: it can't be mapped.
+            OSError: the region can't be mapped.
         """
         try:
             from kfs.read.workers.compiled_memory import Lease, Mapping
         except ImportError:
-            # Python's own mapping keeps a descriptor for each, and a table has more batches than a process has of them.
+            # mmap.mmap keeps a descriptor per mapping, and a table has more batches than a process has descriptors.
             return self._copied(number, size, descriptor)
         if number == GIVEN:
             assert descriptor is not None
@@ -238,21 +240,21 @@ class ParentMemory:
         return memoryview(os.pread(kept, size, 0))
 
     def take_returned(self) -> tuple[int, ...]:
-        """Return which regions aren't needed any more, and weren't named before."""
+        """Return the numbers of the regions that are no longer needed, each once."""
         returned = [self._returned.popleft() for _ in range(len(self._returned))]
         for number in (waited_for := [number for number in returned if number in self._lent]):
             del self._lent[number]
         return tuple(waited_for)
 
     def dropped(self, numbers: Sequence[int]) -> None:
-        """Let go of regions that the worker doesn't keep."""
+        """Release regions that the worker has dropped."""
         for number in numbers:
             self._let_go(self._regions.pop(number, None))
 
     def rest(self) -> int | None:
-        """Let go of all but what is looked at; return which of that the worker shall wait for, if any.
+        """Release all regions without views; return the number of the one that the worker shall keep as lent, if any.
 
-        It is the last one: what takes batch after batch still has the last when it asks for the next scan.
+        It is the last one: a consumer that reads batch by batch still has the last batch when it begins the next scan.
         """
         last = next(reversed(self._lent), None)
         self._lent = {} if last is None else {last: None}
@@ -260,14 +262,14 @@ class ParentMemory:
         return last
 
     def keep_lent(self) -> None:
-        """Never return what is in use now: a fork of this process may use it for longer.
+        """Never return the regions that are in use now: a fork of this process may use them for longer.
 
-        Its worker has it as lent until the request is over.
+        The worker treats them as lent until the request is over.
         """
         self._lent = {}
 
     def close(self) -> None:
-        """Let go of all; what is looked at stays, and is never returned."""
+        """Release all regions; those that have views stay mapped, and are never returned."""
         self._lent = {}
         self._let_go_of_all()
 

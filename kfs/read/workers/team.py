@@ -1,4 +1,4 @@
-"""The workers of one request: who does which tasks, and what comes of it, in the order of the tasks."""
+"""The workers of one request: distributes the tasks to them, and yields the results in task order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger("kfs")
 
 
 class _Arrived(NamedTuple):
-    """Items that a worker has sent, what they count as, and what was logged up to the last of them."""
+    """Items that a worker has sent, their weight, and the log messages up to the last of them."""
 
     items: list[Any]
     weight: int
@@ -34,7 +34,7 @@ class _Arrived(NamedTuple):
 
 @dataclass(slots=True)
 class _Given:
-    """Tasks that go together, who does them (None: none yet), and what has come of them and wasn't taken."""
+    """A group of tasks, the worker that does them (None: not assigned yet), and results that weren't taken yet."""
 
     tasks: list[Any]
     member: BusyWorker | None = None
@@ -43,7 +43,7 @@ class _Given:
 
 
 class BusyWorker:
-    """A worker at work on a request, and the groups of tasks that it was given and hasn't done."""
+    """A worker that works on a request, and the groups of tasks that it was given and hasn't finished."""
 
     def __init__(self, helper: Helper, begin: Begin, output: int | None, *, is_ready: bool) -> None:
         self.helper = helper
@@ -53,7 +53,7 @@ class BusyWorker:
         self.send(begin._replace(returned=helper.memory.take_returned()), output)
 
     def send(self, message: object, descriptor: int | None = None) -> None:
-        """Send a message; raise :class:`WorkerDied` where it doesn't arrive."""
+        """Send a message; raise :class:`WorkerDied` if the worker has ended."""
         try:
             self.helper.channel.send(message, descriptor)
         except OtherEndGone:
@@ -61,24 +61,24 @@ class BusyWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do, and is as it was at the beginning."""
+        """Whether the worker has no tasks and can be used for another request."""
         return self.is_ready and not self.has_failed and not self.given
 
     def lost(self) -> NoReturn:
-        """Raise that it ended without having done its work."""
+        """Raise :class:`WorkerDied`, because the worker ended before its work was done."""
         raise WorkerDied(f"a worker process ended ({self.helper.end()}): the output is not complete")
 
     def give(self, given: _Given) -> None:
-        """Have it do tasks, after those that it has."""
+        """Give the worker a group of tasks, to be done after those that it already has."""
         self.send(Give(given.tasks))
         given.member = self
         self.given.append(given)
 
     def listen(self) -> None:
-        """Take a message in, which is there; raise :class:`WorkerDied` where it has ended."""
+        """Receive and handle a message that is waiting; raise :class:`WorkerDied` if the worker has ended."""
         try:
             message, descriptor = self.helper.channel.receive()
-        except (OtherEndGone, OSError):  # closed by us, in a fork of the process that has started it
+        except (OtherEndGone, OSError):  # OSError: this is a fork, where the pool has closed the channel
             self.lost()
         if isinstance(message, Portion):
             try:
@@ -95,17 +95,17 @@ class BusyWorker:
             self.given.popleft().end = message
 
     def took(self, weight: int) -> None:
-        """Say that a portion was taken."""
+        """Report to the worker that a portion was taken."""
         if weight:
             self.send(PortionTaken(weight, self.helper.memory.take_returned()))
 
 
 class Team:
-    """Workers for one request; when it is left, those that still have something to do are ended.
+    """Workers for one request, used as a context manager; on exit, workers that still have tasks are ended.
 
-    Where the job has this process take part, two threads begin: there is nothing to start, and most of what they do
-    needs no interpreter lock. Where there is so much to do that it is worth their start, processes follow; then one
-    thread goes on beside them.
+    If the job takes part (:attr:`Job.takes_part`), two threads begin: they start at once, and mostly run without the
+    interpreter lock. If there is enough work to be worth their start, processes follow; then one thread continues
+    beside them.
     """
 
     def __init__(self, job: Job[Any, Any], jobs: int, own: InThisProcess) -> None:
@@ -115,10 +115,10 @@ class Team:
         self._begin = Begin(job, job.ready_bytes // jobs, log_level(), jobs, own.output is not None)
         self._most_open = jobs * job.groups_open + 1
         self._jobs = jobs
-        #: How many more there will be.
+        #: The number of workers that will still be started.
         self._to_start = jobs
         self._members: dict[int, BusyWorker] = {}  # by the descriptors of their channels
-        #: The second thread, which has nothing to do any more when there are enough others.
+        #: The second thread, which gets no more tasks once there are enough other workers.
         self._spare: BusyWorker | None = None
         self._given: deque[_Given] = deque()
         self._poll = select.poll()
@@ -131,7 +131,7 @@ class Team:
             self._pool.give_back(member.helper, is_idle=member.is_idle)
 
     def do_all(self, groups: Iterator[Group], *, with_processes: bool) -> Generator[Any, None, None]:
-        """Give tasks out, and yield what is made of each in turn; what no worker is ready for is done here."""
+        """Distribute tasks, and yield the results in task order; tasks without a free worker are done here."""
         if self._job.takes_part:
             self._start_threads()
         self._give_out(groups)  # so that the threads have something to do while processes are started
@@ -146,12 +146,12 @@ class Team:
             if given.member is None:
                 for item in self._own.do(given.tasks):
                     yield item
-                    del item  # whose memory may be used again once it is dropped
+                    del item  # its memory may be used again once it is dropped
                     self._listen(groups, 0)
             else:
                 yield from self._made(given, groups)
 
-    # -- who there is
+    # -- starting workers
 
     def _start_threads(self) -> None:
         try:
@@ -162,7 +162,7 @@ class Team:
 
     def _start_processes(self) -> None:
         if self._spare is not None:
-            self._to_start += 1  # in its place
+            self._to_start += 1  # one more process replaces the spare thread
         try:
             while self._to_start:
                 self._add(self._pool.take())
@@ -181,10 +181,10 @@ class Team:
         self._poll.register(helper.channel, select.POLLIN)
         return member
 
-    # -- what they do
+    # -- distributing tasks
 
     def _give_out(self, groups: Iterator[Group]) -> None:
-        """Give each worker that can have more the next group; a second one only where that leaves others no less."""
+        """Give free workers the next groups; in advance only if enough groups remain for workers without any."""
         missing = self._most_open - len(self._given)
         self._given.extend(_Given(group.tasks) for group in islice(groups, max(missing, 0)))
         waiting = [given for given in self._given if given.member is None]
@@ -201,7 +201,7 @@ class Team:
             member.give(given)
 
     def _listen(self, groups: Iterator[Group], milliseconds: int | None = None) -> None:
-        """Take in what workers have sent, and give out what that allows; wait for something, or not for long."""
+        """Wait for messages of workers, at most ``milliseconds`` if given; handle them, and give out more groups."""
         ready = self._poll.poll(milliseconds)
         for number, _ in ready:
             member = self._members[number]
@@ -210,7 +210,7 @@ class Team:
             except WorkerDied as error:
                 if member.given:
                     raise
-                _LOG.warning("%s", error)  # the others do what there is, or this process
+                _LOG.warning("%s", error)  # other workers do the rest, or this process
                 self._poll.unregister(number)
                 del self._members[number]
                 self._pool.give_back(member.helper, is_idle=False)
@@ -218,7 +218,7 @@ class Team:
             self._give_out(groups)
 
     def _made(self, given: _Given, groups: Iterator[Group]) -> Generator[Any, None, None]:
-        """Yield what a worker makes of tasks; where there is an output, it is its turn to write there."""
+        """Yield a worker's results for a group of tasks; if there is an output, give the worker its turn to write."""
         assert given.member is not None
         if self._own.output is not None:
             given.member.send(Turn())
@@ -229,7 +229,7 @@ class Team:
             items, weight, logged = given.arrived.popleft()
             log_here(logged)
             while items:
-                yield items.pop(0)  # nothing here may keep it
+                yield items.pop(0)  # keep no reference, so that its memory can be used again
             given.member.took(weight)
             self._listen(groups, 0)
         log_here(given.end.logged)

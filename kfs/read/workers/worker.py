@@ -1,4 +1,4 @@
-"""What a worker does: tasks come through a channel, and what is made of them goes back through it, or to the output."""
+"""The worker: receives tasks through a channel, and sends the results back, or writes them to the output."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kfs.read.workers.shared import WorkerMemory
 from kfs.storage.descriptors import BUDGET, raise_limit
 from kfs.storage.memory import keep_freed_memory
 
-#: Seconds without work after which a process ends; another is started when one is needed.
+#: Seconds without a job after which a worker ends; another one is started on demand.
 _IDLE_SECONDS: Final = 60.0
 
 
 def main(descriptor: int) -> None:
-    """Be a process that serves the socket of that descriptor until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends us
+    """Run a worker process that serves the socket with that descriptor until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends its workers
     raise_limit()
     keep_freed_memory()
     kept = KeptLog.of_process()
@@ -35,7 +35,7 @@ def main(descriptor: int) -> None:
 
 
 class _Waiting(NamedTuple):
-    """A portion that waits for its turn to be written."""
+    """A portion that waits until it is its task's turn to be written."""
 
     items: list[Any]
     weight: int
@@ -43,7 +43,7 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Does tasks for the process at the other end of a channel."""
+    """Runs tasks for the process at the other end of a channel."""
 
     def __init__(self, channel: Channel, kept: KeptLog) -> None:
         self._channel = channel
@@ -53,16 +53,16 @@ class Worker:
         self._job: OpenJob[Any, Any] | None = None
         self._portion_bytes = 0
         self._ready_bytes = 0
-        #: What counts as ready: sent and not taken, or waiting for its turn.
+        #: The total weight of portions that were sent and not taken yet, or that wait for their turn.
         self._ready_weight = 0
         self._output: int | None = None
-        #: Why nothing comes of any task.
+        #: The error with which all tasks fail, if there is one.
         self._failed: Failed | None = None
         self._turn: Turn | None = None
         self._waiting: deque[_Waiting | End | Failed] = deque()
 
     def serve(self) -> None:
-        """Do tasks as they come, until the other end is gone."""
+        """Run tasks as they arrive, until the other end is closed."""
         try:
             with suppress(OtherEndGone):
                 while True:
@@ -77,7 +77,7 @@ class Worker:
             self._channel.close()
 
     def _listen(self) -> None:
-        """Wait for a message."""
+        """Wait for a message, and handle it."""
         message, descriptor = self._channel.receive()
         if isinstance(message, PortionTaken):
             self._ready_weight -= message.weight
@@ -103,12 +103,12 @@ class Worker:
             self._job = message.job.open()
             self._memory.arena = self._job.arena
         except Exception as error:
-            self._failed = Failed(_sendable(error), self._kept.take())  # which is what comes of every task
+            self._failed = Failed(_sendable(error), self._kept.take())  # the answer to every task
         self._portion_bytes, self._ready_bytes, self._ready_weight = message.job.portion_bytes, message.ready_bytes, 0
         self._channel.send(Ready())
 
     def _prepare(self, message: Begin) -> None:
-        """Set what concerns more than this worker."""
+        """Apply settings that affect the whole process; does nothing by default."""
 
     def _rest(self) -> None:
         if self._job is not None:
@@ -141,7 +141,7 @@ class Worker:
             return Failed(_sendable(error), self._kept.take())
 
     def _put(self, items: list[Any], weight: int) -> None:
-        """Send items, or write them, when it is their turn and there is room for them, or nothing else ready."""
+        """Send items, or write them at their turn; first wait until they fit in the limit, or nothing else is ready."""
         while self._ready_weight and self._ready_weight + weight > self._ready_bytes:
             self._listen()
         if self._output is None:
@@ -155,7 +155,7 @@ class Worker:
             self._listen()
 
     def _write_ready(self) -> None:
-        """Write what is ready of the task whose turn it is; report what there is to say, and its end."""
+        """Write what is ready of the tasks whose turn it is, send items that aren't output, and report the end."""
         while self._turn is not None and self._waiting:
             ready = self._waiting.popleft()
             if not isinstance(ready, _Waiting):
@@ -170,7 +170,7 @@ class Worker:
         try:
             write(self._output, b"".join(item.data for item in ready.items if isinstance(item, Output)))
         except OSError as error:
-            self._failed = Failed(error)  # and nothing else is sent: who asked will raise it, and end us
+            self._failed = Failed(error)  # nothing else is sent: the parent raises it, and ends this worker
             self._waiting.clear()
             self._channel.send(self._failed)
             return
@@ -180,7 +180,7 @@ class Worker:
 
 
 class _Process(Worker):
-    """A worker that has a process for itself."""
+    """A worker in its own process."""
 
     def _prepare(self, message: Begin) -> None:
         log_from(message.level)
@@ -188,7 +188,7 @@ class _Process(Worker):
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error as it can be sent: itself, or one that says the same."""
+    """Return an error that can be pickled: the error itself, or a RuntimeError with its type and message."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:
