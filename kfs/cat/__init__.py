@@ -1,1 +1,1 @@
-"""Records written in offset order, on all cores: what ``kfs cat`` prints, as lines, raw values or a table file."""
+"""Writes records in offset order, on all cores, for ``kfs cat``: as JSON lines, raw keys or values, or a table file."""

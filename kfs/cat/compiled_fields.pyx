@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Keys or values one after another, compiled: the same as :func:`~kfs.cat.output.python_fields`."""
+"""Joins raw keys or values: the compiled equivalent of :func:`~kfs.cat.output.python_fields`."""
 
 from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -1,4 +1,4 @@
-"""Splits of logs written as records: from log bytes to output bytes."""
+"""The job that turns splits of logs into output bytes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kfs.read.workers.job import Output
 
 @dataclass(frozen=True, slots=True)
 class CatTask(LogTask):
-    """A split, and the path in the tree of the partition that it is of: ``orders/0``."""
+    """A split, and the path of its partition in the tree, such as ``orders/0``."""
 
     path: str = ""
 
 
 class Found(NamedTuple):
-    """How many records of a task were wanted, where it is in the tree, and about how many bytes were read for it."""
+    """The path in the tree, the number of wanted records and the approximate number of bytes read for a task."""
 
     path: str
     records: int
@@ -37,9 +37,9 @@ Item: TypeAlias = Output | Problem | Found
 
 @dataclass(frozen=True, slots=True)
 class CatJob(LogJob[Item]):
-    """Which records are written, and how; with no ``output`` they are only counted.
+    """Selects the records to write, and how to write them; with ``output=None`` they are only counted.
 
-    With ``counts`` each task ends in :class:`Found`, and offsets that are gone meanwhile are a problem.
+    With ``counts`` each task ends with :class:`Found`, and offsets that were deleted meanwhile are a problem.
     """
 
     selection: Selection
@@ -52,12 +52,12 @@ class CatJob(LogJob[Item]):
         return self.open_on(LogsOfWorker())
 
     def open_on(self, logs: OpenLogs) -> OpenCatJob:
-        """Open the job on logs that are open, or will be."""
+        """Open the job on ``logs``, which are open already or open on demand."""
         return OpenCatJob(self, logs)
 
 
 class OpenCatJob(OpenLogJob[Item]):
-    """Writes splits; what can't be read, or has vanished, is a problem behind what lies before it."""
+    """Renders splits; unreadable or deleted data is a problem, yielded after the output of the records before it."""
 
     def __init__(self, job: CatJob, logs: OpenLogs) -> None:
         super().__init__(logs)
@@ -87,13 +87,13 @@ class OpenCatJob(OpenLogJob[Item]):
 
 @dataclass(slots=True)
 class Renderer:
-    """Makes bytes of records, of any partition."""
+    """Turns records of any partition into output bytes."""
 
     output: OutputFormat
     _writers: dict[tuple[str, int, str], Writer] = field(default_factory=dict)
 
     def render(self, path: str, log: Log, selected: SelectedRecords) -> bytes:
-        """Return the output of records of a log that is at a path of the tree."""
+        """Return the output of selected records; ``path`` is the log's path in the tree."""
         if selected.records is None or not selected.indexes:
             return b""
         key = (log.topic, log.partition, path)

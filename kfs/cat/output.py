@@ -1,4 +1,4 @@
-"""What is written for each record that is wanted."""
+"""The output for each wanted record."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class RecordPart(StrEnum):
-    """Which part of a record is written."""
+    """The part of a record to write."""
 
-    RECORD = "json"  # a line
+    RECORD = "json"  # the whole record as a line of JSON
     VALUE = "value"  # the raw bytes
     KEY = "key"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """How records are written.
+    """The format in which records are written.
 
-    A raw field is followed by ``delimiter`` or, where that is None, follows its length as a
-    big-endian int32, -1 for null. With a delimiter null is written as nothing before it.
-    ``with_path`` writes the record's path in the tree and a tab before each.
+    A raw field comes before ``delimiter`` or, if that is None, after its length as a big-endian int32, -1 for null.
+    With a delimiter, null is written as an empty field. ``with_path`` writes the record's path in the tree and a tab
+    before each record.
     """
 
     field: RecordPart = RecordPart.RECORD
@@ -41,7 +41,7 @@ class OutputFormat:
     with_path: bool = False
 
     def writer(self, topic: str, partition: int, path: str) -> Writer:
-        """Return what turns columns into bytes for one partition, which is at ``path`` in the tree."""
+        """Return a function that turns columns into bytes for a partition, whose path in the tree is ``path``."""
         writer = self._without_path(topic, partition)
         return self._with_paths(writer, os.fsencode(path)) if self.with_path else writer
 
@@ -73,7 +73,7 @@ class OutputFormat:
         )
 
 
-#: Bytes of the records of a block at the indexes.
+#: Returns the output of the records of a block at the given indexes.
 Writer = Callable[[RecordColumns, Sequence[int]], bytes]
 
 
@@ -83,9 +83,9 @@ Fields = Callable[[bytes, "array[int]", "array[int]", Sequence[int], bytes | Non
 def python_fields(
     buffer: bytes, starts: array[int], lengths: array[int], indexes: Sequence[int], delimiter: bytes | None
 ) -> bytes:
-    """Return the fields that begin at ``starts`` in ``buffer``, of the records at ``indexes``, as one.
+    """Return the fields of the records at ``indexes``, which begin at ``starts`` in ``buffer``, joined.
 
-    A length of -1 is null. Without a ``delimiter`` each follows its length: see :class:`OutputFormat`.
+    A length of -1 means null. Without a ``delimiter``, each field comes after its length; see :class:`OutputFormat`.
     """
     sizes = [(starts[index], lengths[index]) for index in indexes]
     if delimiter is None:

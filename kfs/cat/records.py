@@ -1,4 +1,4 @@
-"""The records of topics and partitions that are wanted, written in order."""
+"""Writes the wanted records of partitions in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kfs.read.workers.job import Output, write
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A log, its path in the tree, and the function that returns which of its offsets that path shows."""
+    """A log, a path in the tree, and the function that returns the range of the log's offsets under that path."""
 
     log: Log
     path: str
@@ -33,22 +33,22 @@ class Place:
 
 @dataclass(slots=True)
 class CatTotals:
-    """What a request went through, and how many records it found, by the path of their place.
+    """What a request has searched, and the number of records that it found, by the path of their place.
 
-    ``advance`` is called with about how many bytes were gone through since it was called last.
+    ``advance`` is called with the approximate number of bytes searched since its last call.
     """
 
     advance: Callable[[int], None] = lambda _: None
     partitions: set[TopicPartition] = field(default_factory=set)
-    #: Sizes in bytes, by path: visible and deleted records may lie in the same one.
+    #: The sizes of segments in bytes, by path, so that one with both visible and deleted records counts once.
     segments: dict[str, int] = field(default_factory=dict)
     offsets: int = 0
     records: Counter[str] = field(default_factory=Counter)
 
     def add_place(self, place: Place, selection: Selection, end: int) -> None:
-        """Add the offsets of a place that are gone through: those that are selected by number, below ``end``.
+        """Add the searched offsets of a place: those that the selection includes by number, below ``end``.
 
-        What an index or a header rules out was gone through as well.
+        Offsets that an index or a header rules out count as searched.
         """
         offsets = OffsetRange(min(max(place.choose(place.log).start, selection.start), end), end)
         self.partitions.add(place.log.topic_partition)
@@ -66,9 +66,9 @@ class CatTotals:
 
 @dataclass(frozen=True, slots=True)
 class CatRequest:
-    """Everything that was asked for: of each partition the ``first`` or ``last`` records that are wanted, or all.
+    """A request for the ``first``, the ``last``, or all wanted records of each partition.
 
-    Without an ``output`` they are counted only.
+    With ``output=None`` they are only counted.
     """
 
     selection: Selection
@@ -81,11 +81,11 @@ class CatRequest:
     def write(self, out: int, places: Sequence[Place], totals: CatTotals | None = None) -> Iterator[Problem]:
         """Write places to the descriptor ``out``, one after another, each in offset order; yield problems.
 
-        A place that can't be listed is a problem, and so is, where there are ``totals``, what is gone meanwhile.
+        A place that can't be listed is a problem. With ``totals``, so are offsets that were deleted meanwhile.
 
         Raises:
             OSError: ``out`` can't be written to.
-            WorkerDied: the output is not complete.
+            WorkerDied: a worker process ended early, so the output is incomplete.
         """
         if self.first is None and self.last is None:
             yield from self._write_all(out, places, totals)
@@ -130,14 +130,14 @@ class CatRequest:
                 totals.add_found(item)
             elif isinstance(item, NotedProblem):
                 here.note(item)
-            elif not isinstance(item, Output):  # which is written
+            elif not isinstance(item, Output):  # the worker has written that already
                 yield item
         yield from unplanned
 
     def _tasks(
         self, here: LogsOfParent, places: Iterable[Place], totals: CatTotals | None, unplanned: list[Problem]
     ) -> Iterator[CatTask]:
-        """Yield the tasks of places; why a place, or the rest of it, has none is added to ``unplanned``."""
+        """Yield the tasks of places; if a place can't be planned to its end, add the reason to ``unplanned``."""
         for place in places:
             try:
                 source, offsets = here.source_of(place.log), self._offsets(place, totals)
@@ -154,7 +154,7 @@ class CatRequest:
 
 
 def _remote_problem(place: Place, selection: Selection) -> Problem | None:
-    """Return the problem of a place whose first records tiered storage has; what was deleted begins where it does."""
+    """Return a problem if tiered storage has the first records of a place, but never for a place of deleted records."""
     begins_with_log = place.choose is Log.visible and not place.log.directory.is_of_deleted
     return remote_problem(place.log, selection) if begins_with_log else None
 
@@ -167,9 +167,10 @@ def _problem_of(place: Place, error: CorruptData | SourceLost) -> Problem:
 
 
 def lacks_some(found: int, first: int | None, last: int | None) -> bool:
-    """Whether a log may have others of the first or last records, of which some were found, in what isn't here.
+    """Whether some of the requested first or last records may be in tiered storage, after ``found`` were found here.
 
-    That is before all that is here: the last ones are known when there are enough of them, the first never.
+    Records in tiered storage precede all records here. So the last records are complete once enough of them are found,
+    but the first ones never are.
     """
     return bool(first) if last is None else found < last
 
@@ -182,9 +183,9 @@ def some_of(
     last: int | None,
     gone: Callable[[CorruptData], None] | None = None,
 ) -> Iterator[tuple[BatchRange, SelectedRecords]]:
-    """Yield the ``first`` records that are wanted, or the ``last``, one of which is given.
+    """Yield the ``first`` or the ``last`` wanted records; one of the two is given.
 
-    No more of the log is read than it takes. ``gone``, and what is raised, is as in
+    It reads not much more of the log than needed. ``gone`` and errors are as in
     :func:`~kfs.read.split_reader.selected_in`.
     """
     if first is None:

@@ -1,4 +1,4 @@
-"""Record batches as files: Parquet, and Arrow's IPC file and stream formats. Needs pyarrow."""
+"""Writes record batches to files: Parquet, and Arrow's IPC file and stream formats. Needs pyarrow."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from kfs.render.arrow_columns import SPARK_COLUMNS_WITH_HEADERS, Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What makes a row group of Parquet: as many rows as pyarrow's own default, or as many bytes in memory.
+#: The limits of a Parquet row group: rows (pyarrow's default), and bytes in memory.
 _ROW_GROUP_ROWS: Final = 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-#: Numbers that ascend, mostly by little: their differences take a fifth of what a dictionary takes, or less.
+#: Columns of numbers that mostly ascend in small steps: delta encoding takes a fifth of a dictionary's size, or less.
 _ASCENDING: Final = ("offset", "timestamp", "timestampMillis")
-#: All else may repeat: a dictionary, which the writer gives up where it doesn't pay.
+#: The other columns, whose values may repeat: dictionary encoding, which the writer gives up if it doesn't pay off.
 _REPEATING: Final = (
     *("key", "value", "topic", "partition", "timestampType"),
     *("headers.list.element.key", "headers.list.element.value"),
 )
-#: The columns of a file: Spark's with headers, and the timestamp as Kafka has it: not each of those fits Spark's.
+#: The columns of a file: Spark's with headers, and Kafka's timestamp in milliseconds, as not all of them fit Spark's.
 FILE_COLUMNS: Final = tuple(column.label for column in (*SPARK_COLUMNS_WITH_HEADERS, Column.TIMESTAMP_MILLIS))
 
 
 class TableFormat(StrEnum):
-    """What record batches are written as."""
+    """The format of a table file."""
 
-    ARROW = "arrow"  # a file that can be mapped; the stream format where the output is no file
+    ARROW = "arrow"  # a file that can be mapped; or the stream format if the output isn't a file
     PARQUET = "parquet"
 
 
 def need_pyarrow() -> None:
-    """Raise :class:`~kfs.errors.KfsError`, which says what to install, where there is no pyarrow."""
+    """Raise :class:`~kfs.errors.KfsError`, which says what to install, if pyarrow isn't installed."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:
@@ -42,10 +42,11 @@ def need_pyarrow() -> None:
 
 
 class TableWriter:
-    """Writes batches with :data:`FILE_COLUMNS` to ``out``, which is complete when its block is left without an error.
+    """Writes batches with the columns of ``schema`` to ``out``; leave its ``with`` block to complete the output.
 
-    ``is_file`` tells whether what is written can be read from any position later. Memory doesn't grow with what is
-    written, but with the number of row groups, of which Parquet has a list at its end.
+    If the block is left by an error, the output stays incomplete. ``is_file`` says whether the output will be readable
+    from any position. Memory doesn't grow with the output, except for Parquet's list of row groups, which is written at
+    the end.
 
     Raises:
         OSError: ``out`` can't be written to.
@@ -87,7 +88,7 @@ class TableWriter:
             self.abandon()
 
     def close(self) -> None:
-        """Complete what is written."""
+        """Complete the output."""
         if self._parquet is not None:
             self.write_row_group()
             self._parquet.close()
@@ -95,16 +96,16 @@ class TableWriter:
             self._writer.close()
 
     def abandon(self) -> None:
-        """Write nothing any more."""
+        """Discard everything that would be written from now on."""
         self._sink.is_abandoned = True
 
     @property
     def waiting_bytes(self) -> int:
-        """How much is held in memory for the next row group."""
+        """The number of bytes held in memory for the next row group."""
         return self._bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch, in Parquet once there are enough for a row group."""
+        """Write a batch; in Parquet, it is held in memory until there are enough for a row group."""
         if self._writer is not None:
             self._writer.write_batch(batch)
             return
@@ -116,7 +117,7 @@ class TableWriter:
         self._bytes += size
 
     def write_row_group(self) -> None:
-        """Write what is held in memory as a row group of Parquet."""
+        """Write the batches held in memory as a Parquet row group."""
         import pyarrow as pa
 
         if self._waiting and self._parquet is not None:
@@ -139,9 +140,9 @@ def _parquet_writer(sink: pa.PythonFile, schema: pa.Schema, compression: str) ->
 
 
 class _Sink:
-    """What pyarrow writes to: a file, or a pipe, which doesn't know at which position it is.
+    """The output for pyarrow: a file, or a pipe, which can't tell its position, so this counts it.
 
-    Once it ``is_abandoned`` nothing is written: pyarrow would complete what failed when it lets go of it.
+    Once it ``is_abandoned``, nothing is written, because pyarrow would complete a failed output when it is released.
     """
 
     closed = False
@@ -165,4 +166,4 @@ class _Sink:
             self._out.flush()
 
     def close(self) -> None:
-        """Leave the output open: who opened it closes it."""
+        """Leave the output open, for the code that opened it to close."""
