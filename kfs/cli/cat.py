@@ -196,7 +196,7 @@ def cat(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which records of whatever is named are wanted, and by how many processes."""
+    """The records to read from each path, and the number of processes."""
 
     selection: Selection
     first: int | None
@@ -230,7 +230,7 @@ def _selection(
 
 
 def _bytes(argument: str) -> bytes:
-    """Return the bytes that were typed."""
+    """Return the bytes of a command line argument."""
     return argument.encode(errors="surrogateescape")
 
 
@@ -251,7 +251,7 @@ def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
 
 @contextmanager
 def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
-    """Open the output, which is never in what is read."""
+    """Open the output, which must not lie in a directory that is read."""
     if output == _STANDARD_OUTPUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -267,7 +267,7 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
 
 def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> int:
     """Write all records as one table; return the exit code."""
-    from kfs import __version__  # only here: what isn't asked for would double the time that a short command takes
+    from kfs import __version__  # only here: these imports would double the time of a short command
     from kfs.cli.progress import LogsProgress, progress_bar
     from kfs.scan import Scan
 
@@ -309,7 +309,7 @@ def _write_each(
     *,
     deleted: bool,
 ) -> int:
-    """Write the records, or the file, at each path, or all topics without any; return the exit code."""
+    """Write the records or the file at each path, or all topics if there are no paths; return the exit code."""
     if all(map(records_at, paths)):
         return printing.write(places_of(data_dir, _records(paths), deleted=deleted), out)
     tree: KafkaTree | None = None
@@ -328,7 +328,7 @@ def _write_each(
 
 
 def _lacks_remote(data_dir: DataDir, path: str) -> bool:
-    """Whether a file is of all records of a log that tiered storage has moved some of away, which was said."""
+    """Whether a file lacks records of its log because tiered storage has moved them away; that was already reported."""
     place, slash, name = path.strip("/").rpartition("/")
     partition = records_at(place) if slash and name == "records.jsonl" else None
     if partition is None or partition[1] is None:
@@ -338,5 +338,5 @@ def _lacks_remote(data_dir: DataDir, path: str) -> bool:
 
 
 def _leave_quietly() -> None:
-    """End quietly: the reader of standard output has closed it. Nothing more is written, not even by Python at exit."""
+    """End quietly after the reader has closed standard output: nothing more is written, not even by Python at exit."""
     sys.stdout = None

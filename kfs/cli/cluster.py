@@ -24,7 +24,7 @@ from kfs.log.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A list that can be asked for: its rows, the columns of its table, and what stands in them."""
+    """A list that the command can show: its rows, the columns of its table, and the table lines of a row."""
 
     rows: Callable[[ClusterRows], Iterable[Row]]
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ class _Section:
 
 
 def _fields(*names: str) -> Callable[[Row], Iterator[Sequence[Json]]]:
-    """Return what takes the fields of a row as its one line."""
+    """Return a function that yields the named fields of a row as its only line."""
 
     def lines(row: Row) -> Iterator[Sequence[Json]]:
         yield [row[name] for name in names]
@@ -138,9 +138,9 @@ _SECTIONS: Final[Mapping[str, _Section]] = {
         _fields("file", "position", "offset", "reason"),
     ),
 }
-#: What directories tell without the metadata.
+#: The lists that are complete without the metadata log.
 _FROM_DIRECTORIES: Final = frozenset({"directories", "snapshots", "problems"})
-#: The lists that ``--topic`` chooses from; of configs only some are of topics.
+#: The lists in which each ``--topic`` pattern must match a topic; the configs have topics and other resources.
 _OF_TOPICS: Final = frozenset({"topics", "directories"})
 _EXIT_INCOMPLETE: Final = 1
 _HELP: Final = {
@@ -208,7 +208,7 @@ def cluster(
 
 
 def _not_found(rows: ClusterRows, patterns: Sequence[str]) -> list[str]:
-    """Return a sentence for each pattern that no topic matches; where there is no metadata log, one may elsewhere."""
+    """Return a sentence for each pattern that no topic matches; without a metadata log, one may match elsewhere."""
     why = ": none that has a directory here" if rows.lacks_metadata else ""
     names = rows.topic_names()
     return [
@@ -227,7 +227,7 @@ def _show(rows: ClusterRows, section: _Section, matches: Callable[[str], bool] |
 
 
 def _is_of_topic(row: Row, matches: Callable[[str], bool]) -> bool:
-    """Whether a row is of a topic that matches; what is of no topic isn't asked."""
+    """Whether a row belongs to a topic that matches, or to no topic at all."""
     topic = row["resourceName"] if row.get("resourceType") == "TOPIC" else row.get("topic")
     return not isinstance(topic, str) or matches(topic)
 

@@ -51,7 +51,7 @@ def diff(
 
 def _compare(job: CompareJob, jobs: int, as_json: bool) -> int:
     here = job.open()
-    # The largest first, so that no process is left alone with one at the end.
+    # The largest first, so that all processes finish at about the same time.
     copies = sorted(here.all_copies(), key=lambda each: -each.size)
     reports: list[ComparedPartition] = []
     failed = False
@@ -121,7 +121,7 @@ def _offsets(offsets: Offsets) -> str:
 
 
 def _completed(offsets: Offsets) -> str:
-    """Say how much of it is read from other copies, if it is lost in the copy to keep."""
+    """Return how many of the records are read from other copies, if the copy to keep has lost them."""
     if not offsets.completed:
         return ""
     which = "all are" if offsets.completed == offsets.records else f"{offsets.completed} of them are"

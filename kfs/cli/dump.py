@@ -38,12 +38,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Decoder(click.ParamType[str]):
-    """One of our decoders, by its name or by that of Kafka's class."""
+    """A decoder of kfs, by its name or by the name of Kafka's class."""
 
     name = "decoder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return our name of it."""
+        """Return the name of the decoder in kfs."""
         name = decoder_name(value)
         if name is None:
             self.fail(
@@ -140,7 +140,7 @@ def dump(
 
 
 def _contents(decoders: dict[str, Any]) -> MessageParser:
-    """Return the decoder that was asked for, the first that Kafka's tool would take where there are several."""
+    """Return the requested decoder; if there are several, the one that Kafka's tool would use."""
     if decoders["offsets_decoder"]:
         return offsets_message_parser()
     if decoders["transaction_log_decoder"]:
@@ -181,6 +181,6 @@ def _files(path: str, findings: DumpProblems) -> Iterator[str]:
 
 
 def _say_plainly(line: str) -> None:
-    """Write a line of Kafka's tool to standard error, as that does."""
+    """Write a line to standard error in the same way as Kafka's tool."""
     sys.stderr.buffer.write(encoded(line + "\n"))
     sys.stderr.buffer.flush()

@@ -43,7 +43,7 @@ _MOST_SKIPPED: Final = 10
 
 
 class _Start(click.ParamType[OffsetLimit]):
-    """earliest, latest, a time, or the name of a group."""
+    """earliest, latest, a time, or group:NAME."""
 
     name = "earliest|latest|time|group:name"
 
@@ -188,7 +188,7 @@ def export(
         _own_words(),
         _spark_log(spark_log) as log,
         started_session(master, dict(settings), log) as spark,
-        _stopping() as stop,  # after PySpark has said what SIGINT does
+        _stopping() as stop,  # after PySpark has set its SIGINT handler
         spark_export(spark, options) as exporting,
     ):
         is_complete = _run(exporting, stop, interval if follow else None)
@@ -198,7 +198,7 @@ def export(
 
 
 def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bool:
-    """Export all there is, and what comes if there is an interval, in seconds; return whether that was all."""
+    """Export all new records, repeatedly if there is an interval (seconds); return whether that was everything."""
     while True:
         end = exporting.look()
         left = exporting.left(end)
@@ -209,12 +209,12 @@ def _run(exporting: Export, stop: threading.Event, interval: float | None) -> bo
 
 
 def _nothing(_done: int) -> None:
-    """There is no bar."""
+    """Show no progress, as there is no bar."""
 
 
 @contextmanager
 def _own_words() -> Iterator[None]:
-    """Let errors that say what to do name this command's option."""
+    """Replace the advice in data loss errors by this command's option."""
     try:
         yield
     except KfsError as error:
@@ -223,7 +223,7 @@ def _own_words() -> Iterator[None]:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Yield what is set once the command is asked to end; asked again, it ends at once."""
+    """Yield an event that the first SIGINT or SIGTERM sets; the next signal ends the command at once."""
     stop = threading.Event()
 
     def ask(number: int, _frame: object) -> None:
@@ -242,7 +242,7 @@ def _stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def _spark_log(path: str | None) -> Iterator[str]:
-    """Yield the path of a file for what Spark prints; one without a name is kept, and named, where that may help."""
+    """Yield the path of a file for Spark's output; without ``path``, a temporary one, kept if the session fails."""
     if path is not None:
         try:
             open(path, "a").close()

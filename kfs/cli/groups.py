@@ -85,13 +85,13 @@ def groups(
 
 
 class _Wanted:
-    """The groups that were asked for, by patterns; those without a wildcard have to be there."""
+    """The groups that match the given patterns; a pattern without a wildcard must match a group."""
 
     def __init__(self, state: Groups, groups: Sequence[str], topics: Sequence[str]) -> None:
-        """Look for them.
+        """Find the groups.
 
         Raises:
-            NotFound: groups were asked for by name or pattern, and there is none.
+            NotFound: names or patterns were given, and no group matches.
         """
         self._state = state
         self._patterns = groups
@@ -106,7 +106,7 @@ class _Wanted:
             raise NotFound("\n".join(reasons))
 
     def groups(self) -> Iterator[tuple[Group, list[OffsetInLog]]]:
-        """Yield the groups, each with where it stands."""
+        """Yield the groups, each with the positions and lags of its partitions."""
         for name in self._names:
             group = self._state.group(name)
             if group is not None and self._matches_topic is not None:
@@ -116,7 +116,7 @@ class _Wanted:
                 yield group, [self._state.standing(partition) for partition in group.partitions]
 
     def say_what_is_missing(self) -> bool:
-        """Say what the answer lacks because it isn't here, and return whether it lacks something."""
+        """Print what the answer lacks because the data isn't here; return whether it lacks anything."""
         for reason in self._missing:
             messages.say(reason)
         is_all_by_name = bool(self._patterns) and all(map(_is_name, self._patterns))

@@ -34,14 +34,14 @@ _EXIT_SKIPPED: Final = 1
 _STANDARD_INPUT: Final = "-"
 _AUTO: Final = "auto"
 _MOST_NAMED: Final = 20
-#: What tells a table from lines.
+#: The number of bytes at the beginning of an input that tell a table from lines.
 _HEAD_BYTES: Final = 8
-#: The least that anything fits in.
+#: The minimum of ``--segment-bytes``.
 _LEAST_SEGMENT_BYTES: Final = 1024
 
 
 class _TopicId(click.ParamType[Uuid]):
-    """22 characters, as ``kafka-topics --describe`` prints them."""
+    """A topic id of 22 characters, as ``kafka-topics --describe`` prints it."""
 
     name = "id"
 
@@ -193,7 +193,7 @@ def _stop(line: BadLine) -> None:
 
 
 class _Skipped:
-    """Counts the lines that are left out, and names the first of them."""
+    """Counts the bad lines that are skipped, and reports the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -208,7 +208,7 @@ class _Skipped:
 
 @contextmanager
 def _prepared(directories: Sequence[str]) -> Iterator[None]:
-    """Make the log directories that aren't there, and keep brokers away from all; leave no trace of a failure."""
+    """Create missing log directories, and lock all of them against brokers; leave no trace after a failure."""
     with ExitStack() as held:
         for directory in directories:
             held.enter_context(log_directory(directory))
@@ -256,7 +256,7 @@ def _add_directory(
 
 
 def _size_of(name: str) -> int | None:
-    """The size of an input in bytes, None where that isn't known."""
+    """Return the size of an input in bytes, or None if it is unknown."""
     if name == _STANDARD_INPUT:
         return None
     status = os.stat(name)

@@ -23,12 +23,12 @@ from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, si
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.lines.index_store import LineIndexStore
 
-#: How long, in seconds, until one in the background looks again for segments that were closed meanwhile.
+#: The interval, in seconds, at which ``--background`` looks for newly closed segments.
 _LOOK_AGAIN_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
 _NICEST: Final = 19
 
-#: Whether the line index had to be made, and why it can't be had.
+#: Whether the line index was made just now, and the error if it can't be made.
 _Sized = tuple[bool, CorruptData | None]
 
 
@@ -72,7 +72,7 @@ def _index(job: SizeJob, tree: KafkaTree, jobs: int) -> None:
     total = sum(closed.size for closed in wanted)
     made = 0
     broken: set[ClosedSegment] = set()
-    # The largest first, so that no process is left alone with one at the end.
+    # The largest first, so that all processes finish at about the same time.
     wanted.sort(key=lambda closed: -closed.size)
     with progress_bar(total, "reading") as advance:
         sized = run(job, wanted, jobs, here=_OpenSizes(tree))
@@ -91,7 +91,7 @@ def _index(job: SizeJob, tree: KafkaTree, jobs: int) -> None:
 
 
 def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
-    """Say so where there was no room for all that was found: a mount will have to find it again."""
+    """Report line indexes that weren't kept for lack of room: a mount has to make them again."""
     dropped = sum(not is_kept(tree.context, closed) for closed in sized)
     if dropped:
         store = tree.context.options.index_store
@@ -104,7 +104,7 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SizeJob(Job[ClosedSegment, _Sized]):
-    """The line indexes of segments are made, each by itself."""
+    """The job that makes the line indexes of segments, each independently."""
 
     log_dirs: tuple[str, ...]
     source: SourceOptions
@@ -138,17 +138,17 @@ class _OpenSizes(OpenJob[ClosedSegment, _Sized]):
 
 
 def _accompany(tree: KafkaTree) -> None:
-    """Size what is not sized yet, again and again, as long as the process that started this one lives."""
+    """Index newly closed segments at intervals, as long as the parent process lives."""
     parent = os.getppid()
-    os.nice(_NICEST)  # the kernel takes a process's turn at the disk from this, too
+    os.nice(_NICEST)  # this also lowers the process's I/O priority
 
     def is_alone() -> bool:
         return os.getppid() != parent
 
-    # Each once: where there is no room for all, those that were dropped would drive out others for ever.
+    # Each segment once: if there isn't room for all, dropped ones would otherwise keep evicting others.
     done: set[ClosedSegment] = set()
     while not is_alone():
-        with suppress(Shortage, SourceLost):  # it may be over at the next look
+        with suppress(Shortage, SourceLost):  # may be temporary: the next look tries again
             for closed in closed_segments(tree.context):
                 if is_alone():
                     return

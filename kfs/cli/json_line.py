@@ -1,4 +1,4 @@
-"""Results as JSON, a line each, under the names that Kafka's own JSON would give their fields."""
+"""Formats results as lines of JSON, with field names in the style of Kafka's own JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def json_line(result: DataclassInstance, **more: Any) -> str:
-    """Return a dataclass, and ``more`` fields, as one line of JSON, ``log_end_offset`` as ``logEndOffset``."""
+    """Return a dataclass, with ``more`` fields, as one line of JSON; ``log_end_offset`` becomes ``logEndOffset``."""
     return json.dumps({**_named(asdict(result)), **more}, separators=(",", ":"))
 
 

@@ -49,7 +49,7 @@ def _lines(path: str, node: Node, is_long: bool) -> Iterator[str]:
             yield settled(partial(_long, node, entry.name))
         except NotFound:  # gone since it was listed
             continue
-        except CorruptData as error:  # said already; the others are listed all the same
+        except CorruptData as error:  # already reported; list the others anyway
             damage = error
             yield f"?????????? ? ? {'?':>12} {'?':<24} {name}"
     if damage is not None:

@@ -20,12 +20,12 @@ from kfs.errors import KfsError
 from kfs.storage.descriptors import raise_limit
 
 EXIT_FAILED: Final = 1
-#: Of commands that, like diff(1), answer with 1 what was asked.
+#: The exit codes for failures of commands that, like diff(1), use 1 as a regular answer.
 _EXIT_TROUBLE: Final = {"diff": 2, "verify": 2}
-#: What the system says where something can't be written for lack of room.
+#: The system's errors for writes that fail for lack of room.
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-#: What ``kfs --help`` says of each command. It is in the module of kfs.cli that has its name, which is imported when it
-#: is wanted: half of a short command is imports.
+#: The commands, and their descriptions in ``kfs --help``. A command is in the module of kfs.cli with its name. That is
+#: imported on demand, because imports take half the time of a short command.
 _COMMANDS: Final = {
     "cat": "Print the records of a topic or a partition.",
     "cluster": "Show the cluster, from its metadata log and snapshots.",
@@ -49,7 +49,7 @@ _COMMANDS: Final = {
 
 
 class _Group(click.Group):
-    """Translates what kfs and the system raise into one line and an exit code; a closed pipe ends quietly."""
+    """A group that turns errors of kfs and of the system into one line and an exit code; a closed pipe ends quietly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -81,9 +81,9 @@ class _Group(click.Group):
 
 @contextmanager
 def _failures_told(ctx: click.Context | None = None) -> Iterator[None]:
-    """Say what a block raises in one line, and end with the exit code that the command has for what it could not do.
+    """Print an error that the block raises in one line, and exit with the command's exit code for failures.
 
-    So it is where what was printed can't be written, which may only show in the end.
+    That includes errors in writing standard output, which may only occur when it is flushed at the end.
     """
     try:
         try:
@@ -108,7 +108,7 @@ def _exit_code(ctx: click.Context | None) -> int:
 
 
 def _is_output_lost() -> bool:
-    """Whether standard output can't be written; if so Python doesn't try again at its end, with another exit code."""
+    """Whether standard output can't be written; if so, keep Python from flushing it at exit, with another exit code."""
     if sys.stdout is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What the commands say on standard error: each thing once, and nothing in it that could drive a terminal."""
+"""The messages of commands on standard error: each is printed once, and without control characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 class Messages(logging.Handler):
-    """Says errors, and warnings that are logged on the way, in lines that begin with ``kfs:``."""
+    """Prints errors, and warnings that are logged meanwhile; each message begins with ``kfs:``."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -21,24 +21,24 @@ class Messages(logging.Handler):
         self.say(record.getMessage())
 
     def say(self, text: str) -> None:
-        """Say ``text`` unless it was said before: what is found wrong may also be why the command fails."""
+        """Print ``text`` unless it was printed before: a logged problem may also be why the command fails."""
         if text not in self._said:
             self._said.add(text)
             try:
                 click.echo("kfs: " + "\n".join(map(shown, text.split("\n"))), err=True)
-            except OSError:  # what a command does is worth more than what it says of it
+            except OSError:  # messages that can't be printed must not stop the command
                 sys.stderr = None
 
 
-#: Those of this process.
+#: The messages of this process.
 messages: Final = Messages()
 
 
 def say_what_is_logged() -> None:
-    """From now on say warnings and errors that this package logs."""
+    """Print the warnings and errors that this package logs from now on."""
     logging.getLogger("kfs").addHandler(messages)
 
 
 def shown(text: str) -> str:
-    """Return a line of text as a terminal may be shown it: if not all of it is printable, it is escaped."""
+    """Return a line of text that is safe for a terminal: escaped unless all of it is printable."""
     return text if text.isprintable() else text.encode("unicode_escape", "surrogateescape").decode("ascii")

@@ -73,7 +73,7 @@ def mount(
 
 
 def _index_command(log_dirs: tuple[str, ...], source: SourceOptions) -> list[str]:
-    """The command that sizes segments while they are mounted; it may run in another working directory."""
+    """Return the command that indexes segments while they are mounted; it may run in another working directory."""
     absolute = [os.path.abspath(log_dir) for log_dir in log_dirs]
     return [sys.executable, "-m", "kfs", "index", "--background", *source.arguments(), "--", *absolute]
 

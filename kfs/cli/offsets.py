@@ -27,7 +27,7 @@ from kfs.spark.offsets.store import OffsetStore, Unreadable, WritableStore
 from kfs.spark.offsets.store_url import open_store, open_writable_store
 
 _PATIENCE: Final = 5.0  # seconds
-#: What stands for what isn't there, as in Kafka's own tools.
+#: The placeholder for a missing value, as in Kafka's own tools.
 _NOTHING: Final = "-"
 _EXIT_INCOMPLETE: Final = 1
 _SHOWN: Final = (
@@ -124,7 +124,7 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], as_
         rows: list[list[str]] = []
         is_incomplete = False
         for group in groups or store.groups():
-            # One that was asked for has to be there; among all, one may have no positions (yet).
+            # A group that was named must exist; if all are shown, some may have no positions (yet).
             inspected = _inspected(store, group, has_to_be_there=bool(groups))
             is_incomplete |= inspected is None or bool(inspected[1])
             if inspected is None:
@@ -273,7 +273,7 @@ def _stored(store: OffsetStore, group: str) -> Progress:
 def _inspected(
     store: OffsetStore, group: str, *, has_to_be_there: bool
 ) -> tuple[Progress, tuple[Unreadable, ...]] | None:
-    """Return what is stored of a group and what of that can't be understood, which is said; None: nothing can be."""
+    """Return a group's stored progress and its unreadable entries, which are reported; None if nothing is readable."""
     try:
         progress, unreadable = store.inspect(group)
         if has_to_be_there and progress.is_empty and not unreadable:
@@ -293,7 +293,7 @@ def _not_stored(store: OffsetStore, group: str) -> NotFound:
 
 
 def _to_be_set(store: WritableStore, group: str, *, force: bool) -> tuple[Progress, tuple[Unreadable, ...]]:
-    """Return what is stored of a group whose positions are to be set, and what of that is replaced, if it is forced."""
+    """Return a group's stored progress and its unreadable entries, which need ``force``, as they will be replaced."""
     progress, unreadable = store.inspect(group)
     if unreadable and not force:
         raise OffsetStoreError(f"{unreadable[0].error}; --force replaces it")
@@ -301,7 +301,7 @@ def _to_be_set(store: WritableStore, group: str, *, force: bool) -> tuple[Progre
 
 
 def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run: bool, force: bool) -> None:
-    """Set positions, and print what they were and are."""
+    """Set positions, and print the old and the new ones."""
     before, unreadable = _to_be_set(store, group, force=force)
     if not force:
         store.refuse_if_written(group, before)
@@ -313,7 +313,7 @@ def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run
     rows: list[list[str | int | None]] = []
     for each in wanted:
         name = each.partition
-        # As the store has it: where nothing is said of the log, the position stays one of the topic that is known.
+        # As in the store: without a new identity, the position keeps the known topic id.
         identity = each.identity or Identity(before.identities.get(name, UNKNOWN).topic_id)
         offsets_then_now = [before.positions.get(name), each.offset]
         rows.append([group, name.topic, name.partition, *offsets_then_now, *_identity_cells(identity), each.note])

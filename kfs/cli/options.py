@@ -1,4 +1,4 @@
-"""Options of several commands, and the types of their values; nothing here needs the tree."""
+"""Options that several commands share, and the types of their values; nothing here needs the tree."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ class ByteSize(click.ParamType[int]):
 
 
 def choice_option(*names: str, values: Iterable[str], default: str | None, help_text: str) -> Option:
-    """An option that takes one of several values."""
+    """Return an option that takes one of several values."""
     return click.option(
         *names, type=click.Choice(list(values)), default=default, show_default=default is not None, help=help_text
     )
 
 
 def bytes_option(name: str, *, default: int, shown: str, help_text: str) -> Option:
-    """An option that takes a number of bytes; ``shown`` is how the help puts the default."""
+    """Return an option that takes a number of bytes; ``shown`` is the default as the help shows it."""
     return click.option(name, type=ByteSize(), default=default, show_default=shown, help=help_text)
 
 
 def json_option(help_text: str) -> Option:
-    """``--json``, of commands that otherwise print for people; ``help_text`` says what an object is of."""
+    """Return ``--json``, for commands that otherwise print for people; ``help_text`` says what one object describes."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def output_option(metavar: str, help_text: str, parameter: str = "output", **others: Any) -> Option:
-    """``--output``, of commands that write files; ``others`` are as for click."""
+    """Return ``--output``, for commands that write files; ``others`` are passed to click."""
     return click.option("--output", "-o", parameter, metavar=metavar, help=help_text, **others)
 
 
 def topic_option_of(help_text: str) -> Option:
-    """``--topic``, whose ``help_text`` says of what topics are chosen."""
+    """Return ``--topic``; ``help_text`` says what it selects."""
     return click.option("--topic", "topics", multiple=True, metavar="PATTERN", help=f"{help_text} Repeatable.")
 
 
 def until_option(help_text: str) -> Option:
-    """``--until``: where logs end; ``help_text`` says for what."""
+    """Return ``--until``, which says where logs end; ``help_text`` says what that affects."""
     return choice_option("--until", values=("end", "hw"), default="end", help_text=help_text)
 
 
 def isolation_option_of(default: IsolationLevel, help_text: str) -> Option:
-    """``--isolation``, with what it means where ``help_text`` stands."""
+    """Return ``--isolation``; ``help_text`` says what it means for the command."""
     values = [level.value for level in IsolationLevel]
     return choice_option("--isolation", values=values, default=default.value, help_text=help_text)
 
@@ -77,7 +77,7 @@ jobs_option = click.option(
     "--jobs", "-j", type=click.IntRange(1), default=None, help="How many processes to use.  [default: all cores]"
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be set, and set nothing.")
-#: For commands that have one LOG_DIR, before a PATH or because they make another of it.
+#: For commands with a single LOG_DIR argument, because a PATH follows it, or because they copy it.
 also_option = click.option(
     "--also",
     metavar="DIR",

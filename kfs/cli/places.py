@@ -1,4 +1,4 @@
-"""What the PATHs of ``kfs cat`` name: the logs of topics and partitions, each at its path in the tree."""
+"""Resolves the PATHs of ``kfs cat`` to logs of topics and partitions, each with its path in the tree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def records_at(path: str) -> Records | None:
 
 
 def places_of(data_dir: DataDir, wanted: Sequence[Records], *, deleted: bool) -> list[Place]:
-    """Return the places of some records, or of all topics where none are named; with ``deleted`` also what was deleted.
+    """Return the places of the wanted records, or of all topics if none are named; with ``deleted`` also deleted ones.
 
     Raises:
         NotFound: a topic or partition doesn't exist.
@@ -66,7 +66,7 @@ def _of(data_dir: DataDir, wanted: Records, deleted: bool) -> Iterator[Place]:
             continue
         yield Place(log, f"{name}/{number}")
         if deleted:
-            with suppress(SourceLost):  # who reads the log itself hears of that
+            with suppress(SourceLost):  # reading the log itself reports it
                 for part in data_dir.deleted_parts(log):
                     yield Place(part.log, f"{_DELETED}/{name}/{part.name}", part.choose)
     if deleted:

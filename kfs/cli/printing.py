@@ -1,4 +1,4 @@
-"""Records that are printed or counted, and what is said at the end of a search for some."""
+"""Prints or counts records, and reports the result of a search."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NOT_FOUND: Final = 3
 
 @dataclass(slots=True)
 class Printing:
-    """Writes the records that a request selects, and says what can't be read.
+    """Writes the records that a request selects, and reports what can't be read.
 
-    With ``counts`` their number is printed instead, or with ``with_path`` that of each place. A request that looks into
-    records is a search: what was gone through is said, and whether it was all.
+    With ``counts`` their number is printed instead; with ``with_path``, one number for each place. A request that looks
+    into records is a search: a message says what was searched, and whether that was everything.
     """
 
     request: CatRequest
@@ -30,15 +30,15 @@ class Printing:
 
     @property
     def is_search(self) -> bool:
-        """Whether not to find a record is worth an exit code."""
+        """Whether this is a search, which has its own exit code for no record found."""
         return self.request.selection.looks_into_records
 
     def write(self, places: Sequence[Place], out: BinaryIO) -> int:
-        """Write what is selected of places; return the exit code.
+        """Write the selected records of places; return the exit code.
 
-        That is 1 if something can't be read, and 3 if all of it was, and a search has found nothing.
+        It is 1 if something can't be read, 3 if a search has read everything and found nothing, and otherwise 0.
 
-        Raises as :meth:`CatRequest.write`.
+        Errors are those of :meth:`CatRequest.write`.
         """
         totals = CatTotals() if self.is_search or self.counts else None
         is_complete = self._write(places, out, totals)
@@ -77,7 +77,7 @@ class Printing:
     def _claim(self, totals: CatTotals, found: int, is_complete: bool) -> str:
         records = f"{_counted(found, 'record')} found"
         if self.request.first is not None or self.request.last is not None:
-            return records  # no more was read than it took
+            return records  # not everything was read
         topics = {partition.topic for partition in totals.partitions}
         searched = ", ".join(
             (

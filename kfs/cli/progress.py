@@ -1,4 +1,4 @@
-"""A bar that shows how far a command is."""
+"""The progress bar of commands."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from kfs.log.log import Log
 
 @contextmanager
 def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
-    """Show on standard error, where that is a terminal, how much is done; yield what tells of more bytes.
+    """Show a progress bar on standard error, if that is a terminal; yield a function to call with each number of bytes.
 
-    Without a ``total`` it isn't known how much it will be.
+    ``total`` is the total number of bytes, or None if unknown.
     """
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    # Only here: it is large, and most have no use for it.
+    # Only here: rich is large, and most runs don't need it.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    # What is printed meanwhile goes above the bar, unless it goes somewhere else.
+    # If standard output is a terminal, what is printed there meanwhile appears above the bar.
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task(doing, total=total)
         yield lambda done: progress.advance(task, done)
 
 
 class LogsProgress:
-    """How far a command is that goes through logs one after another: in bytes, about, as offsets tell."""
+    """The progress of a command that reads logs one after another, in bytes, estimated from offsets."""
 
     def __init__(self, logs: Sequence[Log]) -> None:
         sizes = [log.size() for log in logs]
@@ -42,7 +42,7 @@ class LogsProgress:
         self._done = 0
 
     def advanced(self, topic: str, partition: int, offset: int) -> int:
-        """Return how many bytes more are done, now that it is at this offset."""
+        """Return the number of bytes done since the last call, now that the command is at this offset."""
         log, before, size = self._places[TopicPartition(topic, partition)]
         start, end = log.log_start_offset, log.log_end_offset
         done = before + size * (offset + 1 - start) // max(end - start, 1)

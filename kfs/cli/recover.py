@@ -22,7 +22,7 @@ from kfs.recover.report import RecoveryReport
 from kfs.recover.salvage_mode import SalvageMode
 
 EXIT_LOST = 1
-#: The file in the output that says what ``--json`` says; brokers ignore it.
+#: The report file in the output, with the same lines as ``--json``; brokers ignore it.
 REPORT = "kfs-recovery-report.jsonl"
 
 

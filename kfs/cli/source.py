@@ -1,4 +1,4 @@
-"""The arguments and options that every command on a LOG_DIR shares."""
+"""The options that commands on the tree of a LOG_DIR share."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(TreeSource):
-    """How a command reads and shows LOG_DIRs: the values of its options."""
+    """The values of a command's options on how to read and show LOG_DIRs."""
 
     def arguments(self) -> list[str]:
-        """Return the arguments that make a command's options these."""
+        """Return command line arguments that result in these options."""
         arguments: list[str] = []
         for option in _only_options.params:
             assert isinstance(option, click.Option)
@@ -51,7 +51,7 @@ class SourceOptions(TreeSource):
 
     @contextmanager
     def opened_data(self, *paths: str) -> Iterator[DataDir]:
-        """Open the data directory for a command that reads it, as :meth:`opened` does."""
+        """Open the data directory for a command; problems are printed on standard error."""
         say_what_is_logged()
         data_dir = self.data_dir(paths)
         BrokerState(data_dir)
@@ -62,7 +62,7 @@ class SourceOptions(TreeSource):
 
     @contextmanager
     def opened(self, *paths: str) -> Iterator[KafkaTree]:
-        """Open the tree for a command that reads it here and now; what is found wrong goes to standard error."""
+        """Open the tree for a command; problems are printed on standard error."""
         say_what_is_logged()
         tree = self.open(paths)
         try:
@@ -72,7 +72,7 @@ class SourceOptions(TreeSource):
 
 
 def source_options(command: Command) -> Command:
-    """Add the options to a command, which gets them as the keyword ``source``."""
+    """Add the source options to a command, which gets them as the keyword argument ``source``."""
 
     @functools.wraps(command)
     def collect(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the commands say of the topics that Kafka keeps its state in, where they can't all be read or believed."""
+"""Reports problems of the internal topics with Kafka's state: parts that are missing, unreadable or unreliable."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _MOST_SAID: Final = 10
 
 
 def say_state_problems(found: StateProblems, listing: str, *, with_shares: bool = True) -> bool:
-    """Say it, of records up to ten; ``listing`` is the file of a mount that has all. Return whether something is lost.
+    """Print the problems, with at most ten unreadable records; return whether something is lost.
 
-    Damage was said as a warning when it was met.
+    ``listing`` is the file of a mount that has all of them. Damage isn't printed again: it was already logged as a
+    warning.
     """
     for caveat in (*(found.shares if with_shares else ()), *found.caveats):
         messages.say(f"{caveat.file}: {caveat.reason}")

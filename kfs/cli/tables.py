@@ -1,4 +1,4 @@
-"""Tables on standard output: aligned on a terminal; elsewhere lines of fields with tabs between, for cut and awk."""
+"""Prints tables on standard output: aligned on a terminal, elsewhere with tabs between fields, for cut and awk."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Final
 
 from kfs.cli.messages import shown
 
-#: What stands for what isn't there, as in Kafka's own tools.
+#: The placeholder for a missing value, as in Kafka's own tools.
 NOTHING: Final = "-"
 _WIDEST: Final = 100_000  # columns
-#: What has more columns on a terminal is cut: one group of 30,000 characters would pad every row. A topic may have 249.
+#: The maximum width of a cell on a terminal: otherwise, one group name of 30,000 characters would pad every row. A
+#: topic name may have 249 characters.
 _WIDEST_CELL: Final = 249
 
 
 def cell_text(cell: str | int | None) -> str:
-    """Return a cell as it is printed."""
+    """Return the text of a cell."""
     return NOTHING if cell is None else str(cell)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> None:
-    """Print a table; nothing in a field can drive a terminal, and no field holds a tab or a line end.
+    """Print a table, with tabs, line ends and other control characters in fields escaped.
 
-    On a terminal columns without any entry are left out, and cells of more than 249 columns cut; elsewhere each row is
-    written as it comes, and whole.
+    On a terminal, columns without entries are left out, and cells wider than 249 columns are cut. Elsewhere, each row
+    is written in full as soon as it arrives.
     """
     cells = ([shown(cell_text(cell)) for cell in row] for row in rows)
     if not sys.stdout.isatty():
         sys.stdout.writelines("\t".join(row) + "\n" for row in chain([columns], cells))
         return
-    # Only here: it is large, and a pipe has no use for it.
+    # Only here: rich is large, and a pipe doesn't need it.
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
@@ -45,7 +46,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None
         for text in texts:
             text.truncate(_WIDEST_CELL, overflow="ellipsis")
         drawn.add_row(*texts)
-    # As wide as it is, and wrapped by the terminal: cells folded could not be read, nor copied.
+    # Print the full width and let the terminal wrap lines: folded cells can't be read or copied.
     console = Console(width=_WIDEST, highlight=False)
     console.width = max(1, Measurement.get(console, console.options, drawn).maximum)
     console.print(drawn)

@@ -41,7 +41,7 @@ _COLUMNS: Final = {
     "LSO": "lastStableOffset",
     "TRANSACTIONAL-ID": "transactionalId",
 }
-#: What has no room on a terminal is behind the others.
+#: The columns if the output isn't a terminal; those for which a terminal has no room come last.
 _PIPED_COLUMNS: Final = _COLUMNS | {
     "LAST-OFFSET": "lastOffset",
     "STARTED": "startTime",
@@ -146,7 +146,7 @@ def txn(
 
 
 class _Listing:
-    """The transactions that were asked for, partition by partition."""
+    """The requested transactions, partition by partition."""
 
     def __init__(
         self, data_dir: DataDir, topics: tuple[str, ...], judge: Judge, bootstrap_server: str, *, with_ended: bool
@@ -157,11 +157,11 @@ class _Listing:
         self._bootstrap_server = bootstrap_server
         self._with_ended = with_ended
         self.is_incomplete = False
-        #: Whether there is a transaction of which only what isn't here can tell what becomes of it.
+        #: Whether it is unknown for a transaction if it hangs, because its coordinator's log isn't here.
         self.has_unknown = False
 
     def rows(self) -> Iterator[_Row]:
-        """Yield them as JSON; a partition that vanishes meanwhile is said, and left behind."""
+        """Yield the transactions as JSON; a partition that vanishes meanwhile is reported and skipped."""
         for log in self._data_dir.logs():
             if self._matches is not None and not self._matches(log.topic):
                 continue
@@ -170,7 +170,7 @@ class _Listing:
             except CorruptData as error:
                 messages.say(str(error))
                 self.is_incomplete = True
-            # Of what is remote only transactions that have ended can be missing: producer snapshots name the open ones.
+            # Remote offsets can hide only transactions that have ended: producer snapshots have the open ones.
             is_harmless = log.remote is not None and not self._with_ended
             self.is_incomplete |= len(log.problems) > is_harmless
 
@@ -204,7 +204,7 @@ def _print_transactions(listing: _Listing, *, as_json: bool) -> None:
 
 
 def _print_advice(rows: list[_Row]) -> None:
-    """Print what to do about transactions that hang, and why it isn't known of some whether they do."""
+    """Print how to end hanging transactions, and why it is unknown for some whether they hang."""
     hanging = [row for row in rows if row["state"] == TransactionVerdict.HANGING]
     for heading, field in (("To end what hangs:", "abortCommand"), ("before Kafka 3.0:", "abortCommandBefore30")):
         if hanging:

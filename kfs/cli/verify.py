@@ -60,7 +60,7 @@ def _verify(
 ) -> VerifyTotals:
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
-    BrokerState(verification.data_dir)  # which knows what topics are tiered
+    BrokerState(verification.data_dir)  # so that data_dir knows which topics are tiered
     sizes = verification.sizes()
     with progress_bar(sum(sizes), "checking") as advance:
         jobs = max(min(jobs, len(sizes)), 1)
