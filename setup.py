@@ -70,6 +70,8 @@ setup(
         Extension(
             "kfs.mount.kernel.compiled_reply_cache",
             ["kfs/mount/kernel/compiled_reply_cache.pyx"],
+            depends=["kfs/mount/kernel/next_request.h"],
+            include_dirs=["kfs/mount/kernel"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

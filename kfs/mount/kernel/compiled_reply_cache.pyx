@@ -11,7 +11,6 @@ from libc.limits cimport LLONG_MAX, LLONG_MIN
 from libc.errno cimport ENODEV, ENOENT, errno
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
-from posix.unistd cimport read
 
 import os
 
@@ -24,6 +23,9 @@ cdef extern from "<sys/uio.h>" nogil:
         void* iov_base
         size_t iov_len
     Py_ssize_t writev(int descriptor, const iovec* parts, int count)
+
+cdef extern from "next_request.h" nogil:
+    Py_ssize_t read_next_request(int device, void* request, size_t size, int asks, int* comes_fast)
 
 ctypedef unsigned char byte
 ctypedef unsigned int uint32
@@ -192,10 +194,26 @@ cdef class CompiledTable:
             directory.until = 0.0
 
 
+cdef class Arrival:
+    """How requests come: whether the last one came fast, and whether it pays to ask for the next before waiting."""
+
+    cdef int asks
+    cdef int comes_fast
+
+    def __cinit__(self):
+        self.asks = len(os.sched_getaffinity(0)) > 1
+        self.comes_fast = 0
+
+
 class CompiledReplyCache(ReplyCache):
     """See :class:`kfs.mount.kernel.reply_cache.ReplyCache`."""
 
     table_class = CompiledTable
+
+    def __init__(self, device, is_followed):
+        super().__init__(device, is_followed)
+        os.set_blocking(device, False)
+        self.arrival = Arrival()
 
     def next_request(self):
         """See :meth:`kfs.mount.kernel.reply_cache.ReplyCache.next_request`."""
@@ -205,13 +223,14 @@ class CompiledReplyCache(ReplyCache):
         cdef Py_ssize_t size = 0
         cdef int number = 0
         cdef object kept = None  # the object that the reply points into
+        cdef Arrival arrival = self.arrival
         reply.parts = 0
         while True:
             with nogil:
                 if reply.parts and writev(device, reply.part, reply.parts) < 0:
                     number = errno
                 if number == 0 or number == ENOENT or number == ENODEV:  # as NOT_WAITED_FOR
-                    size = read(device, &request, sizeof(Request))
+                    size = read_next_request(device, &request, sizeof(Request), arrival.asks, &arrival.comes_fast)
                     number = errno if size < 0 else 0
             if number:
                 raise OSError(number, os.strerror(number))

@@ -7,9 +7,12 @@ import os
 import random
 import socket
 import struct
+import time
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
+from threading import Timer
 from typing import Final
 from weakref import ref
 
@@ -90,6 +93,17 @@ class Kernel:
             return None
         assert struct.unpack_from("=IiQ", reply) == (len(reply), 0, UNIQUE)
         return reply[16:]
+
+    @contextmanager
+    def sending(self, node_id: int, *, after: float) -> Iterator[bytes]:
+        """Have a thread send a request that is never at hand, some seconds from now."""
+        request = self._request(OTHER, node_id, b"")
+        sender = Timer(after, self._ours.send, [request])
+        sender.start()
+        try:
+            yield request
+        finally:
+            sender.join()
 
     @staticmethod
     def _request(opcode: int, node_id: int, body: bytes) -> bytes:
@@ -263,6 +277,22 @@ def test_no_more_groups_are_known_than_there_is_room_for(kernel: Kernel) -> None
     assert kernel.look_up("0.json") is None
     assert kernel.read(ID_OF_ZERO) is None
     assert kernel.read(ID_OF_ZERO + MOST_GROUPS) == b"x"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.00005, 0.3])
+def test_a_request_is_returned_whenever_it_comes(kernel: Kernel, seconds: float) -> None:
+    for number in range(3):
+        with kernel.sending(number, after=seconds) as request:
+            assert kernel.reply_cache.next_request() == request
+
+
+def test_waiting_takes_no_cpu_even_after_requests_that_came_fast(kernel: Kernel) -> None:
+    for number in range(100):
+        kernel.ask(OTHER, number, b"")
+    before = time.thread_time()
+    with kernel.sending(101, after=0.5) as request:
+        assert kernel.reply_cache.next_request() == request
+    assert time.thread_time() - before < 0.1
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
