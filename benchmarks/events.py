@@ -88,23 +88,45 @@ def many_segments(root: Path, source: EventLog, segments: int, batches: int) -> 
     """Return a log of so many closed segments, each the first batches of ``source`` under other offsets."""
     name = f"events-{source.codec.label}-{segments}-segments"
     directory = root / name / f"{name}-0"
-    records = segments * batches * source.records_in_batch
     if not directory.exists():
-        chunk = _encoded(source.codec, source.records_in_batch, batches * source.records_in_batch, 0)
-        rest = [batch[LOG_OVERHEAD_STRUCT.size :] for batch in chunk]
         partial_directory = directory.with_suffix(".partial")
         shutil.rmtree(partial_directory, ignore_errors=True)
-        partial_directory.mkdir(parents=True)
-        offset = 0
-        for _ in range(segments):
-            segment = LogSegment.create(os.fspath(partial_directory), offset)
-            for body in rest:
-                segment.append(LOG_OVERHEAD_STRUCT.pack(offset, len(body)) + body)  # outside of the batch's CRC
-                offset += source.records_in_batch
-            segment.close()
+        offset = _write_segments(partial_directory, _first_batches(source, batches), source.records_in_batch, segments)
         LogSegment.create(os.fspath(partial_directory), offset).close()  # the active one
         partial_directory.rename(directory)
+    return EventLog(directory, source.codec, segments * batches * source.records_in_batch, source.records_in_batch)
+
+
+def many_partitions(root: Path, source: EventLog, partitions: int, segments: int) -> EventLog:
+    """Return the log directory of so many partitions of one topic, each of small segments of one batch."""
+    directory = root / f"events-{source.codec.label}-{partitions}-partitions"
+    if not directory.exists():
+        partial_directory = directory.with_suffix(".partial")
+        shutil.rmtree(partial_directory, ignore_errors=True)
+        batches = _first_batches(source, 1)
+        for partition in range(partitions):
+            _write_segments(partial_directory / f"events-{partition}", batches, source.records_in_batch, segments)
+        partial_directory.rename(directory)
+    records = partitions * segments * source.records_in_batch
     return EventLog(directory, source.codec, records, source.records_in_batch)
+
+
+def _first_batches(source: EventLog, batches: int) -> list[bytes]:
+    return _encoded(source.codec, source.records_in_batch, batches * source.records_in_batch, 0)
+
+
+def _write_segments(directory: Path, batches: list[bytes], records_in_batch: int, segments: int) -> int:
+    """Write segments of the same batches under other offsets; return the offset behind the last."""
+    directory.mkdir(parents=True)
+    offset = 0
+    for _ in range(segments):
+        segment = LogSegment.create(os.fspath(directory), offset)
+        for batch in batches:
+            body = batch[LOG_OVERHEAD_STRUCT.size :]
+            segment.append(LOG_OVERHEAD_STRUCT.pack(offset, len(body)) + body)  # outside of the batch's CRC
+            offset += records_in_batch
+        segment.close()
+    return offset
 
 
 def _write(directory: Path, chunks: Iterator[list[bytes]]) -> None:

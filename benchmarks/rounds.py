@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -46,8 +46,14 @@ def timed(work: Callable[[], int]) -> Sample:
     return Sample(records, time.perf_counter() - started, time.process_time() - cpu)
 
 
-def timed_process(command: Sequence[str], records: int, environment: Mapping[str, str] | None = None) -> Sample:
-    """Run a command to its end, its output thrown away; raise :class:`RuntimeError` where it fails.
+def timed_process(
+    command: Sequence[str],
+    records: int,
+    environment: Mapping[str, str] | None = None,
+    *,
+    accepted: Container[int] = (0,),
+) -> Sample:
+    """Run a command to its end, its output thrown away; raise :class:`RuntimeError` unless its status is ``accepted``.
 
     The CPU time is that of its children too. What it complains of while it succeeds doesn't count: Kafka's tool takes
     a segment that begins above offset 0 for a gap.
@@ -56,7 +62,7 @@ def timed_process(command: Sequence[str], records: int, environment: Mapping[str
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as process:
         _, errors = process.communicate()
     seconds, after = time.perf_counter() - started, os.times()
-    if process.returncode:
+    if process.returncode not in accepted:
         raise RuntimeError(f"{command}: status {process.returncode}: {errors.decode(errors='replace')[-2000:]}")
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return Sample(records, seconds, used)

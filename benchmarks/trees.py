@@ -31,8 +31,8 @@ from kfs.format.codecs import Codec
 
 _READS: Final = 3000
 #: -P: what is installed is run, not what happens to be in the working directory.
-_PROGRAM: Final = ("-P", "-c")
-_MAIN: Final = "from kfs.cli.main import main; main()"
+PROGRAM: Final = ("-P", "-c")
+MAIN: Final = "from kfs.cli.main import main; main()"
 _SCAN: Final = """
 import sys, kfs
 with kfs.open(sys.argv[1]) as data:
@@ -65,11 +65,11 @@ Command = Callable[[Logs], Sequence[str]]
 
 
 def _kfs(*arguments: str) -> Command:
-    return lambda logs: [*_PROGRAM, _MAIN, *(_filled(argument, logs) for argument in arguments)]
+    return lambda logs: [*PROGRAM, MAIN, *(_filled(argument, logs) for argument in arguments)]
 
 
 def _program(source: str, *arguments: str) -> Command:
-    return lambda logs: [*_PROGRAM, source, *(_filled(argument, logs) for argument in arguments)]
+    return lambda logs: [*PROGRAM, source, *(_filled(argument, logs) for argument in arguments)]
 
 
 def _filled(argument: str, logs: Logs) -> str:
@@ -109,7 +109,7 @@ def measure(task: str, python: Path, logs: Logs) -> Sample:
     log = logs.long if takes_long else logs.short
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        mount_command = [os.fspath(python), *_PROGRAM, _MAIN, "mount", "--foreground", "--no-index"]
+        mount_command = [os.fspath(python), *PROGRAM, MAIN, "mount", "--foreground", "--no-index"]
         mount_command += [os.fspath(log.directory.parent), os.fspath(scratch / "mnt")]
         environment = {"XDG_CACHE_HOME": os.fspath(scratch)}
         mount = stack.enter_context(served_by(scratch / "mnt", mount_command, environment))
@@ -153,19 +153,23 @@ def compare(tasks: Sequence[str], old: Path, new: Path, logs: Logs, rounds: int)
 def rows_of(found: Comparison) -> list[str]:
     """Return a row of the table: medians, then ratios of wall and of CPU time with the middle half of their spread."""
     seconds = [statistics.median(sample.seconds for sample in side) for side in (found.old, found.new)]
-    row = [found.task, *(f"{value:.3f}" for value in seconds)]
+    return [found.task, *(f"{value:.3f}" for value in seconds), *ratios_of(found)]
+
+
+def ratios_of(found: Comparison) -> Iterator[str]:
+    """Yield the median of the ratios, and the middle half of their spread, of wall and of CPU time."""
     values: tuple[Callable[[Sample], float], ...] = (lambda sample: sample.seconds, lambda sample: sample.cpu_seconds)
     for value in values:
         ratios = found.ratios(value)
         quarter = len(ratios) // 4
-        row += [f"{statistics.median(ratios):.3f}", f"{ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}"]
-    return row
+        yield f"{statistics.median(ratios):.3f}"
+        yield f"{ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}"
 
 
 def compile_bytecode(python: Path) -> None:
     """Have an interpreter's kfs compiled, as pip does: a tree that isn't compiles its sources at each start."""
     source = "import compileall, kfs; compileall.compile_dir(*kfs.__path__, quiet=1)"
-    subprocess.run([python, *_PROGRAM, source], check=True)
+    subprocess.run([python, *PROGRAM, source], check=True)
 
 
 HEAD: Final = ("task", "old s", "new s", "wall", "middle half", "CPU", "middle half")
