@@ -84,20 +84,36 @@ cdef struct Sequences:
     int base_sequence
 
 
+# A buffer to reuse from one block to the next, empty while a thread uses it. There is one for all partitions: a mount
+# of thousands would keep as many.
+cdef Output spare
+memset(&spare, 0, sizeof(Output))
+
+
+cdef void take(Output* output) noexcept:
+    """Take the spare buffer; no other thread can interfere, as no Python code runs in between."""
+    output[0] = spare
+    memset(&spare, 0, sizeof(Output))
+
+
+cdef void give_back(Output* output) noexcept:
+    global spare
+    output.size = 0
+    if output.room <= MOST_SPARE and spare.data == NULL:
+        spare = output[0]
+    else:
+        clear(output)
+
+
 cdef class CompiledRecordJson:
     """Renders the records of one partition."""
 
     cdef bytes start
     cdef object python
-    cdef Output spare  # a buffer to reuse from one block to the next, empty while a thread uses it
 
     def __cinit__(self, topic, partition):
-        memset(&self.spare, 0, sizeof(Output))
         self.start = line_start(topic, partition).encode()
         self.python = RecordJson(topic, partition)
-
-    def __dealloc__(self):
-        clear(&self.spare)
 
     def lines(self, columns, covers):
         """See :meth:`kfs.render.record_json.RecordJson.lines`."""
@@ -131,7 +147,7 @@ cdef class CompiledRecordJson:
         cdef Output output
         if not 0 <= first <= stop <= count:
             raise IndexError("no such rows")
-        self.take(&output)
+        take(&output)
         try:
             while first < stop and not attributes[first] & CONTROL:
                 rows = stop - first
@@ -146,7 +162,7 @@ cdef class CompiledRecordJson:
                 first += rows
             return PyBytes_FromStringAndSize(<char*>output.data, output.size), first
         finally:
-            self.give_back(&output)
+            give_back(&output)
 
     def line(self, columns, Py_ssize_t index):
         """See :meth:`kfs.render.record_json.RecordJson.line`."""
@@ -178,24 +194,12 @@ cdef class CompiledRecordJson:
 
     cdef bytes written(self, timestamp_type, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts):
         cdef Output output
-        self.take(&output)
+        take(&output)
         try:
             self.append(timestamp_type, source, first, stop, starts, &output)
             return PyBytes_FromStringAndSize(<char*>output.data, output.size)
         finally:
-            self.give_back(&output)
-
-    cdef void take(self, Output* output) noexcept:
-        """Take the spare buffer; no other thread can interfere, as no Python code runs in between."""
-        output[0] = self.spare
-        memset(&self.spare, 0, sizeof(Output))
-
-    cdef void give_back(self, Output* output) noexcept:
-        output.size = 0
-        if output.room <= MOST_SPARE and self.spare.data == NULL:
-            self.spare = output[0]
-        else:
-            clear(output)
+            give_back(&output)
 
     cdef int append(
         self, timestamp_type, Source* source, Py_ssize_t first, Py_ssize_t stop, long long* starts, Output* output

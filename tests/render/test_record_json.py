@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -331,3 +333,18 @@ def test_a_line_without_one_of_its_fields_is_refused(name: str) -> None:
 def test_what_is_not_the_line_of_a_record_is_refused(line: str) -> None:
     with pytest.raises(ValueError):
         parse_line(line)
+
+
+@EVERY_RENDERER
+def test_renderers_of_many_partitions_keep_no_memory(renderer: type[LineRenderer]) -> None:
+    """A mount has a renderer for each partition."""
+    columns = columns_of([record(offset, b"x" * 1000) for offset in range(1000)])
+    renderers = [renderer("t", number) for number in range(100)]
+    before = resident_bytes()
+    for each in renderers:
+        assert each.text(columns)
+    assert resident_bytes() - before < 20_000_000
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
