@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,8 @@ from kfs.tree.time_dirs import hour_of, record_link
 from kfs.tree.watch import Watch
 
 _TOTALS_SECONDS: Final = 60.0
+#: Of the highest partition, an int32.
+_MOST_DIGITS: Final = 10
 
 
 class KafkaTree(Tree):
@@ -165,10 +168,7 @@ class _RootDirectory(Directory):
         return self._topic(topic)
 
     def _topic(self, topic: str) -> FixedDirectory:
-        partitions: dict[str, Maker] = {
-            str(partition): partial(self._partition, topic, partition)
-            for partition in self.context.data_dir.partitions(topic)
-        }
+        partitions = _Partitions(self.context.data_dir.partitions(topic), partial(self._partition, topic))
         return FixedDirectory(self.context, tree_name(topic), source_of(self.context), partitions)
 
     def _partition(self, topic: str, partition: int) -> FixedDirectory:
@@ -185,3 +185,24 @@ class _RootDirectory(Directory):
 
     def _topics(self) -> list[str]:
         return self.context.data_dir.topics()
+
+
+class _Partitions(Mapping[str, Maker]):
+    """The directories of a topic's partitions, made when they are looked up: a path leads through one of thousands."""
+
+    def __init__(self, numbers: Sequence[int], make: Callable[[int], Node]) -> None:
+        self._numbers = numbers
+        self._make = make
+
+    def __getitem__(self, name: str) -> Maker:
+        number = int(name) if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS else -1
+        at = bisect_left(self._numbers, number)
+        if str(number) != name or at == len(self._numbers) or self._numbers[at] != number:
+            raise KeyError(name)
+        return partial(self._make, number)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
