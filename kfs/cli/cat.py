@@ -28,7 +28,7 @@ from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.read.workers.cores import cores
 from kfs.render.timestamps import parse_time
-from kfs.storage.memory import keep_freed_memory
+from kfs.storage.memory import collect_garbage_less, keep_freed_memory
 
 if TYPE_CHECKING:
     from kfs.tree.kafka_tree import KafkaTree
@@ -173,6 +173,7 @@ def cat(
     code = 0
     with source.opened_data(log_dir, *also) as data_dir:
         keep_freed_memory()
+        collect_garbage_less()
         try:
             with _opened(output, (log_dir, *also)) as out:
                 if table is not None:
