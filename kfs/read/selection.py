@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
+from re import _parser  # type: ignore[attr-defined]  # the module that compiles patterns; there is no public one
 from typing import Final, Protocol
 
 from kfs.compiled import compiled_or_python
@@ -14,6 +15,8 @@ from kfs.format.layout import MAX_INT64, TIMESTAMP_TYPE_MASK
 
 #: The characters that have a special meaning in a regular expression.
 _SPECIAL: Final = frozenset(rb".^$*+?{}[]\\|()")
+#: The shortest text that rules out enough values to be worth its search.
+_LEAST_TEXT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,11 @@ class Selection:
     def indexes(self, columns: RecordColumns, among: Sequence[int]) -> Sequence[int]:
         """Return the indexes of the wanted records, of those in ``among``; this doesn't check offsets."""
         pattern = self.value_pattern
-        text = None if pattern is None else literal_of(pattern)
+        text = None if pattern is None else required_text(pattern)
         found: Sequence[int] = among
         if self.since is not None or self.before is not None or self.keys is not None or text is not None:
             found = _rows().wanted(columns, among, self.since, self.before, self.keys, text)
-        if pattern is not None and text is None:
+        if pattern is not None and not is_literal(pattern):
             values = ((index, columns.value(index)) for index in found)
             found = [index for index, value in values if value is not None and pattern.search(value) is not None]
         if self.headers:
@@ -148,11 +151,29 @@ def _import_compiled() -> type[Rows]:
     return CompiledRows
 
 
-def literal_of(pattern: re.Pattern[bytes]) -> bytes | None:
-    """Return the text that a pattern matches literally, or None if it isn't a literal pattern."""
-    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or _SPECIAL.intersection(pattern.pattern):
+def is_literal(pattern: re.Pattern[bytes]) -> bool:
+    """Whether a pattern matches exactly the values that contain its own text."""
+    return not pattern.flags & (re.IGNORECASE | re.VERBOSE) and not _SPECIAL.intersection(pattern.pattern)
+
+
+@lru_cache(maxsize=16)
+def required_text(pattern: re.Pattern[bytes]) -> bytes | None:
+    """Return the longest text that every match of a pattern contains, or None if none is known.
+
+    A value without it is ruled out by one search through it, which takes a tenth of the time of the pattern's.
+    """
+    if is_literal(pattern):
+        return pattern.pattern
+    if pattern.flags & re.IGNORECASE:
         return None
-    return pattern.pattern
+    longest, text = b"", bytearray()
+    for operation, argument in _parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG):
+        if operation is _parser.LITERAL:
+            text.append(argument)
+        else:
+            text.clear()
+        longest = max(longest, bytes(text), key=len)
+    return longest if len(longest) >= _LEAST_TEXT else None
 
 
 def rows_of(columns: RecordColumns, indexes: Sequence[int]) -> RecordColumns:

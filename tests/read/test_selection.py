@@ -25,7 +25,7 @@ from kfs.format.writer import encode_batch
 from kfs.log.data_dir import DataDir
 from kfs.log.storage import Storage
 from kfs.read.isolation_level import IsolationLevel
-from kfs.read.selection import Rows, Selection, literal_of
+from kfs.read.selection import Rows, Selection, is_literal, required_text
 from tests.cat.printing import offsets_in, printed
 from tests.corpus import corpus_names
 from tests.format.some_records import batches
@@ -81,21 +81,61 @@ def test_what_is_broken_stays_so(rows: type[Rows]) -> None:
     assert rows.taken(columns, array("i", [0, 3])).faults == {}
 
 
+@pytest.mark.parametrize("pattern", [rb'"status":"failed"', b"a b-c", b""])
+def test_text_that_stands_for_itself(pattern: bytes) -> None:
+    assert is_literal(re.compile(pattern))
+    assert required_text(re.compile(pattern)) == pattern
+    assert not is_literal(re.compile(pattern, re.IGNORECASE))
+    assert required_text(re.compile(pattern, re.IGNORECASE)) is None
+
+
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        (rb'"status":"failed"', b'"status":"failed"'),
-        (b"a b-c", b"a b-c"),
-        (b"", b""),
-        *(
-            (pattern, None)
-            for pattern in (rb"a.c", rb"\d", b"^a", b"a$", b"a|b", b"a+", b"[ab]", b"a{2}", b"(a)", b"a?")
-        ),
+        (rb'"price":49[0-9][.]9.*"qty":[13]', b'"price":49'),
+        (rb"^abc\.def$", b"abc.def"),
+        (rb"abc(def)?ghij", b"ghij"),
+        (rb"abc|abd", None),
+        (rb"abcd|abce", b"abc"),
+        (rb"abcd*", b"abc"),
+        (rb"(?!abcd)efg", b"efg"),
+        (rb"(?i:abcd)efg", b"efg"),
+        (rb"(?i)abcd.", None),
+        (rb"(?x) a b c .", b"abc"),
+        (rb"[ab]cd", None),
+        (rb"a.c", None),
+        (rb"\d{3}", None),
     ],
 )
-def test_text_that_stands_for_itself(pattern: bytes, text: bytes | None) -> None:
-    assert literal_of(re.compile(pattern)) == text
-    assert literal_of(re.compile(pattern, re.IGNORECASE)) is None
+def test_text_that_every_match_contains(pattern: bytes, text: bytes | None) -> None:
+    assert not is_literal(re.compile(pattern))
+    assert required_text(re.compile(pattern)) == text
+
+
+_ATOMS = st.sampled_from([rb"a", rb"b", rb"ab", rb"bab", rb"aabb", rb".", rb"[ab]", rb"\x62", rb"^", rb"$", rb"\b"])
+
+
+def _combined(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return st.one_of(
+        st.tuples(inner, inner).map(b"".join),
+        st.tuples(inner, inner).map(lambda pair: b"(?:%b|%b)" % pair),
+        st.tuples(inner, st.sampled_from([b"?", b"*", b"+", b"{2}", b"{0}"])).map(lambda pair: b"(%b)%b" % pair),
+        inner.map(lambda one: b"(?=%b)" % one),
+        inner.map(lambda one: b"(?!%b)" % one),
+        inner.map(lambda one: b"(?i:%b)" % one),
+    )
+
+
+@given(
+    st.recursive(_ATOMS, _combined, max_leaves=12),
+    st.lists(st.text("abAB\n", max_size=12).map(str.encode), min_size=1, max_size=20),
+    st.sampled_from([0, re.IGNORECASE, re.DOTALL, re.MULTILINE]),
+)
+def test_a_pattern_finds_what_it_finds_in_each_value(pattern: bytes, values: list[bytes], flags: int) -> None:
+    compiled = re.compile(pattern, flags)
+    columns = columns_of([record(offset, value) for offset, value in enumerate(values)])
+    found = Selection(value_pattern=compiled).indexes(columns, range(len(values)))
+    assert [*found] == [index for index, value in enumerate(values) if compiled.search(value)]
 
 
 def test_a_record_older_than_those_before_it_is_found(tmp_path: Path) -> None:
