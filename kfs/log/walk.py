@@ -256,22 +256,25 @@ class SegmentWalk:
         of the log. A batch in the value of a message doesn't count: it has its own offsets, and more of the message
         follows it.
 
-        If the broken batch claims an impossible offset, that offset doesn't help to judge the batches inside. They then
-        count only if they go beyond its end, if the log continues their offsets there, or if a plausible header follows
-        them. If its size ends within the zeros at the end of the log, the batch is torn, and its size proves nothing.
+        If the broken batch claims an impossible offset, or one above those that follow it, that offset doesn't help to
+        judge the batches inside. They then count only if they go beyond its end, if the log continues their offsets
+        there, or, if the offset is impossible, if a plausible header follows them. If its size ends within the zeros at
+        the end of the log, the batch is torn, and its size proves nothing.
         """
-        if behind < self.size and self._begin_of(behind) == header.last_offset + 1:
+        following = self._begin_of(behind) if behind < self.size else None
+        if following == header.last_offset + 1:
             return None
         is_possible = header.last_offset < self.bounds.limit
+        is_believed = is_possible and (following is None or header.last_offset < following)
         is_torn = self._ends_log(max(behind - _TORN_BYTES, header.position))
-        after = max(self._after, header.last_offset) if is_possible else self._after
+        after = max(self._after, header.last_offset) if is_believed else self._after
         position = header.position
         for _ in range(_MOST_TRIED):
             found = find_batch(self._window, self.bounds, position + 1, after, self.limit, behind)
             if found is None:
                 return None
             end, last = self._end_of_chain(found, behind)
-            if end > behind or (is_possible and (end == behind or self._ends_log(end))):
+            if end > behind or (is_believed and (end == behind or self._ends_log(end))):
                 return found
             if end == behind and self._begin_of(behind) == last + 1:
                 return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import struct
 import time
 from pathlib import Path
@@ -228,6 +229,21 @@ def test_a_length_that_ends_where_batches_go_on_does_not_hide_those_before(count
     cut_off = struct.pack(">qiIbb", 0x2C24003000000000, 25 + len(swallowed) - 12, 1, 0, 0) + b"\xab" * 7
     log = log_with(tmp_path, first.data + cut_off + joined(others))
     assert offsets_in(log) == [*range(BASE, BASE + 5 * (count + 2))]
+    assert problems_at(log) == [(len(first.data), len(cut_off))]
+
+
+@pytest.mark.parametrize("claimed_offset", [BASE + 5, BASE + 1000, 0x5107A83A9F642100])
+def test_a_length_that_ends_at_a_message_in_a_wrapper_does_not_hide_the_wrapper(
+    claimed_offset: int, tmp_path: Path
+) -> None:
+    """A codec may store a message as it is, so that the log seems to go on with it."""
+    value = random.Random(1).randbytes(4000)  # more than what lz4 could save elsewhere
+    first, inner, last = (batch([record(BASE + at, value)], magic=0) for at in (0, 10, 20))
+    wrapper = batch([*inner.records, record(BASE + 11)], magic=0, codec=Codec.LZ4)
+    size = 25 + wrapper.data.index(inner.data)
+    cut_off = struct.pack(">qiIbb", claimed_offset, size - 12, 1, 0, 0) + b"\xab" * 7
+    log = log_with(tmp_path, first.data + cut_off + wrapper.data + last.data)
+    assert offsets_in(log) == [BASE, BASE + 10, BASE + 11, BASE + 20]
     assert problems_at(log) == [(len(first.data), len(cut_off))]
 
 
