@@ -158,18 +158,15 @@ def cat(
         raise click.UsageError("--first and --last exclude each other")
     selection = _selection(offsets, since, before, key, grep, headers)
     wanted = _Wanted(selection, first, last, IsolationLevel(source.isolation), jobs or cores())
+    has_extras = deleted or with_path or count
     table = TableFormat(form) if form in list(TableFormat) else None
     if table is not None:
         _check_table(table, output, paths)
-        if deleted or with_path or count:
+        if has_extras:
             raise click.UsageError(f"--deleted, --with-path and --count are nothing for --format {table}")
     if with_path and length_prefix:
         raise click.UsageError("--with-path and --length-prefix exclude each other")
-    file = next((path for path in paths if records_at(path) is None), None)
-    if file is not None and (wanted != _Wanted(Selection(), None, None, wanted.isolation, wanted.jobs)):
-        raise click.UsageError(f"{file} is a file: records are selected of topics and partitions")
-    if file is not None and (deleted or with_path or count):
-        raise click.UsageError(f"--deleted, --with-path and --count are for topics and partitions, not for {file}")
+    _check_files(paths, selects=wanted.selects, has_extras=has_extras)
     code = 0
     with source.opened_data(log_dir, *also) as data_dir:
         keep_freed_memory()
@@ -205,6 +202,11 @@ class _Wanted:
     isolation: IsolationLevel
     jobs: int
 
+    @property
+    def selects(self) -> bool:
+        """Whether some records are left out."""
+        return (self.selection, self.first, self.last) != (Selection(), None, None)
+
 
 def _selection(
     offsets: tuple[int, int | None] | None,
@@ -239,6 +241,15 @@ def _unescaped(text: str) -> bytes:
     for escape, character in (("\\n", "\n"), ("\\t", "\t"), ("\\0", "\0")):
         text = text.replace(escape, character)
     return _bytes(text)
+
+
+def _check_files(paths: Sequence[str], *, selects: bool, has_extras: bool) -> None:
+    """Refuse what only topics and partitions have if a path is a file of the tree."""
+    file = next((path for path in paths if records_at(path) is None), None)
+    if file is not None and selects:
+        raise click.UsageError(f"{file} is a file: records are selected of topics and partitions")
+    if file is not None and has_extras:
+        raise click.UsageError(f"--deleted, --with-path and --count are for topics and partitions, not for {file}")
 
 
 def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
