@@ -98,11 +98,10 @@ class _TopicId(click.ParamType[Uuid]):
     help_text="The most bytes in a segment.",
 )
 @click.option("--topic-id", type=_TopicId(), help="The id of the topic, of 22 characters.  [default: a new one]")
-@choice_option(
-    "--offsets",
-    values=["keep", "new"],
-    default="keep",
-    help_text="keep: the offsets in the lines, which must ascend in a partition. new: count from 0.",
+@click.option(
+    "--new-offsets",
+    is_flag=True,
+    help="Number the records of each partition from 0.  [default: keep their offsets, which must ascend]",
 )
 @isolation_option_of(
     IsolationLevel.READ_COMMITTED,
@@ -123,7 +122,7 @@ def import_(
     batch_bytes: int,
     segment_bytes: int,
     topic_id: Uuid | None,
-    offsets: str,
+    new_offsets: bool,
     isolation: str,
     on_bad_line: str,
 ) -> None:
@@ -143,7 +142,7 @@ def import_(
       kfs import orders.jsonl --output /var/lib/kafka/restored --codec zstd
       kfs import orders.parquet payments.arrow --output /var/lib/kafka/restored
       kfs import /var/lib/kafka/old --output /var/lib/kafka/v2 --format v2
-      kfs cat /old orders/3 --isolation read_committed | jq -c 'select(.key == "7")' | kfs import -o /new --offsets new
+      kfs cat /old orders/3 --isolation read_committed | jq -c 'select(.key == "7")' | kfs import -o /new --new-offsets
 
     A broker deletes records that are older than its retention.ms allows, imported ones too.
     """
@@ -163,7 +162,7 @@ def import_(
                 on_bad_line=_stop if on_bad_line == "stop" else skipped.add,
                 topic_id=topic_id,
                 segment_bytes=segment_bytes,
-                new_offsets=offsets == "new",
+                new_offsets=new_offsets,
             )
             names = files or (_STANDARD_INPUT,)
             with importing, progress_bar(_total_size(names), "importing") as advance:

@@ -36,9 +36,9 @@ def verify(
 ) -> None:
     """Check everything in LOG_DIR... that can be checked, and report what is wrong; nothing is written.
 
-    Every batch of every segment is read and its records are looked at; indexes, transaction indexes, producer
-    snapshots, leader epochs and checkpoints are held to what the batches say. What brokers from 0.8 to 4.x
-    leave behind in health is no finding. FILE is a single file: a .log, an index, a .snapshot, a checkpoint.
+    Every batch of every segment is read and its records are checked; indexes, transaction indexes, producer
+    snapshots, leader epochs and checkpoints are compared with the batches. What healthy brokers from 0.8
+    to 4.x leave behind is not a finding. FILE is a single file: a .log, an index, a .snapshot, a checkpoint.
 
     docs/VERIFY.md names every kind of finding, what it means and what to do.
 

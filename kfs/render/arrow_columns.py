@@ -18,7 +18,7 @@ class ColumnLayout(Enum):
 
     BINARY = auto()  # validity, offsets (int32), bytes
     STRING = auto()  # as BINARY
-    INT64 = auto()  # validity, values; also for the four below
+    INT64 = auto()  # validity, values; the buffers of all down to BOOLEAN
     INT32 = auto()
     TIMESTAMP = auto()  # microseconds, int64
     CODEC = auto()  # int8, an index into the codec names

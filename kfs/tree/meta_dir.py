@@ -162,7 +162,7 @@ def _is_renaming(log: Log, renamed_ns: int) -> bool:
 def _problems(partition: PartitionView) -> bytes:
     """Return the problems found while the log was read, and all other findings of ``kfs verify`` in the partition.
 
-    To be complete it reads every segment that wasn't read yet. A torn tail is left out: a reader ends there, and it may
+    To be complete it checks every segment, each time. A torn tail is left out: a reader ends there, and it may
     be in the middle of a write.
     """
     # Imported here to load it on demand only.

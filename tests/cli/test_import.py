@@ -99,7 +99,7 @@ def test_standard_input(tmp_path: Path, arguments: tuple[str, ...]) -> None:
 
 def test_new_offsets(tmp_path: Path) -> None:
     lines = some_lines(3, start=7) + some_lines(3)
-    assert with_input(lines, "-o", tmp_path / "made", "--offsets", "new").returncode == 0
+    assert with_input(lines, "-o", tmp_path / "made", "--new-offsets").returncode == 0
     values = printed("cat", tmp_path / "made", "t", "-f", "value").split()
     assert values[1::2] == [b"7", b"8", b"9", b"0", b"1", b"2"]
     assert printed("cat", tmp_path / "made", "t", "--offsets", "0:2").count(b"\n") == 2
