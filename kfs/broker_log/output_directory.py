@@ -21,7 +21,7 @@ def check_apart(source: str, output: str) -> None:
     """Raise :class:`KfsError` if the two paths are equal, or one contains the other."""
     one, other = os.path.realpath(source), os.path.realpath(output)
     if os.path.commonpath([one, other]) in (one, other):
-        raise KfsError(f"{output}: lies in {source}, or the other way round: name a place apart from it")
+        raise KfsError(f"{output}: lies in {source}, or contains it: choose a directory outside of it")
 
 
 def make_empty_directory(path: str) -> None:
@@ -88,7 +88,7 @@ def check_not_in_use(log_dir: str) -> None:
     finally:
         os.close(lock)
     if in_the_way != fcntl.F_UNLCK:
-        raise KfsError(f"{log_dir}: a broker has it open: stop that first, or recover a copy of it")
+        raise KfsError(f"{log_dir}: a broker has it open: stop the broker first, or recover a copy")
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def locked(log_dir: str) -> Iterator[None]:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise KfsError(f"{log_dir}: a broker has it open: stop that first") from None
+            raise KfsError(f"{log_dir}: a broker has it open: stop the broker first") from None
         try:
             yield
         except BaseException:

@@ -162,7 +162,7 @@ def _check_allow_other() -> None:
         if any(line.strip() == "user_allow_other" for line in lines):
             return
     raise MountFailed(
-        f"only root may let other users in, unless root says so: echo user_allow_other >> {_FUSE_CONFIGURATION}"
+        f"only root may use --allow-other, unless root permits it: echo user_allow_other >> {_FUSE_CONFIGURATION}"
     )
 
 

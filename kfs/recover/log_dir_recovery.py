@@ -266,7 +266,7 @@ def _check_unchanged(before: dict[str, tuple[int, int, int]], after: dict[str, t
     changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     if changed:
         more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-        reason = "changed while it was copied: a broker seems to have it open: stop that first, or recover a copy of it"
+        reason = "changed while it was copied: a broker seems to have it open: stop the broker first, or recover a copy"
         raise KfsError(f"{changed[0]}{more}: {reason}")
 
 

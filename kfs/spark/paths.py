@@ -52,7 +52,7 @@ def _local(path: str) -> str:
         rest = path[len(_FILE) :]
         host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
         if host not in ("", "localhost"):
-            raise InvalidOption(f"{path}: a file has no host: three slashes begin an absolute path")
+            raise InvalidOption(f"{path}: a file URL has no host: an absolute path begins with three slashes")
         return unquote(slash + below if rest.startswith("//") else rest)
     check_is_file(path)
     return path
@@ -73,7 +73,7 @@ def check_is_file(path: str) -> None:
             f"log directories are read as files: {path} has to be mounted, on this machine and on every executor's"
         )
     if _WINDOWS.match(path):
-        raise InvalidOption(f"{path} is a path on Windows, where there is neither this machine nor an executor")
+        raise InvalidOption(f"{path} is a Windows path, and kfs doesn't run on Windows")
 
 
 def expand_paths(paths: Iterable[str]) -> list[str]:

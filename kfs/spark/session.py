@@ -27,7 +27,7 @@ def check_workers(spark: SparkSession) -> None:
     """
     check_pyspark()
     if importlib.util.find_spec("pyarrow") is None:
-        raise UnusableSession(f"there is no pyarrow in {sys.prefix}: pip install 'kfs[spark]'")
+        raise UnusableSession(f"pyarrow is missing from {sys.prefix}: pip install 'kfs[spark]'")
     context = getattr(spark, "_sc", None)  # Spark Connect has none: its workers are the server's affair
     if context is not None:
         check_python(context.pythonExec)

@@ -291,7 +291,10 @@ def test_a_directory_that_a_broker_has_open_is_refused(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("wb") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         done = with_input(some_lines(1), "-o", tmp_path)
-    assert (done.returncode, done.stderr.decode()) == (1, f"kfs: {tmp_path}: a broker has it open: stop that first\n")
+    assert (done.returncode, done.stderr.decode()) == (
+        1,
+        f"kfs: {tmp_path}: a broker has it open: stop the broker first\n",
+    )
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named_and_nothing_is_made(tmp_path: Path) -> None:

@@ -317,7 +317,7 @@ def test_it_shows_the_groups_of_log_directories(root: Path) -> None:
     assert [row["GROUP"] for row in rows("show", "group:mail", root)] == ["mail"]
     assert "no group 'nobody'; there are: billing, mail" in refused("offsets", "show", "group:nobody", root)
     assert refused("offsets", "show", "group:mail") == (
-        "kfs: group:mail: a group is looked for in log directories, and none is named; stores are "
+        "kfs: group:mail: a group is read from log directories: name at least one; stores are "
         "sqlite:///path, redis://host:port/0, zookeeper://host:port, group:<name>, kafka:<log.dir>\n"
     )
 
@@ -513,7 +513,7 @@ def test_all_is_reset_or_nothing(url: str, root: Path) -> None:
 def test_nothing_to_be_reset_is_an_error(url: str, root: Path) -> None:
     for topics in ((), ("--topic", "nothing*")):
         reason = refused("offsets", "reset", url, root, "--group", "export", "--to", "latest", *topics)
-        assert reason.startswith("kfs: no partition to be set: nothing is stored that matches")
+        assert reason.startswith("kfs: no partition to set: nothing stored matches")
     with open_writable_store(url) as store:
         assert store.load("export").is_empty
 
@@ -558,9 +558,9 @@ def test_who_is_not_let_in_is_told_without_the_password(guarded_redis: RedisServ
     address = f"127.0.0.1:{guarded_redis.port}/0"
     for login in ("", ":wr0ng@", "someone:wr0ng@"):
         reason = refused("offsets", "show", f"redis://{login}{address}", "--group", "export")
-        assert reason.startswith(f"kfs: redis://{address}: not let in: ")
+        assert reason.startswith(f"kfs: redis://{address}: access denied: ")
         assert "wr0ng" not in reason
-        assert ("it wants a password, in the URL or in KFS_STORE_PASSWORD" in reason) == (login == "")
+        assert ("a password is needed, in the URL or in KFS_STORE_PASSWORD" in reason) == (login == "")
 
 
 @pytest.mark.parametrize("url", URLS_WITH_PASSWORDS)

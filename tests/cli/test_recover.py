@@ -109,7 +109,7 @@ def test_what_a_broker_has_open_isn_t_copied(mode: str, path: str, torn: Path, t
     before = take_manifest(torn)
     with held(torn / ".lock"):
         reason = refused("recover", torn / path, "--output", tmp_path / "copy", "--mode", mode)
-    assert f"{torn}: a broker has it open: stop that first" in reason.replace("/.:", ":")
+    assert f"{torn}: a broker has it open: stop the broker first" in reason.replace("/.:", ":")
     assert not (tmp_path / "copy").exists()
     assert compare(before, take_manifest(torn)) == []
     assert kfs("recover", torn / path, "--output", tmp_path / "copy", "--mode", mode).returncode == 1  # a torn tail

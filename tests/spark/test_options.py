@@ -270,7 +270,7 @@ def test_the_options_that_change_nothing_are_listed() -> None:
 
 
 def test_without_any_option_it_says_how_tables_are_made() -> None:
-    with pytest.raises(InvalidOption, match=r"no option has come here. .* CREATE TEMPORARY VIEW \.\.\. USING kfs"):
+    with pytest.raises(InvalidOption, match=r"no options were received. .* CREATE TEMPORARY VIEW \.\.\. USING kfs"):
         check_options({})
 
 
@@ -316,10 +316,10 @@ def test_paths_are_given_in_several_ways(options: dict[str, str], paths: tuple[s
         ("oss-hdfs://b/x", "oss-hdfs://b/x has to be mounted"),
         ('["/a", "s3a+v2.x://b/x"]', "has to be mounted"),
         ("dbfs:/mnt/x", "has to be mounted"),
-        (r"C:\x", r"C:\x is a path on Windows"),
-        ("c:/x", "c:/x is a path on Windows"),
-        (r"\\server\x", "is a path on Windows"),
-        ("file://host/a", "a file has no host"),
+        (r"C:\x", r"C:\x is a Windows path"),
+        ("c:/x", "c:/x is a Windows path"),
+        (r"\\server\x", "is a Windows path"),
+        ("file://host/a", "a file URL has no host"),
         ('["/a",1]', "a JSON array of paths"),
         ('[""]', "a JSON array of paths"),
     ],

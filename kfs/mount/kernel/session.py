@@ -227,7 +227,7 @@ class Session:
                 if length == size or ends_at(offset + length):
                     self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + length, 0, unique), *_few(found))
                     return None
-        raise Stale(f"node {node_id}: it ends at {offset + length}, before the size that was told")
+        raise Stale(f"node {node_id}: it ends at {offset + length}, before the size reported earlier")
 
     def _send_found(self, unique: int, node_id: int, offset: int, found: Sequence[Part]) -> bytes | None:
         length = OUT_HEADER_SIZE + sum(map(len, found))

@@ -60,7 +60,7 @@ class Channel:
         except ConnectionError:
             raise OtherEndGone from None
         if flags & socket.MSG_CTRUNC:
-            raise Shortage("no descriptor is left for what another process sends (ulimit -n)")
+            raise Shortage("out of file descriptors: can't receive from another process (raise ulimit -n)")
         descriptor = descriptors[0] if descriptors else None
         try:
             header += self._read(_HEADER.size - len(header))

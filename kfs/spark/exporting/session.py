@@ -79,7 +79,7 @@ def _check_java() -> None:
     if home and shutil.which(os.path.join(home, "bin", "java")) is None:
         raise UnusableSession(f"Spark needs Java 17 or later, and JAVA_HOME={home} has no bin/java")
     if not home and shutil.which("java") is None:
-        raise UnusableSession("Spark needs Java 17 or later, and there is none: install a JRE, or set JAVA_HOME")
+        raise UnusableSession("Spark needs Java 17 or later, and none was found: install a JRE, or set JAVA_HOME")
 
 
 @contextmanager

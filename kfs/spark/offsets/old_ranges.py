@@ -50,7 +50,7 @@ def parse_old_ranges(content: bytes, place: str) -> tuple[ConsumedRange, ...]:
         except ValueError as error:
             raise CorruptStore(place, f"range {number} of {len(value)}: {error}") from None
         if ranges.setdefault(found.topic_partition, found) != found:
-            raise CorruptStore(place, f"two ranges of {found.topic_partition}: which of them counts isn't known")
+            raise CorruptStore(place, f"two ranges of {found.topic_partition}: can't tell which of them counts")
     return tuple(ranges.values())
 
 

@@ -170,8 +170,9 @@ class RedisStore(WritableStore):
         try:
             yield
         except exceptions.AuthenticationError as error:
-            wanted = f"it wants a password, in the URL or in {PASSWORD_VARIABLE}"
-            raise OffsetStoreError(f"{self.name}: not let in: {error if self.address.password else wanted}") from None
+            needed = f"a password is needed, in the URL or in {PASSWORD_VARIABLE}"
+            reason = error if self.address.password else needed
+            raise OffsetStoreError(f"{self.name}: access denied: {reason}") from None
         except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
             raise StoreUnreachable(f"{self.name}: no answer: {error}") from error
         except exceptions.RedisError as error:

@@ -85,9 +85,7 @@ def new_positions(
         topics = [topic for topic in data_dir.topics() if (matches(topic) if matches is not None else topic in known)]
         partitions.update(TopicPartition(topic, number) for topic in topics for number in data_dir.partitions(topic))
     if not partitions:
-        raise NotFound(
-            "no partition to be set: nothing is stored that matches; with --topic and LOG_DIR, all there are"
-        )
+        raise NotFound("no partition to set: nothing stored matches; with --topic and LOG_DIR, all there are")
     return [_new_position(each, data_dir, target) for each in sorted(partitions)]
 
 

@@ -131,7 +131,7 @@ class StagedOutput:
         ``identities`` are those of the new positions' logs.
 
         Raises:
-            Fenced: another writer has the group; this one has to stop.
+            Fenced: another writer has the group; this process must stop.
             PositionMoved: a range doesn't begin at its partition's position.
             StoreUnreachable: the next writer to start learns whether the files are part of the output.
             KfsError: the dataset already has a file of such a name.
@@ -261,4 +261,4 @@ def _log_step(count: int, step: str, what: str = "") -> None:
 
 
 def _gone(path: str) -> Fenced:
-    return Fenced(f"{path}: is gone: another writer has taken the group over, and this one has to stop")
+    return Fenced(f"{path}: is gone: another writer took over the group, so this one must stop")

@@ -296,7 +296,7 @@ class WritableStore(OffsetStore):
         writer = found.writer
         why = "its writer was fenced" if writer is None else f"process {writer.pid} on {writer.host} took it over"
         epochs = f"epoch {found.epoch}, this writer's is {fence.epoch}"
-        raise Fenced(f"{self.name}: group {fence.group}: {why} ({epochs}): this one has to stop")
+        raise Fenced(f"{self.name}: group {fence.group}: {why} ({epochs}): this process must stop")
 
     def _moved(
         self, positions: Mapping[TopicPartition, int], ranges: Sequence[ConsumedRange]
@@ -343,7 +343,7 @@ class WritableStore(OffsetStore):
                 if done is not None:
                     return done
                 if time.monotonic() > until:
-                    raise StoreUnreachable(f"{self.name}: group {group} is changed by others all the time")
+                    raise StoreUnreachable(f"{self.name}: group {group} keeps changing: other processes write to it")
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
         until = time.monotonic() + self.patience

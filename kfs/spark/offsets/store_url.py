@@ -74,7 +74,7 @@ def _sqlite(url: str, patience: float) -> OffsetStore:
     path = url.removeprefix("sqlite:")
     if path.startswith("//"):
         if not path.startswith("///"):
-            raise _bad(url, "a file has no host: three slashes begin an absolute path")
+            raise _bad(url, "a file URL has no host: an absolute path begins with three slashes")
         path = "/" + path.lstrip("/")
     if not path or path.endswith("/") or "\0" in path:
         raise _bad(url, "it has no path of a file")
@@ -122,7 +122,7 @@ def _group(url: str, log_dirs: Sequence[str]) -> OffsetStore:
     if not group:
         raise _bad(url, "it names no group")
     if not log_dirs:
-        raise _bad(url, "a group is looked for in log directories, and none is named")
+        raise _bad(url, "a group is read from log directories: name at least one")
     return GroupStore(log_dirs, only=group)
 
 

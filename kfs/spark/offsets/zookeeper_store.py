@@ -276,7 +276,7 @@ class ZooKeeperStore(WritableStore):
         except (*lost, exceptions.OperationTimeoutError, KazooTimeoutError) as error:
             raise StoreUnreachable(f"{self.name}: no answer: {error or type(error).__name__}") from error
         except (exceptions.NoAuthError, exceptions.AuthFailedError) as error:
-            raise OffsetStoreError(f"{self.name}: not let in: {type(error).__name__}") from None
+            raise OffsetStoreError(f"{self.name}: access denied: {type(error).__name__}") from None
         except exceptions.KazooException as error:
             raise OffsetStoreError(f"{self.name}: {type(error).__name__} {error}") from error
 

@@ -134,7 +134,7 @@ def test_what_cannot_be_is_said_before_anything_starts(
 def test_a_dataset_in_a_log_directory_is_refused(data: Path) -> None:
     done = kfs("export", data, data / "dataset")
     assert done.returncode == 1
-    assert b"name a place apart from it" in done.stderr
+    assert b"choose a directory outside of it" in done.stderr
     assert not (data / "dataset").exists()
 
 
@@ -142,7 +142,7 @@ def test_a_dataset_in_a_log_directory_is_refused(data: Path) -> None:
     ("environment", "message"),
     [
         ({"JAVA_HOME": "/nowhere"}, "Spark needs Java 17 or later, and JAVA_HOME=/nowhere has no bin/java"),
-        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "Spark needs Java 17 or later, and there is none"),
+        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "Spark needs Java 17 or later, and none was found"),
     ],
 )
 def test_a_missing_java_is_one_sentence(environment: dict[str, str], message: str, data: Path, tmp_path: Path) -> None:

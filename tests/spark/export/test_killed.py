@@ -178,7 +178,7 @@ def test_of_two_exports_of_a_group_the_first_stops_and_nothing_is_doubled(
         status, said = ended[0]
         assert status == 1, said
         [sentence] = said.splitlines()
-        assert "this one has to stop" in sentence
+        assert "this process must stop" in sentence
         log.stop()
     second.until_exported(len(log.expected))
     assert second.finish()[0] == 0

@@ -145,7 +145,7 @@ def test_the_range_that_is_wrong_is_numbered() -> None:
 
 def test_two_ranges_of_one_partition_are_one_too_many() -> None:
     fields = [*FIELDS, range_fields(ConsumedRange("orders", 0, 10, 20))]
-    with pytest.raises(CorruptStore, match="two ranges of orders-0: which of them counts isn't known"):
+    with pytest.raises(CorruptStore, match="two ranges of orders-0: can't tell which of them counts"):
         parse_old_ranges(json.dumps(fields).encode(), "there")
 
 

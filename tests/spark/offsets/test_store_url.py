@@ -111,7 +111,7 @@ def test_a_password_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("sqlite:///", "sqlite:///: it has no path of a file"),
         ("sqlite:///a/", "it has no path of a file"),
         ("sqlite:///a\0b", "it has no path of a file"),
-        ("sqlite://host/x", "a file has no host: three slashes begin an absolute path"),
+        ("sqlite://host/x", "a file URL has no host: an absolute path begins with three slashes"),
         ("redis:h", "'//' and a host are missing"),
         ("redis:///0", "'' is not host:port"),
         ("redis://h:0", "'h:0' is not host:port"),
@@ -128,7 +128,7 @@ def test_a_password_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("zookeeper://a/../x", "'../x' is no path in ZooKeeper"),
         ("zookeeper://a//x", "'/x' is no path in ZooKeeper"),
         ("group:", "it names no group"),
-        ("group:billing", "a group is looked for in log directories, and none is named"),
+        ("group:billing", "a group is read from log directories: name at least one"),
         ("kafka:", "it names no log directory"),
         ("kafka:,", "it names no log directory"),
     ],
@@ -215,7 +215,7 @@ def test_zookeeper_is_told_the_password_and_nobody_else(
             for group in ("export", "another"):
                 with pytest.raises(OffsetStoreError) as raised:
                     store.acquire(group)
-                assert str(raised.value) == f"zookeeper://{address}/guarded: not let in: NoAuthError"
+                assert str(raised.value) == f"zookeeper://{address}/guarded: access denied: NoAuthError"
 
 
 def test_a_server_that_is_not_there_is_named_without_the_password(everything_logged: pytest.LogCaptureFixture) -> None:
