@@ -196,7 +196,7 @@ def _created(path: str, root: str) -> BinaryIO:
                 f"{root} is not there on {socket.gethostname()}: every executor has to see the dataset under the same "
                 "path as the driver"
             ) from None
-        raise Fenced(f"{path}: is gone: another export took over the group, so this one must stop") from None
+        raise Fenced(f"{path}: is gone: another export took over the group: this process must stop") from None
 
 
 def _remove(path: str) -> None:

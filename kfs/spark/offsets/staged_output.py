@@ -261,4 +261,4 @@ def _log_step(count: int, step: str, what: str = "") -> None:
 
 
 def _gone(path: str) -> Fenced:
-    return Fenced(f"{path}: is gone: another writer took over the group, so this one must stop")
+    return Fenced(f"{path}: is gone: another writer took over the group: this process must stop")
