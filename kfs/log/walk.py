@@ -243,7 +243,8 @@ class SegmentWalk:
         """Whether a batch can end at ``position``, judging by the bytes that follow."""
         if position == self.size or is_plausible(self._window, self.bounds, position, self._after):
             return True
-        return self._ends_log(position)
+        # Fewer zeros than a header has may be part of a batch that was cut.
+        return self.size - position >= HEADER_SIZE_UP_TO_MAGIC and self._ends_log(position)
 
     def _ends_log(self, position: int) -> bool:
         """Whether this is the last segment and only zeros follow."""
@@ -262,7 +263,7 @@ class SegmentWalk:
         the end of the log, the batch is torn, and its size proves nothing.
         """
         following = self._begin_of(behind) if behind < self.size else None
-        if following == header.last_offset + 1:
+        if following == header.last_offset + 1 and self._intact_at(behind) is not None:
             return None
         is_possible = header.last_offset < self.bounds.limit
         is_believed = is_possible and (following is None or header.last_offset < following)

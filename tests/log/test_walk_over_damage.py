@@ -249,3 +249,29 @@ def test_of_a_wrapper_that_is_being_written_no_inner_message_is_shown(magic: int
             log = open_log(write_log(tmp_path / f"{shown} {cut}-0", 0, written_so_far).parent)
             assert len(records_in(log)) == log.log_end_offset == shown, cut
             assert not log.problems, cut
+
+
+@pytest.mark.parametrize("zeros", [1, 16])
+def test_a_few_zeros_at_the_end_do_not_prove_the_size_of_a_broken_batch(zeros: int, tmp_path: Path) -> None:
+    broken, intact = batch([record(2, b"x" * 200)]), batch([record(6)], magic=1)
+    of_another = b"\1" * 20
+    kept = len(broken.data) - len(intact.data) - len(of_another)
+    data = broken.data[:kept] + intact.data + of_another + bytes(zeros)
+    log = open_log(write_log(tmp_path / "t-0", 0, data).parent)
+    assert [one.offset for one in records_in(log)] == [6]
+    assert log.log_end_offset == 7
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.label)
+def test_a_broken_header_in_the_right_place_does_not_prove_the_size_of_a_broken_batch(
+    codec: Codec, tmp_path: Path
+) -> None:
+    """A codec leaves the header of the first message inside as it is, here where the cut batch would have ended."""
+    base = 0x0102_0304_0506  # without zeros in a row, which a codec would make shorter
+    broken = batch([record(base + at) for at in range(5)], magic=0, codec=Codec.GZIP)
+    intact = batch([record(base + at, b"x" * 100, key=None) for at in range(5, 8)], magic=0, codec=codec)
+    inside = intact.data.index((base + 5).to_bytes(8, "big"), 14)
+    following = batch([record(base + 8, b"y" * 200)], magic=0)
+    data = broken.data[:-inside] + intact.data + following.data
+    log = open_log(write_log(tmp_path / "t-0", base, data).parent)
+    assert [one.offset - base for one in records_in(log)] == [5, 6, 7, 8]
