@@ -321,7 +321,8 @@ class CommonHistory:
                 with suppress(CorruptData):
                     limit, decoder = segment.storage.max_batch_bytes, segment.storage.decoder
                     offsets = {*block.decode(decoder, limit).offsets}  # the comparison covers records that both have
-                    return not offsets.isdisjoint(item.decode(decoder, limit).offsets)
+                    if not offsets.isdisjoint(item.decode(decoder, limit).offsets):
+                        return True
         return False
 
 

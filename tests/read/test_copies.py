@@ -279,6 +279,18 @@ def test_messages_without_epochs_need_a_batch_before_them_too(tmp_path: Path) ->
     assert offsets_of(shown) == list(range(1, 60))
 
 
+def test_a_batch_in_common_is_found_behind_a_wrapper_that_may_reach_over_it(tmp_path: Path) -> None:
+    content = [
+        *(batch([record(at)], magic=0, codec=Codec.GZIP) for at in (0, 2)),
+        *(batch([record(at)], magic=1) for at in (4, 6)),
+    ]
+    for name in ("one", "two"):
+        write_partition(tmp_path / name / "t-0", {0: content})
+    for number in (0, 2):
+        broken(tmp_path / "one", positions(content)[number] + 20)
+    assert offsets_of(shown_by_all(Asked.of(tmp_path / "one", tmp_path / "two"))) == [2, 4, 6]
+
+
 def test_a_copy_that_grows_is_followed(two: list[Path]) -> None:
     broken(two[0], positions(CONTENT)[1] + 70)
     log = DataDir([str(root) for root in two], Storage()).log("t", 0)
