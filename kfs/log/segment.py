@@ -403,7 +403,7 @@ class Segment:
         last: Block | None = None
         for item in walk.items(*begin):
             if isinstance(item, Block):
-                next_offset = self._next_offset(item)
+                next_offset = max(next_offset, self._next_offset(item))  # a wrapper may hold nothing new
                 last = item
         self._incarnation.note_end(walk.end, last, is_closed=not walk.bounds.is_last)
         with self._ending:

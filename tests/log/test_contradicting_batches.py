@@ -164,6 +164,14 @@ def test_a_batch_that_only_repeats_takes_nothing_with_it(tmp_path: Path) -> None
     assert scanned(tmp_path / "t-0") == (list(range(20)), 0)
 
 
+def test_a_wrapper_at_offset_0_that_holds_nothing_new_leaves_the_end_where_it_is(tmp_path: Path) -> None:
+    content = [batch([record(5)], magic=0, codec=Codec.GZIP), batch([record(0)], magic=1, codec=Codec.GZIP)]
+    log = open_log(write_log(tmp_path / "t-0", 0, joined(content)).parent)
+    assert [one.offset for one in records_in(log)] == [5]
+    assert log.log_end_offset == 6
+    assert isinstance(find_record(log, 5), Record)
+
+
 def test_a_last_batch_that_claims_to_be_an_earlier_one_is_not_silently_left_out(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "t-0", 0, moved(dense(0, 19), 3, 5)).parent
     assert scanned(directory) == (list(range(15)), 1)
