@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,10 +16,11 @@ from kfs.errors import CorruptData
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.log.block import Damage
 from kfs.log.log import Log
-from kfs.read.transaction_replay import ReplayedTxn, TransactionReplay
+from kfs.read.transaction_replay import Break, ReplayedTxn, TransactionReplay
 from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
+    from kfs.log.offset_range import OffsetRange
     from kfs.log.segment import Segment
 
 #: Bytes of log that are searched for the end of a transaction before the transaction indexes are consulted.
@@ -26,6 +28,8 @@ _FAR_BYTES: Final = 4 * 1024 * 1024
 #: The maximum number of transaction outcomes to remember. It exceeds the number of transactions between a reader's
 #: position and the end of the read-ahead. Each takes about 400 bytes.
 _MOST_REMEMBERED: Final = 4096
+#: The maximum number of index entries to try for one open transaction.
+_MOST_ENTRIES: Final = 1000
 #: The maximum number of attempts at a lookup; it is repeated if the log has changed meanwhile.
 _MOST_LOOKS: Final = 8
 
@@ -118,6 +122,10 @@ class _Index:
             yield _Entry(producer_id, firsts[at], lasts[at])
 
 
+def _may_begin(first: int, breaks: Iterable[Break]) -> bool:
+    return any(one.after < first <= one.before for one in breaks)
+
+
 class AbortedTransactions:
     """Finds out which batches of a log belong to aborted transactions; reads ahead, so use it in log order.
 
@@ -137,7 +145,6 @@ class AbortedTransactions:
 
     def _forget(self) -> None:
         self._replay: TransactionReplay | None = None
-        self._damaged_from = -1
         self._index: _Index | None = None
         self._outcomes.clear()
         self._markers.clear()
@@ -183,7 +190,8 @@ class AbortedTransactions:
             if known is not None:
                 return known
             is_far = replay.bytes_since_opened(producer_id) >= _FAR_BYTES
-            if is_far and self._entry_over(producer_id, base_offset, last_offset) is not None:
+            if is_far and (entry := self._entry_over(producer_id, base_offset, last_offset)) is not None:
+                first = max(first, entry.first)
                 outcome = TxnOutcome(first, replay.read_up_to - 1, is_aborted=True, has_marker=False)
                 self._outcomes.add(producer_id, outcome)
                 return outcome
@@ -201,7 +209,7 @@ class AbortedTransactions:
         outcome = self._outcomes.next(producer_id, first)
         if outcome is None or outcome.first > replay.read_up_to or outcome.last < replay.read_up_to:
             return None
-        if first < self._damaged_from:  # the marker of an earlier transaction may have been lost
+        if replay.breaks(producer_id, replay.read_up_to):  # the marker of an earlier transaction may have been lost
             return None
         outcome = outcome._replace(first=first)
         self._outcomes.add(producer_id, outcome)
@@ -214,7 +222,6 @@ class AbortedTransactions:
             first = replay.open_from(producer_id)
             if offset == replay.read_up_to or (first is not None and first <= offset):
                 return replay
-        self._damaged_from = -1
         replay = self._replay = TransactionReplay(self.log, offset, needed_from=needed_from)
         return replay
 
@@ -228,8 +235,7 @@ class AbortedTransactions:
         if done is None:
             return False
         if isinstance(done, Damage):
-            self._damaged_from = replay.read_up_to
-            self._decide_by_index(replay)
+            self._decide_by_index(replay, done.lost)
         else:
             for ended in done:
                 self._note(ended)
@@ -237,24 +243,32 @@ class AbortedTransactions:
 
     def _note(self, ended: ReplayedTxn) -> None:
         producer_id, first, last = ended.producer_id, ended.first_offset, ended.last_offset
-        if ended.is_aborted and first < self._damaged_from:  # the marker of an earlier transaction may have been lost
+        if ended.is_aborted and ended.breaks:  # the marker of an earlier transaction may have been lost
             entry = next(self._entries_from(producer_id, last), None)
-            if entry is not None and entry.last == last and entry.first > first:
+            if entry is not None and entry.last == last and _may_begin(entry.first, ended.breaks):
                 self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
                 first = entry.first
         self._outcomes.add(producer_id, TxnOutcome(first, last, ended.is_aborted, has_marker=True))
 
-    def _decide_by_index(self, replay: TransactionReplay) -> None:
-        """Decide open transactions by the index, if it names their marker and that is damaged."""
+    def _decide_by_index(self, replay: TransactionReplay, lost: OffsetRange | None) -> None:
+        """Decide open transactions by the index, if it names their marker and that is damaged.
+
+        What is open may be two transactions, if the marker of the first one is ``lost`` as well.
+        """
         for open_now in replay.state.entries():
             first = open_now.current_txn_first_offset
             if first is None:
                 continue
-            entry = self._entry_over(open_now.producer_id, first, first)
-            if entry is not None and self._has_marker(entry) is None:
-                outcome = TxnOutcome(first, entry.last, is_aborted=True, has_marker=False)
-                self._outcomes.add(open_now.producer_id, outcome)
-                replay.forget(open_now.producer_id)
+            producer_id = open_now.producer_id
+            breaks = () if lost is None else replay.breaks(producer_id, lost.end)
+            entry = self._entry_of_lost(producer_id, first, 0 if lost is None else lost.end, breaks)
+            if entry is None:
+                continue
+            if entry.first > first:
+                self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
+            begin = max(first, entry.first)
+            self._outcomes.add(producer_id, TxnOutcome(begin, entry.last, is_aborted=True, has_marker=False))
+            replay.forget(producer_id)
 
     # -- the transaction index
 
@@ -272,6 +286,23 @@ class AbortedTransactions:
                 break
             if self._has_marker(entry) is not False:
                 return entry
+        return None
+
+    def _entry_of_lost(self, producer_id: int, first: int, end: int, breaks: Sequence[Break]) -> _Entry | None:
+        """Return the index entry of the damaged marker that ended what is open since ``first``; None if there is none.
+
+        The entry of a transaction that began after a break must have its marker below ``end``.
+        """
+        for entry in islice(self._entries_from(producer_id, first), _MOST_ENTRIES):
+            if entry.first > first and entry.last >= end:
+                break
+            if entry.first > first and not _may_begin(entry.first, breaks):
+                continue
+            has_marker = self._has_marker(entry)
+            if has_marker is None:
+                return entry
+            if has_marker and entry.first <= first:
+                break
         return None
 
     @cachedmethod(attrgetter("_markers"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData, InvalidTransaction
 from kfs.format.batch_header import BatchHeader
-from kfs.format.layout import CONTROL_MASK, MAX_INT64, NO_TIMESTAMP, TRANSACTIONAL_MASK
+from kfs.format.layout import CONTROL_MASK, MAGIC_V2, MAX_INT64, NO_TIMESTAMP, TRANSACTIONAL_MASK
 from kfs.format.record import Record
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import BulkReader, ScannedBatches
@@ -16,6 +16,20 @@ from kfs.log.log import Log
 from kfs.log.producer_state import CompletedTxn, ProducerState
 from kfs.log.span import Span
 from kfs.storage.open_files import FileGone
+
+#: The maximum number of breaks to remember of an open transaction; later ones are joined.
+_MOST_BREAKS: Final = 1000
+
+
+class Break(NamedTuple):
+    """Offsets are missing within an open transaction, so a marker may be: the transaction may be two.
+
+    The second one begins above ``after``, the last offset before the missing ones that the transaction has, and at
+    ``before`` at the latest, its first one after them.
+    """
+
+    after: int
+    before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,7 @@ class ReplayedTxn:
     coordinator_epoch: int
     start_timestamp: int
     end_timestamp: int
+    breaks: Sequence[Break] = ()
 
 
 class _Opened(NamedTuple):
@@ -42,6 +57,14 @@ class _Opened(NamedTuple):
     producer_epoch: int
     timestamp: int
     bytes_read: int
+
+
+class _Latest(NamedTuple):
+    """The last batch of an open transaction that was read, and how often offsets were missing up to there."""
+
+    last_offset: int
+    timestamp: int
+    losses: int
 
 
 class TransactionReplay:
@@ -73,8 +96,11 @@ class TransactionReplay:
         self._end = end
         self._log = log
         self._opened: dict[int, _Opened] = {}  # by producer
-        #: By producer, of its open transaction: the last offset read and the timestamp of that batch.
-        self._latest: dict[int, tuple[int, int]] = {}
+        self._latest: dict[int, _Latest] = {}  # by producer
+        self._breaks: dict[int, list[Break]] = {}  # by producer
+        #: How often offsets were missing, lost or not, and the offset that comes next if none is.
+        self._losses = 0
+        self._next_offset: int | None = None
         #: By producer: the coordinator epoch of the last marker. None if the caller doesn't need it.
         self.coordinator_epochs: dict[int, int] | None = None
         self._ended_at = -1  # the log's end when there was nothing more to read
@@ -118,7 +144,15 @@ class TransactionReplay:
 
     def latest(self, producer_id: int) -> tuple[int, int] | None:
         """Return the last offset and timestamp of the last batch in a producer's open transaction, if one was read."""
-        return self._latest.get(producer_id)
+        latest = self._latest.get(producer_id)
+        return None if latest is None else (latest.last_offset, latest.timestamp)
+
+    def breaks(self, producer_id: int, end: int) -> Sequence[Break]:
+        """Return where offsets are missing within a producer's open transaction; it is read up to ``end``."""
+        latest, breaks = self._latest.get(producer_id), self._breaks.get(producer_id, [])
+        if latest is None or latest.losses == self._losses:
+            return breaks
+        return [*breaks, Break(latest.last_offset, end)]
 
     def bytes_since_opened(self, producer_id: int) -> int:
         """Return the number of bytes read since the beginning of a producer's open transaction."""
@@ -130,6 +164,7 @@ class TransactionReplay:
         self.state.forget(producer_id)
         self._opened.pop(producer_id, None)
         self._latest.pop(producer_id, None)
+        self._breaks.pop(producer_id, None)
 
     def _read(self) -> Iterator[list[ReplayedTxn] | Damage]:
         start = self.read_up_to
@@ -147,6 +182,9 @@ class TransactionReplay:
             for item in reader.undecoded(position, after):
                 if isinstance(item, Damage):
                     self.bytes_read += item.end - item.position
+                    if item.lost is not None:
+                        self._losses += 1
+                        self._next_offset = None
                     yield item
                     continue
                 blocks, last_offset, size = self._blocks_of(reader, item)
@@ -168,21 +206,43 @@ class TransactionReplay:
     def _note_read(self, end: int) -> None:
         self._needed_from = self.read_up_to = max(self.read_up_to, min(end, self._end))
 
+    def _note_offsets(self, first: int, last: int) -> None:
+        """Note which offsets come next, and whether there are some missing before them."""
+        if self._next_offset is not None and first > self._next_offset:
+            self._losses += 1
+        self._next_offset = max(self._next_offset or 0, last + 1)
+
+    def _note_batch(self, producer_id: int, first: int, last: int, timestamp: int) -> None:
+        """Note a batch of an open transaction."""
+        latest = self._latest.get(producer_id)
+        if latest is not None and latest.losses != self._losses:
+            breaks = self._breaks.setdefault(producer_id, [])
+            if len(breaks) < _MOST_BREAKS:
+                breaks.append(Break(latest.last_offset, first))
+            else:
+                breaks[-1] = Break(breaks[-1].after, first)
+        self._latest[producer_id] = _Latest(last, timestamp, self._losses)
+
     def _blocks_of(self, reader: BulkReader, item: ScannedBatches | Block) -> tuple[Iterator[Block], int, int]:
         """Return the batches that begin or end a transaction, and the last offset and the size in bytes of the item."""
         if isinstance(item, Block):
             header = item.header
+            # Only the content of a wrapper tells where it begins; no transaction has any.
+            first = header.base_offset if header.magic >= MAGIC_V2 else self._next_offset or 0
+            self._note_offsets(first, header.last_offset)
             return iter((item,) if header.is_transactional else ()), header.last_offset, header.size
         table, rows = item.table, item.stop
-        of_interest = [row for row, bits in enumerate(table.attributes[:rows]) if bits & TRANSACTIONAL_MASK]
 
         def blocks() -> Iterator[Block]:
-            for row in of_interest:
-                producer_id = table.producer_ids[row]
-                if table.attributes[row] & CONTROL_MASK or not self.state.is_open(producer_id):
+            for row, bits in enumerate(table.attributes[:rows]):
+                self._note_offsets(table.base_offsets[row], table.last_offsets[row])
+                if not bits & TRANSACTIONAL_MASK:
+                    continue
+                producer_id, first = table.producer_ids[row], table.base_offsets[row]
+                if bits & CONTROL_MASK or not self.state.is_open(producer_id):
                     yield reader.block(table, row)
-                elif table.base_offsets[row] < self._end:
-                    self._latest[producer_id] = table.last_offsets[row], table.max_timestamps[row]
+                elif first < self._end:
+                    self._note_batch(producer_id, first, table.last_offsets[row], table.max_timestamps[row])
 
         return blocks(), item.last_offset, item.end - item.position
 
@@ -199,7 +259,7 @@ class TransactionReplay:
         if not header.is_control:
             opened = _Opened(header.producer_epoch, header.base_timestamp, self.bytes_read)
             self._opened.setdefault(producer_id, opened)
-            self._latest[producer_id] = header.last_offset, header.max_timestamp
+            self._note_batch(producer_id, header.base_offset, header.last_offset, header.max_timestamp)
         elif self.open_from(producer_id) is None:
             self._note_coordinator(producer_id)
             ended = self._ended(header, completed) if completed is not None else None
@@ -223,6 +283,7 @@ class TransactionReplay:
             -1 if entry is None else entry.coordinator_epoch,
             NO_TIMESTAMP if opened is None else opened.timestamp,
             header.max_timestamp,
+            self.breaks(completed.producer_id, header.base_offset),
         )
 
     def _control_record(self, block: Block) -> Record | None:
