@@ -11,7 +11,6 @@ from kfs.format.batch_header import (
     BatchHeader,
     crc_mismatch,
     is_intact,
-    read_header,
 )
 from kfs.format.batch_table import BatchTable
 from kfs.format.decode import BlockDecoder
@@ -19,10 +18,7 @@ from kfs.format.decoders import default_decoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     HEADER_SIZE_UP_TO_MAGIC,
-    LEGACY_TIMESTAMP_OFFSET,
-    LOG_OVERHEAD,
     LOG_OVERHEAD_STRUCT,
-    MAGIC_V1,
     MAGIC_V2,
     MAX_INT64,
 )
@@ -30,17 +26,14 @@ from kfs.log.block import Block, Cause, Damage
 from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
-from kfs.log.resync import find_batch, find_bytes, is_plausible, is_zero_to_end
+from kfs.log.resync import find_batch, find_bytes
 from kfs.log.segment_bounds import SegmentBounds
+from kfs.log.surroundings import Surroundings, claimed_size
 from kfs.log.window import WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, OpenFile
 
 #: The maximum size in bytes of a block of consecutive uncompressed messages.
 RUN_BYTES: Final = 256 * 1024
-#: A torn batch may end in this many zero bytes of a preallocated log that aren't part of it.
-_TORN_BYTES: Final = 8
-#: How many batches inside a broken one are checked before its size is trusted.
-_MOST_TRIED: Final = 16
 #: The limit on bytes searched for repeated batches, as a multiple of the file size, against hostile data.
 _SEARCHES_OF_FILE: Final = 8
 
@@ -74,6 +67,7 @@ class SegmentWalk:
         self._on_loss = on_loss
         self._missing = missing
         self._window = window or Window(file, file.size())
+        self._surroundings = Surroundings(self._window, bounds, limit)
         self.size = self.end = self._window.size
         self._after = bounds.base_offset - 1
         self._after_is_known = True
@@ -126,7 +120,7 @@ class SegmentWalk:
         """
         buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
         if len(buffer) - at >= BATCH_OVERHEAD:
-            size = _claimed_size(buffer, at)
+            size = claimed_size(buffer, at)
             if size <= WINDOW_BYTES:
                 buffer, at = self._window.at(position, min(size, self.size - position))
         table = self.decoder.scan(buffer, at, position, self._after, self.bounds.limit, self.limit)
@@ -166,7 +160,7 @@ class SegmentWalk:
         header: BatchHeader | None = None
         cause = Cause.HEADER
         try:
-            header = self._header(position)
+            header = self._surroundings.header(position)
             if header.size > left:
                 return self._tail(position, header)
             if header.size > self.limit:
@@ -179,16 +173,12 @@ class SegmentWalk:
         except FileChanged:
             raise
         except CorruptData as error:
-            if self._ends_log(position):
+            if self._surroundings.ends_log(position):
                 return None
             return self._damage(position, error.reason, cause, header)
         if header.record_count == UNKNOWN_COUNT or header.magic >= MAGIC_V2:
             return self._placed(header, data)
         return self._placed(*self._run(header, data))
-
-    def _header(self, position: int) -> BatchHeader:
-        buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self.size - position))
-        return read_header(buffer, at, position)
 
     def _tail(self, position: int, header: BatchHeader | None) -> Damage | None:
         """Judge a batch that extends past the file.
@@ -212,108 +202,21 @@ class SegmentWalk:
         written may be one of the messages inside it. Its offset isn't above that of the outer message.
         """
         after = self._after
-        is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._is_begun(header)
+        is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._surroundings.is_begun(header)
         if header is not None and is_begun and self.bounds.is_last:  # only the last segment is written to
             after = max(after, header.last_offset)
         return find_batch(self._window, self.bounds, position + 1, after, self.limit)
-
-    def _is_begun(self, header: BatchHeader) -> bool:
-        """Whether a partial compressed message is valid so far: its key and value lengths match its size."""
-        at = LEGACY_TIMESTAMP_OFFSET + (8 if header.magic == MAGIC_V1 else 0)
-        left = self.size - header.position
-        for _ in range(2):
-            if at + 4 > left:
-                return False
-            length = int.from_bytes(self._window.read(header.position + at, 4), "big", signed=True)
-            at += 4 + max(length, 0)
-        return at == header.size
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size is plausible, else to the next intact batch."""
         end_of_bytes = self.file.end_of_extent(position) or self.size  # a batch doesn't span files
         if header is not None and header.size <= end_of_bytes - position:
             behind = position + header.size
-            if self._may_go_on(behind):
-                end = self._swallowed(header, behind) or behind
+            if self._surroundings.may_end_at(behind, self._after):
+                end = self._surroundings.swallowed(header, behind, self._after) or behind
                 return self._damaged(position, end - position, reason, cause, header)
         found = find_batch(self._window, self.bounds, position + 1, self._after, self.limit) or self.size
         return self._damaged(position, min(found, end_of_bytes) - position, reason, cause, header)
-
-    def _may_go_on(self, position: int) -> bool:
-        """Whether a batch can end at ``position``, judging by the bytes that follow."""
-        if position == self.size or is_plausible(self._window, self.bounds, position, self._after):
-            return True
-        # Fewer zeros than a header has may be part of a batch that was cut.
-        return self.size - position >= HEADER_SIZE_UP_TO_MAGIC and self._ends_log(position)
-
-    def _ends_log(self, position: int) -> bool:
-        """Whether this is the last segment and only zeros follow."""
-        return self.bounds.is_last and is_zero_to_end(self.file, position, self.size)
-
-    def _swallowed(self, header: BatchHeader, behind: int) -> int | None:
-        """Return where intact batches begin inside a broken one, if they show that its size is wrong; else None.
-
-        They show it if they reach the end of the broken batch or go beyond it, or if only zeros follow them to the end
-        of the log. A batch in the value of a message doesn't count: it has its own offsets, and more of the message
-        follows it.
-
-        If the broken batch claims an impossible offset, or one above those that follow it, that offset doesn't help to
-        judge the batches inside. They then count only if they go beyond its end, if the log continues their offsets
-        there, or, if the offset is impossible, if a plausible header follows them. If its size ends within the zeros at
-        the end of the log, the batch is torn, and its size proves nothing.
-        """
-        following = self._begin_of(behind) if behind < self.size else None
-        if following == header.last_offset + 1 and self._intact_at(behind) is not None:
-            return None
-        is_possible = header.last_offset < self.bounds.limit
-        is_believed = is_possible and (following is None or header.last_offset < following)
-        is_torn = self._ends_log(max(behind - _TORN_BYTES, header.position))
-        after = max(self._after, header.last_offset) if is_believed else self._after
-        position = header.position
-        for _ in range(_MOST_TRIED):
-            found = find_batch(self._window, self.bounds, position + 1, after, self.limit, behind)
-            if found is None:
-                return None
-            end, last = self._end_of_chain(found, behind)
-            if end > behind or (is_believed and (end == behind or self._ends_log(end))):
-                return found
-            if end == behind and self._begin_of(behind) == last + 1:
-                return found
-            goes_on = end < behind and is_plausible(self._window, self.bounds, end, last)
-            if is_torn or (goes_on and not is_possible):
-                return found
-            position = found
-        return None
-
-    def _begin_of(self, position: int) -> int | None:
-        """Return the base offset of the batch at ``position``; None if it is a wrapper or there is no batch."""
-        try:
-            header = self._header(position)
-        except FileChanged:
-            raise
-        except CorruptData:
-            return None
-        return None if header.record_count == UNKNOWN_COUNT else header.base_offset
-
-    def _end_of_chain(self, position: int, stop: int) -> tuple[int, int]:
-        """Return where consecutive intact batches end that start at ``position`` and begin before ``stop``.
-
-        Also returns the last offset of the last one.
-        """
-        last = self._after
-        while position < stop:
-            try:
-                header = self._header(position)
-            except FileChanged:
-                raise
-            except CorruptData:
-                break
-            if header.size > min(self.limit, self.size - position):
-                break
-            if not is_intact(header, self._window.read(position, header.size)):
-                break
-            position, last = position + header.size, header.last_offset
-        return position, last
 
     def _damaged(self, position: int, size: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         self._on_loss()
@@ -424,7 +327,7 @@ class SegmentWalk:
 
         That is so if the log continues without a gap after it, or if the same batch occurs earlier in the file.
         """
-        following = self._intact_at(header.position + header.size)
+        following = self._surroundings.intact_at(header.position + header.size, self._after)
         if following is not None and self._after + 1 == following.base_offset:
             return True
         head = data[:BATCH_OVERHEAD]
@@ -444,10 +347,10 @@ class SegmentWalk:
         than one batch, or if the next batch continues exactly where this one would end without the jump.
         """
         last, end = header.last_offset, header.position + header.size
-        following = self._intact_from(end)
+        following = self._surroundings.intact_from(end, self._after)
         if following is None or following.base_offset > last:
             return False
-        second = self._intact_from(following.position + following.size)
+        second = self._surroundings.intact_from(following.position + following.size, self._after)
         if second is not None and second.base_offset <= last and second.last_offset > following.last_offset:
             return True
         if following.position != end:  # the broken bytes between them hide where it would continue
@@ -461,28 +364,6 @@ class SegmentWalk:
         except CorruptData:
             return False
         return begin == self._after + 1 + length
-
-    def _intact_at(self, position: int) -> BatchHeader | None:
-        """Return the header at ``position`` if the batch there is intact and can be the next one, else None."""
-        if not is_plausible(self._window, self.bounds, position, self._after):
-            return None
-        header = self._header(position)
-        if header.size > min(self.limit, self.size - position):
-            return None
-        return header if is_intact(header, self._window.read(position, header.size)) else None
-
-    def _intact_from(self, position: int) -> BatchHeader | None:
-        """Return the header of the intact batch at ``position``, or of the next one after some broken batches."""
-        for _ in range(_MOST_TRIED):
-            header = self._intact_at(position)
-            left = self.size - position
-            if header is not None or left < HEADER_SIZE_UP_TO_MAGIC:
-                return header
-            size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
-            if not HEADER_SIZE_UP_TO_MAGIC <= size < left:
-                return None
-            position += size
-        return None
 
     def _offsets_of(self, header: BatchHeader, data: bytes) -> range:
         """Return the range from a batch's first offset to its last; for a wrapper, decode it.
@@ -503,7 +384,7 @@ class SegmentWalk:
         if last != self._after + 1:
             stop = position  # a jump: judge it on its own
         while position + HEADER_SIZE_UP_TO_MAGIC <= stop:
-            size = _claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
+            size = claimed_size(*self._window.at(position, HEADER_SIZE_UP_TO_MAGIC))
             if size > stop - position:
                 break
             buffer, at = self._window.at(position, size)
@@ -519,8 +400,3 @@ class SegmentWalk:
         count = last - first.last_offset + 1
         run = first._replace(size=size, last_offset=last, record_count=count, max_timestamp=latest)
         return run, self._window.read(first.position, size)
-
-
-def _claimed_size(buffer: bytes, at: int) -> int:
-    """Return the size in bytes that the batch or message at ``at`` claims."""
-    return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
