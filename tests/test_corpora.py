@@ -315,7 +315,7 @@ def test_a_stray_copy_is_served_beside_the_partition_and_never_merged(name: str,
     assert {source_of(tree, "broken/31"), source_of(tree, f".kfs/replicas/broken/{copy}")} == {
         path.name for path in source_directory(name, corpus).glob("broken-31*")
     }
-    assert "lies in several places" in content_of(tree, ".kfs/problems.jsonl").decode()
+    assert "has several copies" in content_of(tree, ".kfs/problems.jsonl").decode()
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------

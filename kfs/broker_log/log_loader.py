@@ -148,14 +148,14 @@ class LogLoader:
         names = self._names()
         for name in names:
             if name.endswith(DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
-                self._remove(name, "was waiting for its deletion")
+                self._remove(name, "was waiting for deletion")
         cleaned = [name for name in names if name.endswith(CLEANED)]
         least = min(map(_offset_of, cleaned), default=MAX_INT64)
         for name in names:
             if name.endswith(SWAP) and _offset_of(name) >= least:
-                self._remove(name, "is of a compaction that was not finished")
+                self._remove(name, "is left from an unfinished compaction")
         for name in cleaned:
-            self._remove(name, "is of a compaction that was not finished")
+            self._remove(name, "is left from an unfinished compaction")
 
     def _apply_swaps(self) -> None:
         """Complete a compaction or split that reached its ``.swap`` files: these replace the files that they cover."""
@@ -237,7 +237,7 @@ class LogLoader:
             unflushed = self._segments.values(self._parameters.recovery_point)
             for number, segment in enumerate(unflushed):
                 if self._recover_unflushed(segment):
-                    self._delete(unflushed[number + 1 :], f"is behind the cut in {segment.base_offset:020d}.log")
+                    self._delete(unflushed[number + 1 :], f"follows the truncated {segment.base_offset:020d}.log")
                     break
         log_end_offset = self._end_of_segments()
         if not len(self._segments):

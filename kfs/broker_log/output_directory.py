@@ -29,7 +29,7 @@ def make_empty_directory(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
         if os.listdir(path):
-            raise KfsError(f"{path}: the directory is not empty, and nothing is overwritten: name a new or empty one")
+            raise KfsError(f"{path}: the directory is not empty: name a new or an empty one")
     except OSError as error:
         raise KfsError(f"{path}: {error.strerror}") from error
 

@@ -67,7 +67,7 @@ class TransactionIndex:
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise InvalidTransaction(
                 f"{self.path}: an aborted transaction that ends at offset {transaction.last_offset},"
-                f" not above {self._last_offset}, where the one before does"
+                f" not above {self._last_offset}, the end of the previous one"
             )
         self._last_offset = transaction.last_offset
         self._content += encode_aborted_transactions([transaction])

@@ -167,7 +167,7 @@ def _longer(kept: Log, log: Log) -> Divergence | None:
     end = kept.log_end_offset
     if log.log_end_offset <= end:
         return None
-    reason = "it goes on, in an older leader epoch, where the copy to keep has ended"
+    reason = "it continues in an older leader epoch after the end of the copy to keep"
     return Divergence(end, reason, None, _place_at(log, end))
 
 

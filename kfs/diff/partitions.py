@@ -71,7 +71,7 @@ class OpenComparison(OpenJob[Copies, Outcome]):
     def _log_at(self, place: tuple[str, tuple[str, ...]]) -> Log:
         log = self._logs.get(place)
         if log is None:
-            raise CorruptData("it is gone", 0, place[0])
+            raise CorruptData("the directory is gone", 0, place[0])
         return log
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from kfs.storage.patched_file import Patch
 
 _LOG: Final = logging.getLogger("kfs")
 #: The same text for every log, so that a command prints it once.
-COMPLETED: Final = "what one copy has lost is read from another: meta/problems.jsonl says what, and from which"
+COMPLETED: Final = "lost offsets are read from another copy: see meta/problems.jsonl"
 
 
 class Healed(NamedTuple):

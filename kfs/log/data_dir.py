@@ -236,7 +236,7 @@ class DataDir:
         logs = [self._log_of(directory) for directory in candidates]
         best = max([log for log in logs if log.can_be_listed] or logs[:1], key=Log.standing)
         others = ", ".join(directory.path for directory in copies if directory is not best.directory)
-        reason = f"{best.topic_partition} lies in several places; this copy is served, not {others}"
+        reason = f"{best.topic_partition} has several copies; this one is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason), is_settled=True)
         return best.directory
 
@@ -398,7 +398,7 @@ class DataDir:
             return []
         older = [(directory, has) for directory, has in zip(copies, ids, strict=True) if has not in (None, wanted)]
         for directory, has in older:
-            reason = f"of an older topic {directory.name.topic}, whose id was {has}; that of the topic is {wanted}"
+            reason = f"of an older topic {directory.name.topic} with id {has}; the topic's id is now {wanted}"
             self.problems.add(Problem(os.path.join(directory.path, PARTITION_METADATA), 0, 0, reason))
         return [directory for directory, _ in older]
 

@@ -195,7 +195,7 @@ def _notes(losses: Sequence[_Loss]) -> Iterator[Problem]:
     for loss in losses:
         if loss.found:
             copies = ", ".join(sorted({one.extent.path for one in loss.found}))
-            taken = f"what it had between offsets {loss.lost.start - 1} and {loss.lost.end} is read from {copies}"
+            taken = f"what is lost between offsets {loss.lost.start - 1} and {loss.lost.end} is read from {copies}"
             yield from (replace(problem, reason=f"{problem.reason}; {taken}") for problem in loss.problems)
 
 

@@ -87,15 +87,15 @@ class LogIncarnation:
         """
         if now.size < self._known.size and (self._was_closed or now.size < self._log_end or not self._log_end):
             if was_moved:
-                return "another file has its name and number"
+                return "another file has its path and inode number"
             self.was_cut = True
-            return f"file was cut from {self._known.size} to {now.size} bytes"
+            return f"file was truncated from {self._known.size} to {now.size} bytes"
         if self._was_closed:
             return "file was written to although the segment is closed"
         if self._last_batch is not None:
             position, header = self._last_batch
             if file.read(position, len(header)) != header:
-                return f"file was cut below {self._log_end} bytes and written anew"
+                return f"file was truncated below {self._log_end} bytes and rewritten"
         return ""
 
     def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:

@@ -116,7 +116,7 @@ def _mapped(file: OpenFile, size: int) -> mmap.mmap:
     try:
         mapped = BUDGET.attempt(lambda: mmap.mmap(descriptor.number, size, access=mmap.ACCESS_READ), file.path)
     except ValueError:  # it shrank after its size was read
-        raise FileChanged(f"file was cut, it had {size} bytes", 0, file.path) from None
+        raise FileChanged(f"file was truncated: it had {size} bytes", 0, file.path) from None
     except OSError as error:  # the filesystem doesn't support mmap
         raise CorruptData(error.strerror or str(error), 0, file.path) from None
     descriptor.note_map()

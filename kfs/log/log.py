@@ -54,7 +54,7 @@ MOST_LOOKS: Final = 8
 _LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
 #: The reason why a completed segment becomes a new incarnation.
-_COMPLETED: Final = "what is lost in it is read from another copy"
+_COMPLETED: Final = "its lost offsets are read from another copy"
 #: Offsets in remote storage: not determined yet.
 _NOT_LOOKED: Final = ((-1, None), None)
 
@@ -217,7 +217,7 @@ class Log:
         if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
             for files in self.files.segments:
                 if (same_number := before.get(files.key)) is not None:
-                    same_number.end("another file has its path and number")
+                    same_number.end("another file has its path and inode number")
             before = {}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []

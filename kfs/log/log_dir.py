@@ -65,7 +65,7 @@ class LogDir:
             raise SourceLost(f"{self.path}: can't be listed: {error.strerror}") from None
         is_another = self._had_markers or _device_of(self.path) != self._device
         if is_another and not is_log_dir(self.path, names):
-            raise SourceLost(f"{self.path}: no longer a log directory: nothing of Kafka's is left in it")
+            raise SourceLost(f"{self.path}: no longer a log directory: it has no files of Kafka's left")
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return the offsets of a checkpoint file; empty if it is missing or unreadable; the latter is a problem."""

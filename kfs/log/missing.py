@@ -48,7 +48,7 @@ class Gap:
 
 def missing_sentence(offsets: OffsetRange) -> str:
     """Return a sentence that the offsets before the base offset of a segment are missing."""
-    return f"offsets {offsets.start} to {offsets.end - 1} are missing before the segment of base offset {offsets.end}"
+    return f"offsets {offsets.start} to {offsets.end - 1} are missing before the segment with base offset {offsets.end}"
 
 
 class SegmentFacts(Protocol):

@@ -72,7 +72,7 @@ def check_offset_index(content: IndexBytes, log_size: int) -> None:
     _check_ascending(values[1::2], "position", 4)
     if values[-1] >= log_size:
         last = (content.entries - 1) * LAYOUT.size
-        raise CorruptData(f"entry at position {values[-1]} of a log of {log_size} bytes", last)
+        raise CorruptData(f"entry for position {values[-1]} in a log of {log_size} bytes", last)
 
 
 def _check_ascending(values: array[int], what: str, field: int) -> None:

@@ -41,7 +41,7 @@ class PartitionDirectory:
     def check_source(self) -> None:
         """Raise :class:`SourceLost` if not only the partition is gone, but also the source that it was found in."""
         if self.is_source:
-            raise SourceLost(f"{self.path}: it is gone")
+            raise SourceLost(f"{self.path}: the directory is gone")
         if self.log_dir is not None:
             self.log_dir.check_is_there()
 

@@ -71,7 +71,7 @@ class Problems:
             return
         if len(self._problems) >= _MOST_KEPT:
             if not self.dropped:
-                _LOG.error("more than %d problems: those that follow are only counted", _MOST_KEPT)
+                _LOG.error("more than %d problems: further ones are only counted", _MOST_KEPT)
             self.dropped += 1
             return
         self._problems[key] = problem

@@ -141,7 +141,7 @@ class ProducerState:
             open_from = header.base_offset
             self._open[open_from] = header.producer_id
         elif open_from is not None and not header.is_transactional:
-            reason = f"offset {header.base_offset} of producer {header.producer_id} is in no transaction, "
+            reason = f"offset {header.base_offset} of producer {header.producer_id} isn't in a transaction, "
             raise InvalidTransaction(f"{reason}but one is open from offset {open_from}")
         self._producers[header.producer_id] = ProducerStateEntry(
             header.producer_id,

@@ -133,7 +133,7 @@ class Segment:
             raise Patched(error.reason, error.position, extent.path) from None
 
     def _spoil(self, reason: str) -> None:
-        self.end(f"another copy that completed it is no more what it was: {reason}", Patched)
+        self.end(f"the copy that its lost offsets were read from has changed: {reason}", Patched)
         self._on_change()
 
     def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
@@ -147,7 +147,7 @@ class Segment:
         """
         if not self.is_listed:
             self._incarnation.check(self.files.log.path)
-            raise FileGone("its log goes on without it", 0, self.files.log.path)
+            raise FileGone("it is no longer a segment of its log", 0, self.files.log.path)
 
     def notice_change(self) -> None:
         """Check by path whether the file is unchanged, and open it only if it may have changed."""
@@ -273,7 +273,7 @@ class Segment:
         self._look_now()
         self.check_is_listed()
         if bounds.next_base_offset != self.next_base_offset:
-            raise FileChanged("the segments behind it are others by now", 0, self.files.log.path)
+            raise FileChanged("the segments after it have changed", 0, self.files.log.path)
 
     def _missing_noted(self, bounds: SegmentBounds, gap: OffsetRange) -> OffsetRange | None:
         """Return which offsets of a gap after the segment are lost, after checking that the gap still exists.
@@ -288,7 +288,7 @@ class Segment:
             self._on_loss(self)
             missing = self._missing(self, gap)
         if self._told_missing is not None and (self._told_missing[0] is None) != (missing is None):
-            self.end("what is missing behind it is known to be lost, or no longer")
+            self.end("the offsets missing after it count as lost now, or no longer")
             self._on_change()
             self.file()  # raises that error
         self._told_missing = (missing,)

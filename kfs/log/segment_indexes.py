@@ -124,7 +124,7 @@ class SegmentIndexes:
             is_wrong = is_wrong and block is None
             limit = entry.offset - 1
         if is_wrong:
-            self._give_up("its entries point at no intact batch")
+            self._give_up("its entries don't point to an intact batch")
         return 0
 
     def entry_before(self, offset: int) -> OffsetPosition | None:
@@ -206,7 +206,7 @@ class SegmentIndexes:
         if not self._begins_at_or_below(block, entry.offset):
             if self._is_agreed_upon(block, entry):
                 where = f"({entry.offset}, {entry.position})"
-                self._give_up(f"entry {where} points at a batch that begins above its offset")
+                self._give_up(f"entry {where} points to a batch that begins above its offset")
             return None
         if len(self._verified) >= _MOST_VERIFIED:
             self._verified.clear()

@@ -88,7 +88,7 @@ class Storage:
         """Return a unique number for one incarnation of a segment."""
         slot = next(self._slots)
         if slot >> SLOT_BITS:
-            raise OverflowError("2^28 segment incarnations seen: mount again")
+            raise OverflowError("2^28 segment incarnations: mount again")
         return slot
 
     def note_reader(self, reader: object, forget: Callable[[], None]) -> None:

@@ -293,17 +293,17 @@ class SegmentWalk:
             return self._ends_with(Block(header, data, self.file.path))
         reason = ""
         if first >= limit or (first < self.bounds.base_offset and last < self.bounds.base_offset):
-            reason = f"offsets {first} to {last} can't be in the segment of base offset {self.bounds.base_offset}"
+            reason = f"offsets {first} to {last} can't be in the segment with base offset {self.bounds.base_offset}"
         elif last <= after and not header.has_unknown_last:
             is_lost = not self._is_repetition(header, data)
             return self._misplaced(header, f"offsets {first} to {last} after offset {after}", Cause.REPEATED, is_lost)
         elif first > after + 1 and self._after_is_known and self._is_out_of_place(header, data):
-            reason = f"offsets {first} to {last} before lower ones, after offset {after}"
+            reason = f"offsets {first} to {last}, followed by lower ones, after offset {after}"
         if reason:
             return self._misplaced(header, reason, Cause.MISPLACED)
         block = Block(header, data, self.file.path, after=after, before=limit)
         if block.is_trimmed:
-            reason = f"offsets {first} to {last}, of which only those above {after} and below {limit} can be"
+            reason = f"offsets {first} to {last}, but only those above {after} and below {limit} can be here"
             self._report(header.position, header.size, reason)
         self._after = max(after, min(last, limit - 1))
         return self._ends_with(block)

@@ -65,7 +65,7 @@ class Window:
 
     def _checked(self, position: int, length: int, data: bytes) -> bytes:
         if len(data) < length:
-            reason = f"file was cut to {position + len(data)} bytes while it was read, it had {self.size}"
+            reason = f"file was truncated to {position + len(data)} bytes while it was read: it had {self.size}"
             raise FileChanged(reason, position, self.file.path)
         if self._check is not None:
             self._check(self.file)

@@ -89,7 +89,7 @@ class SplitReader:
                 raise FileGone("is gone", 0, f"{batches.topic}-{batches.partition}")
             segment = log.segment_at(batches.base_offset)
             if segment is None or not _is_planned(batches, segment):
-                raise FileGone("is gone, or another file", batches.position, _path_of(batches, log))
+                raise FileGone("was deleted or replaced", batches.position, _path_of(batches, log))
             self._isolate(log)
             yield from self._selected_in(segment, batches, offsets)
         except FileChanged as error:

@@ -80,7 +80,7 @@ def arranged(log: Log, plans: Sequence[Planned], found: PartitionFiles) -> Arran
         if before and _is_whole(log, segment, stretches, before):
             segments += before
             undone.append(segment)
-            changes.append(Change(segment.files.log.path, "damaged: what it replaces is kept in its place"))
+            changes.append(Change(segment.files.log.path, "damaged: the segments that it replaces are kept instead"))
         else:
             segments.append(segment.files)
     names = _names(log, [each for each in plans if each[0] not in undone])
@@ -88,7 +88,7 @@ def arranged(log: Log, plans: Sequence[Planned], found: PartitionFiles) -> Arran
         name = names.get(files.log.path, files.base_offset)
         if name != files.base_offset:
             segments[at] = replace(files, base_offset=name, index=None, timeindex=None)
-            reason = f"kept as the segment of base offset {name}, of which it is: the name is another's"
+            reason = f"kept as the segment with base offset {name}, to which its batches belong: the name was wrong"
             changes.append(Change(files.log.path, reason))
     if not changes:
         return Arrangement(log)

@@ -24,7 +24,7 @@ from kfs.recover.sources import Source
 #: Returns the other sources of a segment's lost records, best first.
 Sources = Callable[[Segment], Sequence[Source]]
 _MOVED: Final = "kept where its offsets belong"
-_TAKEN: Final = "; what it held is kept, taken from elsewhere"
+_TAKEN: Final = "; its records are kept, taken from elsewhere"
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def _completed(
         kept = _kept(segment, stretches, placed)
         done.runs = list(joined(sorted((*kept, *taken), key=lambda run: run.first)))
     if any(one.last >= other.first for one, other in pairwise(done.runs)):
-        raise CorruptData("its offsets changed while it was looked at", 0, segment.files.log.path)
+        raise CorruptData("its offsets changed while it was read", 0, segment.files.log.path)
     return done
 
 

@@ -64,7 +64,7 @@ class _KafkaRecovery(LogDirRecovery):
         raise RecoveryRefused(str(error)) from error
 
     def on_strange_directory(self, path: str) -> NoReturn:
-        raise RecoveryRefused(f"{path}: the directory is not named as a partition is")
+        raise RecoveryRefused(f"{path}: not a valid name for a partition directory")
 
     def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
         if name.kind is DirectoryKind.DELETE:
@@ -111,7 +111,7 @@ def recover_in_place(log_dir: str, mode: KafkaMode, advance: Advance = lambda do
     """
     recoverable = Recoverable.at(log_dir)
     if recoverable.log_dir != log_dir:
-        raise UnusableSource(f"{log_dir}: one partition: only a whole log directory is recovered in place")
+        raise UnusableSource(f"{log_dir}: a partition directory: --in-place needs a whole log directory")
     report = RecoveryReport()
     with failures_told(log_dir), locked(log_dir):
         mode.recovery(log_dir, log_dir, report, advance).run(recoverable.names)

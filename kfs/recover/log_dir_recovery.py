@@ -42,9 +42,9 @@ _REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _NOT_COPIED: Final = {*CHECKPOINTS, CLEAN_SHUTDOWN, LOCK, _REMOTE_INDEX_CACHE}
 #: Called with the number of ``.log`` bytes processed since the last call.
 Advance = Callable[[int], None]
-_NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray one, unless it is put there"
+_NO_METADATA: Final = "is missing: a broker in KRaft mode takes the partition for a stray unless you add it"
 
-_NO_MARKER: Final = "not written: there are partitions that weren't recovered"
+_NO_MARKER: Final = "not written: some partitions weren't recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,10 +297,10 @@ def _copy_top(recoverable: Recoverable, output: str, report: RecoveryReport) -> 
         if kind is PathKind.FILE:
             copied(path, os.path.join(output, name), report.changes.append)
         elif kind is PathKind.UNKNOWN and parse_directory_name(name) is None:
-            report.changes.append(Change(path, "left out: it can't be asked what it is"))
+            report.changes.append(Change(path, "left out: its type can't be determined"))
 
 
 def copied(source: str, target: str, tell: Callable[[Change], None]) -> None:
     """Copy a file with :func:`copy_file`, and report the pages that can't be read."""
     for page, reason in copy_file(source, target).items():
-        tell(Change(source, f"can't be read at byte {page * 4096} ({reason}): those 4096 bytes are taken for damaged"))
+        tell(Change(source, f"can't be read at byte {page * 4096} ({reason}): these 4096 bytes count as damaged"))

@@ -56,8 +56,9 @@ def _aborts(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
         marker = transaction.last_offset
         if any(stretch.first_offset <= marker <= stretch.last_offset for _, stretch in lost):
             yield (
-                f"the ABORT marker of producer {transaction.producer_id} at offset {marker} is lost: what it aborted,"
-                f" from offset {transaction.first_offset} on, counts as committed once its next transaction is"
+                f"the ABORT marker of producer {transaction.producer_id} at offset {marker} is lost: the records that"
+                f" it aborted, from offset {transaction.first_offset} on, count as committed once the producer's next"
+                " transaction is committed"
             )
 
 
@@ -66,9 +67,9 @@ def _markers(lost: Sequence[Gone]) -> Iterator[str]:
         header = _claimed_header(segment, stretch.position)
         if header is not None and header.is_transaction_marker:
             yield (
-                f"by its header, what is lost at position {stretch.position} of {segment.files.log.path} was a"
-                f" transaction marker of producer {header.producer_id}: if it was an ABORT, what it aborted counts as"
-                " committed once the producer's next transaction is"
+                f"by its header, the lost batch at position {stretch.position} of {segment.files.log.path} was a"
+                f" transaction marker of producer {header.producer_id}: if it was an ABORT, the records that it aborted"
+                " count as committed once the producer's next transaction is committed"
             )
 
 
@@ -89,7 +90,7 @@ def _left_open(lost: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) ->
         if first_offset is not None and first_offset <= last:
             yield (
                 f"no marker ends the transaction of producer {entry.producer_id} from offset {first_offset} on: the"
-                " last stable offset stays there, and who reads committed records waits, until it is aborted"
+                " last stable offset stays there, and read_committed consumers wait, until you abort it"
                 " (kafka-transactions.sh abort --start-offset)"
             )
 
@@ -97,14 +98,14 @@ def _left_open(lost: Sequence[Gone], left_open: Iterable[ProducerStateEntry]) ->
 def _compaction(log: Log, lost: Sequence[Gone]) -> Iterator[str]:
     if log.first_dirty_offset is not None and any(stretch.has_offsets for _, stretch in lost):
         yield (
-            "the topic is compacted: where a tombstone is lost, the key it deleted is back with its last value before;"
-            " where another record is, its key has an older value again, or none"
+            "the topic is compacted: a lost tombstone leaves its key with the value before it; any other lost record"
+            " leaves its key with an older value, or none"
         )
 
 
 def _restored(restored: Iterable[OffsetRange]) -> Iterator[str]:
     for offsets in restored:
         yield (
-            f"what is lost of offsets {offsets.start} to {offsets.end - 1} is taken from before a compaction: what that"
-            " removed there is back, and so may be a key whose tombstone it removed elsewhere"
+            f"what is lost of offsets {offsets.start} to {offsets.end - 1} is taken from segments before a compaction:"
+            " records that it removed there are back, and so may be keys whose tombstones it removed elsewhere"
         )

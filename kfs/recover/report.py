@@ -25,7 +25,7 @@ class Loss:
     set_aside: bool = False
 
     def __str__(self) -> str:
-        offsets = "no offset can be told"
+        offsets = "offsets unknown"
         if self.first_offset is not None:
             offsets = f"offsets {self.first_offset} to {self.last_offset}"
         fate = "SET ASIDE" if self.set_aside else "LOST"

@@ -71,7 +71,7 @@ def salvage_partition(
     report.changes += plan.arrangement.changes
     for source in plan.sources:
         if source.failure is not None:
-            what = f"nothing more is taken from it: {source.failure}"
+            what = f"no more records are taken from it: {source.failure}"
             report.changes.append(Change(source.log.directory.path, what))
     _copy_other_files(others, directory, report)
     parameters = LoadParameters(log_start_offset=log.log_start_offset)

@@ -69,14 +69,14 @@ class _Salvage(LogDirRecovery):
         self.report.changes.append(Change(error.file, f"ignored: at byte {error.position}: {error.reason}"))
 
     def on_strange_directory(self, path: str) -> None:
-        self.report.changes.append(Change(path, "left out: not named as a partition is"))
+        self.report.changes.append(Change(path, "left out: not a valid name for a partition directory"))
 
     def recover(self, source: str, target: str, name: DirectoryName, report: PartitionReport) -> UnifiedLog | None:
         if name.kind is DirectoryKind.DELETE:
             target = os.path.join(self.target, f"{name.topic}-{name.partition}")
             taken = is_there(target) or is_there(os.path.join(self.source, os.path.basename(target)))
             if taken or not self._undelete:
-                what = "the topic was deleted" + (", and there is one of that name" if taken else "")
+                what = "the topic was deleted" + (", and another of that name exists" if taken else "")
                 report.changes.append(Change(source, f"left out: {what}"))
                 return None
             report.changes.append(Change(source, f"undeleted, as {os.path.basename(target)}"))
@@ -135,9 +135,7 @@ class _Salvage(LogDirRecovery):
                 epoch, (other_epoch, other_end, _) = itself.last_leader_epoch(), other.standing()
                 if (other_epoch, other_end) > (epoch, end):
                     theirs, ours = f"{other_end} of leader epoch {other_epoch}", f"{end} of {epoch}"
-                    what = (
-                        f"it goes on to offset {theirs}, what is recovered to {ours}: the copy to recover for the rest"
-                    )
+                    what = f"it ends at offset {theirs}, the recovered log at {ours}: recover this copy for the rest"
                     report.changes.append(Change(directory.path, what))
 
     @staticmethod
@@ -160,10 +158,10 @@ class _Salvage(LogDirRecovery):
         taken = {each.source for each in report.taken}
         for found in (*log.files.superseded, *log.files.orphans):
             if not is_kept(found.path):
-                what = "an index without its .log" if found.path in orphans else "superseded, or to be removed"
-                left_out = "left out, but for what was taken" if found.path in taken else "left out"
+                what = "an index without its .log" if found.path in orphans else "superseded, or waiting for deletion"
+                left_out = "left out, except for the records taken" if found.path in taken else "left out"
                 report.changes.append(Change(found.path, f"{left_out}: {what}"))
         for problem in log.problems:
             is_remote = log.remote is not None and problem == log.remote.problem()
             if not problem.file.endswith(_LOGS) and problem.file not in orphans and not is_remote:
-                report.changes.append(Change(problem.file, f"made again: {problem.reason}"))
+                report.changes.append(Change(problem.file, f"rebuilt: {problem.reason}"))

@@ -22,7 +22,7 @@ from kfs.recover.runs import Run
 from kfs.recover.segment_plan import Fate, Misplaced, Stretch, plan_segment
 from kfs.recover.sources import Replaced, Source
 
-_UNDONE: Final = "undone: what it replaces is kept in its place"
+_UNDONE: Final = "undone: the segments that it replaces are kept instead"
 #: Called with the number of ``.log`` bytes processed since the last call.
 Advance = Callable[[int], None]
 
@@ -88,7 +88,7 @@ class SalvagePlan:
             for run, stretch in plan.patches() if plan.is_patched else ():
                 is_moved = stretch.fate is Fate.KEPT and plan.completed.is_moved(run)
                 fate = Fate.MOVED if is_moved else stretch.fate
-                reason = f"kept in the segment of base offset {plan.raw.base_offset}" if is_moved else stretch.reason
+                reason = f"kept in the segment with base offset {plan.raw.base_offset}" if is_moved else stretch.reason
                 pieces[run.path].append(Stretch(run.start, run.end, fate, run.first, run.last, reason))
         for plan in self.segments:
             path = plan.raw.files.log.path

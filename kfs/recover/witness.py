@@ -20,7 +20,7 @@ from kfs.log.walk import SegmentWalk
 from kfs.recover.report import Change, Loss, PartitionReport
 from kfs.storage.open_files import OpenFile
 
-_CUT_OFF = "a batch that isn't complete"
+_CUT_OFF = "an incomplete batch"
 
 
 class Witness(LoadObserver):
@@ -64,7 +64,7 @@ class Witness(LoadObserver):
         self._report.log_start_offset = log.log_start_offset
         self._report.log_end_offset = log.log_end_offset
         for error in log.producers.unreadable:
-            self._change(error.file or "", f"removed, and the producers read from the log: {error.reason}")
+            self._change(error.file or "", f"removed, and rebuilt from the log: {error.reason}")
         self._find_hidden(log)
 
     def _find_hidden(self, log: UnifiedLog) -> None:
@@ -77,7 +77,7 @@ class Witness(LoadObserver):
         if hidden:
             first = max(hidden[0].base_offset, log.log_end_offset)
             last = max(header.last_offset for header in hidden)
-            reason = f"hidden: the log ends at offset {log.log_end_offset}, as Kafka looks for its end"
+            reason = f"hidden: Kafka finds the log's end at offset {log.log_end_offset}"
             path = self._named(segment.path(".log"))
             end = hidden[-1].position + hidden[-1].size
             self._report.losses.append(Loss(path, hidden[0].position, end, first, last, reason))

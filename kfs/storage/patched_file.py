@@ -85,8 +85,8 @@ class PatchedFile(OpenFile):
             parts.append(data)
             if len(data) < end - start:
                 if extent.length is not None:
-                    self._spoil(f"{extent.path} was cut")
-                    raise Patched("file was cut", start + len(data), extent.path)
+                    self._spoil(f"{extent.path} was truncated")
+                    raise Patched("file was truncated", start + len(data), extent.path)
                 break
         return b"".join(parts)
 

@@ -75,7 +75,7 @@ class BatchAudit:
             FindingKind.BATCH_TIMESTAMP,
             block,
             f"the latest timestamp is {latest} (offset {columns.offsets[at]}), {relation} the {header.max_timestamp}"
-            " that the header gives",
+            " in the header",
         )
 
     def _decoded(self, block: Block) -> RecordColumns | None:
@@ -139,7 +139,7 @@ class BatchAudit:
 
     def misplaced(self, block: Block, first: int, last: int) -> None:
         """Report a batch with offsets that belong to another part of the log."""
-        reason = f"offsets {first} to {last}, of which only those above {block.after} and below {block.before} can be"
+        reason = f"offsets {first} to {last}, but only those above {block.after} and below {block.before} can be here"
         self._add(FindingKind.OFFSETS_MISPLACED, block, reason)
 
     def damage(self, damage: Damage) -> None:

@@ -99,7 +99,7 @@ def read_entries(
         findings.add(FindingKind.READ_ERROR, found.path, error.reason, severity=severity_of(error, found.path))
         return None
     if used is None:
-        reason = f"more than {_MOST_BYTES} bytes of entries: not looked at"
+        reason = f"more than {_MOST_BYTES} bytes of entries: not checked"
         findings.add(layout.size_kind, found.path, reason, bytes=(0, size))
         return None
     if size % layout.size:

@@ -26,6 +26,8 @@ def check_kraft_snapshot(batches: BatchAudit, next_offset: int, file: str, findi
     """Check that a header record comes first and a footer record last (``RecordsSnapshotWriter``)."""
     first, last = batches.controls
     if first != (ControlRecordType.SNAPSHOT_HEADER, 0):
-        findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its first record is no SNAPSHOT_HEADER", bytes=(0, 0))
+        findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its first record is not a SNAPSHOT_HEADER", bytes=(0, 0))
     if last != (ControlRecordType.SNAPSHOT_FOOTER, next_offset - 1):
-        findings.add(FindingKind.KRAFT_SNAPSHOT, file, "its last record is no SNAPSHOT_FOOTER: it isn't complete")
+        findings.add(
+            FindingKind.KRAFT_SNAPSHOT, file, "its last record is not a SNAPSHOT_FOOTER: the snapshot is incomplete"
+        )

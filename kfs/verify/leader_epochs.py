@@ -25,7 +25,7 @@ def check_epochs(directory: str, reports: Sequence[SegmentReport], log_start: in
     if entries is None:
         if runs and not is_there(path):
             findings.add(
-                FindingKind.EPOCHS_MISSING, path, f"there is none, and batches name epochs up to {runs[-1].epoch}"
+                FindingKind.EPOCHS_MISSING, path, f"the file is missing, and batches have epochs up to {runs[-1].epoch}"
             )
         return
     for before, entry in pairwise(entries):
@@ -74,11 +74,11 @@ def _compare(path: str, epochs: Sequence[EpochEntry], runs: Sequence[EpochRun], 
     for run in runs:
         start, end = starts.get(run.epoch), ends.get(run.epoch, MAX_INT64)
         if start is None:
-            reason = f"epoch {run.epoch}, which batches name, isn't in it"
+            reason = f"batches have epoch {run.epoch}, which the file lacks"
         elif run.first_offset < start != epochs[0].start_offset:
-            reason = f"epoch {run.epoch} begins at {start}, but offset {run.first_offset} is of it"
+            reason = f"epoch {run.epoch} begins at {start}, but a batch at offset {run.first_offset} has it"
         elif run.last_offset >= end:
-            reason = f"epoch {run.epoch} ends before {end}, but offset {run.last_offset} is of it"
+            reason = f"epoch {run.epoch} ends before {end}, but a batch at offset {run.last_offset} has it"
         else:
             continue
         findings.add(FindingKind.EPOCHS_CONTRADICTION, path, reason, offsets=(run.first_offset, run.last_offset))

@@ -18,18 +18,18 @@ _TEMPORARY: Final = (".tmp", ".part")
 def check_leftovers(directory: str, files: PartitionFiles, findings: Findings) -> None:
     """Report each leftover file."""
     for found in files.orphans:
-        findings.add(FindingKind.INDEX_ORPHAN, found.path, "there is no .log of that name; a broker removes it")
+        findings.add(FindingKind.INDEX_ORPHAN, found.path, "its .log is missing; a broker removes it")
     for segment in files.segments:
         for own in (segment.log, segment.index, segment.timeindex, segment.txnindex):
             if own is not None and own.path.endswith(".swap"):
-                findings.add(FindingKind.SWAP_FILE, own.path, "left by a crash while it was swapped in; it counts")
+                findings.add(FindingKind.SWAP_FILE, own.path, "left by a crash during the swap; its records count")
     for found in files.superseded:
         _superseded(found, findings)
     for name, found in files.others.items():
         if name.endswith(_TEMPORARY):
             findings.add(FindingKind.TEMPORARY_FILE, found.path, "left by a crash while it was written")
         elif name.endswith(".deleted"):
-            findings.add(FindingKind.DELETED_FILE, found.path, "waits for its removal")
+            findings.add(FindingKind.DELETED_FILE, found.path, "waiting for deletion")
         elif name not in _KNOWN_FILES and not KRAFT_SNAPSHOT.match(name):
             findings.add(FindingKind.STRAY_FILE, found.path, "not one of Kafka's files")
 
@@ -37,12 +37,12 @@ def check_leftovers(directory: str, files: PartitionFiles, findings: Findings) -
 def _superseded(found: FoundFile, findings: Findings) -> None:
     size = size_at(found.path)
     if found.path.endswith(".deleted"):
-        findings.add(FindingKind.DELETED_FILE, found.path, "waits for its removal", bytes=(0, size))
+        findings.add(FindingKind.DELETED_FILE, found.path, "waiting for deletion", bytes=(0, size))
     elif found.path.endswith(".cleaned"):
-        reason = "left by a crash while it was compacted; it doesn't count"
+        reason = "left by a crash during compaction; its records don't count"
         findings.add(FindingKind.CLEANED_FILE, found.path, reason, bytes=(0, size))
     elif found.path.endswith(".swap"):
-        reason = "left by a compaction that wasn't finished; it doesn't count"
+        reason = "left by an unfinished compaction; its records don't count"
         findings.add(FindingKind.SWAP_FILE, found.path, reason, bytes=(0, size))
     else:
-        findings.add(FindingKind.SWAP_FILE, found.path, "a .swap file counts in its place", bytes=(0, size))
+        findings.add(FindingKind.SWAP_FILE, found.path, "a .swap file replaces it", bytes=(0, size))

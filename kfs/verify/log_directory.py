@@ -77,7 +77,11 @@ class LogDirectoryCheck:
         parse_file(self._path_of(CLEAN_SHUTDOWN), parse_clean_shutdown, FindingKind.CLEAN_SHUTDOWN_FORMAT, findings)
         path = self._path_of(META_PROPERTIES)
         if META_PROPERTIES not in self._files:
-            findings.add(FindingKind.META_PROPERTIES_MISSING, path, "there is none: whose directory it is isn't known")
+            findings.add(
+                FindingKind.META_PROPERTIES_MISSING,
+                path,
+                "missing: the cluster and the broker of this directory are unknown",
+            )
         return parse_file(path, parse_meta_properties, FindingKind.META_PROPERTIES_FORMAT, findings)
 
     def _path_of(self, name: str) -> str:
@@ -88,13 +92,13 @@ class LogDirectoryCheck:
             path = self._path_of(name)
             if parsed is None:
                 if name != _REMOTE_INDEX_CACHE:
-                    reason = "a name that no partition has: a broker refuses to start with it"
+                    reason = "not a valid name for a partition directory: a broker refuses to start"
                     findings.add(FindingKind.DIRECTORY_NAME, path, reason)
             elif parsed.kind is DirectoryKind.STRAY:
-                reason = f"{parsed.topic}-{parsed.partition}, set aside by a broker that wasn't to have it"
+                reason = f"{parsed.topic}-{parsed.partition}, set aside by a broker that it isn't assigned to"
                 findings.add(FindingKind.STRAY_DIRECTORY, path, reason)
             elif parsed.kind is DirectoryKind.FUTURE:
-                reason = f"{parsed.topic}-{parsed.partition}, on its way here from another log directory"
+                reason = f"{parsed.topic}-{parsed.partition}, being moved here from another log directory"
                 findings.add(FindingKind.FUTURE_DIRECTORY, path, reason)
         for name in self._files:
             if name.endswith(".tmp"):
@@ -142,7 +146,7 @@ def check_twice(
             reason = f"the same partition as {other}: a broker refuses to start"
             findings.add(FindingKind.PARTITION_TWICE, directory.path, reason)
         elif other != directory.path:
-            reason = f"the same partition as {other}, of another broker or of the same"
+            reason = f"the same partition as {other}, of the same broker or of another"
             findings.add(FindingKind.PARTITION_TWICE, directory.path, reason, severity=Severity.INFO)
         if result.metadata is not None:
             topic_id = result.metadata.topic_id
@@ -160,5 +164,5 @@ def check_directory_ids(nodes: Mapping[str, MetaProperties | None], findings: Fi
             continue
         other = paths.setdefault(meta.directory_id, path)
         if other != path:
-            reason = f"the directory.id {meta.directory_id} of {other}"
+            reason = f"directory.id {meta.directory_id}, which {other} has, too"
             findings.add(FindingKind.DIRECTORY_ID_REPEATED, os.path.join(path, META_PROPERTIES), reason)

@@ -81,7 +81,7 @@ class LogEndAudit:
 
     def _misplaced(self, end: KnownEnd, place: tuple[int, int], offsets: tuple[int, int]) -> None:
         reason = (
-            f"offsets {offsets[0]} to {offsets[1]}, but by {end.source} the log ended at offset {end.offset} once, and"
-            " no batch ends there: as after a flipped bit in the base offset, which no CRC covers"
+            f"offsets {offsets[0]} to {offsets[1]}, but by {end.source} the log once ended at offset {end.offset}, and"
+            " no batch ends there: probably a flipped bit in the base offset, which no CRC covers"
         )
         self._findings.add(FindingKind.OFFSETS_MISPLACED, self._file, reason, bytes=place, offsets=offsets)

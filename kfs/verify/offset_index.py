@@ -131,7 +131,7 @@ class OffsetIndexAudit:
         return self._base_offset + self._entries.first[number]
 
     def _leads_nowhere(self, number: int) -> None:
-        reason = f"entry {number} leads to position {self._entries.second[number]}, where no batch begins"
+        reason = f"entry {number} points to position {self._entries.second[number]}, where no batch begins"
         self._findings.add(FindingKind.INDEX_POSITION, self._entries.path, reason, bytes=self._entries.bytes_of(number))
 
     def _is_too_low(self, number: int, first: int) -> None:
@@ -139,7 +139,7 @@ class OffsetIndexAudit:
         self._findings.add(
             FindingKind.INDEX_OFFSET,
             self._entries.path,
-            f"entry {number} says offset {offset}, the batch at its position {position} begins at {first}",
+            f"entry {number} has offset {offset}, but the batch at its position {position} begins at {first}",
             bytes=self._entries.bytes_of(number),
             offsets=(offset, offset),
         )

@@ -158,7 +158,7 @@ class PartitionCheck:
                 continue
             is_sure |= report.time_entries > index.entries + closed * _FAR
             where = "the last entry" if index.entries else "the beginning, and there is no entry"
-            reason = f"the last batch lies {index.gap} bytes behind {where}"
+            reason = f"the last batch is {index.gap} bytes after {where}"
             self._findings.add(
                 FindingKind.INDEX_SHORT,
                 files.index.path,
@@ -172,7 +172,7 @@ class PartitionCheck:
         path = os.path.join(self._path, PARTITION_METADATA)
         metadata = parse_file(path, parse_partition_metadata, FindingKind.PARTITION_METADATA_FORMAT, self._findings)
         if metadata is None and self._needs_metadata and not is_there(path):
-            reason = "there is none: a broker that knows the topic by its id takes the partition for a stray"
+            reason = "missing: a broker that uses topic ids takes the partition for a stray"
             self._findings.add(FindingKind.PARTITION_METADATA_MISSING, path, reason)
         return metadata
 
@@ -189,7 +189,7 @@ def _has_complaints(report: SegmentReport) -> bool:
 def _changed(report: SegmentReport) -> SegmentReport:
     """Return the report of a segment that was replaced by another one during the check."""
     path = report.task.files.log.path
-    reason = "became another segment while it was checked"
+    reason = "another segment replaced it during the check"
     finding = Finding(FindingKind.READ_ERROR, Severity.INFO, path, reason)
     return SegmentReport(report.task, (finding,), next_offset=report.task.files.base_offset, is_damaged=True)
 

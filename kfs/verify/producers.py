@@ -73,7 +73,7 @@ class ProducerCheck:
             next_offset = report.next_offset
         self._compare_up_to(next_offset)
         for offset in self._waiting:
-            reason = f"a snapshot of offset {offset}, the log ends at {next_offset}"
+            reason = f"the snapshot is at offset {offset}, the log ends at {next_offset}"
             self._findings.add(
                 FindingKind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, offsets=(offset, offset)
             )
@@ -83,7 +83,7 @@ class ProducerCheck:
             offset = self._waiting.pop()
             if self._remote is not None and offset in self._remote:
                 continue
-            reason = f"a snapshot of offset {offset}, the log begins at {base_offset}"
+            reason = f"the snapshot is at offset {offset}, the log begins at {base_offset}"
             self._findings.add(FindingKind.SNAPSHOT_MISPLACED, self._files[offset].path, reason, severity=Severity.INFO)
         if base_offset == 0:
             self._is_known = True
@@ -159,7 +159,7 @@ class ProducerCheck:
         self._findings.add(
             FindingKind.TXNINDEX_MISSING,
             log.removesuffix(".log") + ".txnindex",
-            f"there is none, and {len(completed)} transactions were aborted in the segment",
+            f"missing, and {len(completed)} transactions were aborted in the segment",
             offsets=(min(one.first_offset for one in completed), completed[-1].last_offset),
         )
 
@@ -199,15 +199,15 @@ class ProducerCheck:
             # A producer expires after a day without batches, but never with an open transaction.
             if mine.current_txn_first_offset is not None and mine.producer_id not in named:
                 began = f"has a transaction open from {mine.current_txn_first_offset}"
-                self._contradicts(offset, f"producer {mine.producer_id} isn't named, but {began}", None)
+                self._contradicts(offset, f"producer {mine.producer_id} is missing, but {began}", None)
 
     def _contradiction(self, entry: ProducerStateEntry, offset: int) -> str:
         if entry.last_offset >= offset:
-            return f"last offset {entry.last_offset}, not below the snapshot's own {offset}"
+            return f"last offset {entry.last_offset}, not below the snapshot's offset {offset}"
         mine = self._state.entry(entry.producer_id)
         if mine is None:
             if self._is_known and not self._has_holes and entry.last_offset >= self._known_from:
-                return f"last offset {entry.last_offset}, but no batch of it is in the log"
+                return f"last offset {entry.last_offset}, but the log has no batch of it"
             return ""
         if self._has_holes or not self._is_known:
             if mine.has_batch and entry.has_batch and mine.last_offset > entry.last_offset:
@@ -216,12 +216,12 @@ class ProducerCheck:
         for field in _FIELDS:
             said, is_so = getattr(entry, field), getattr(mine, field)
             if said != is_so:
-                return f"{field.replace('_', ' ')} {said}, by the log {is_so}"
+                return f"{field.replace('_', ' ')} {said}, in the log {is_so}"
         if entry.current_txn_first_offset != mine.current_txn_first_offset:
             said, is_so = entry.current_txn_first_offset, mine.current_txn_first_offset
-            return f"transaction open from {said}, by the log from {is_so}"
+            return f"transaction open from {said}, in the log from {is_so}"
         if entry.coordinator_epoch not in (mine.coordinator_epoch, NO_COORDINATOR_EPOCH):
-            return f"coordinator epoch {entry.coordinator_epoch}, by the log {mine.coordinator_epoch}"
+            return f"coordinator epoch {entry.coordinator_epoch}, in the log {mine.coordinator_epoch}"
         return ""
 
     def _contradicts(self, offset: int, reason: str, where: tuple[int, int] | None) -> None:
@@ -252,7 +252,7 @@ def check_presence(
     severity = None if snapshots or has_producers or is_from_broker else Severity.INFO
     for offset in needed:
         if offset not in snapshots:
-            reason = "there is none; a broker reads the whole log to make it anew"
+            reason = "missing; a broker reads the whole log to rebuild it"
             path = os.path.join(directory, f"{offset:020d}.snapshot")
             findings.add(FindingKind.SNAPSHOT_MISSING, path, reason, offsets=(offset, offset), severity=severity)
     missing = [base for base in bases[:-1] if base not in snapshots]
@@ -260,7 +260,7 @@ def check_presence(
         findings.add(
             FindingKind.SNAPSHOT_MISSING,
             os.path.join(directory, f"{missing[0]:020d}.snapshot"),
-            f"{len(missing)} segments begin without one; brokers before 2.8 keep the last ones only",
+            f"{len(missing)} segments have none; brokers before 2.8 keep only the last ones",
             offsets=(missing[0], missing[-1]),
             severity=Severity.INFO,
         )

@@ -169,7 +169,7 @@ class _SegmentCheck:
         head = self.file.read(end, min(BATCH_OVERHEAD, size - end))
         if len(head) >= HEADER_SIZE_UP_TO_MAGIC:
             header = read_header(head, 0, end)
-            reason = f"the last batch says {header.size} bytes, of which {size - end} are there"
+            reason = f"the last batch has a size of {header.size} bytes, of which {size - end} are there"
             if len(head) == BATCH_OVERHEAD and header.base_offset >= self.next_offset:
                 offsets = header.base_offset, header.last_offset
         self.findings.add(FindingKind.TORN_TAIL, path, reason, bytes=(end, size), offsets=offsets, severity=severity)
@@ -188,9 +188,7 @@ class _SegmentCheck:
     def _check_present(self, found: FoundFile | None, suffix: str, layout: IndexLayout, *, is_needed: bool) -> None:
         log = self.task.files.log.path
         if found is None and is_needed and log.endswith(".log"):
-            self.findings.add(
-                layout.missing, log.removesuffix(".log") + suffix, "there is none; a broker makes it anew"
-            )
+            self.findings.add(layout.missing, log.removesuffix(".log") + suffix, "missing; a broker rebuilds it")
 
     def _transaction_index(self) -> tuple[AbortedTxn, ...] | None:
         found = self.task.files.txnindex

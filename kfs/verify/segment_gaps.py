@@ -35,9 +35,9 @@ def check_gaps(
         if evidence is Evidence.DOUBTFUL:
             assert snapshot is not None
             severity = Severity.INFO
-            reason += f", by compaction, or with a segment that {snapshot.name} tells of"
+            reason += f", removed by compaction, or lost with a segment that {snapshot.name} belongs to"
         elif snapshot is not None:
-            reason += f", and {snapshot.name} tells of one that began there"
+            reason += f", and {snapshot.name} belongs to one that began there"
         offsets = gap.offsets.start, gap.offsets.end - 1
         findings.add(FindingKind.OFFSET_GAP, after.task.files.log.path, reason, offsets=offsets, severity=severity)
 

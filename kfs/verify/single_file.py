@@ -116,4 +116,4 @@ class FileCheck:
         elif self._name == LEADER_EPOCH_CHECKPOINT:
             check_epochs(os.path.dirname(self.path), [], 0, findings)
         else:
-            findings.add(FindingKind.INDEX_ORPHAN, self.path, "there is no .log of that name; a broker removes it")
+            findings.add(FindingKind.INDEX_ORPHAN, self.path, "its .log is missing; a broker removes it")

@@ -100,7 +100,7 @@ class TimeIndexAudit:
             )
         known = max(self._entries.first, default=NO_TIMESTAMP)
         if is_closed and known < self.latest:
-            reason = f"the last entry has timestamp {known}, the log has {self.latest}"
+            reason = f"the last entry has timestamp {known}, the latest in the log is {self.latest}"
             start = self._entries.used
             self._findings.add(
                 FindingKind.TIMEINDEX_SHORT,
@@ -117,9 +117,9 @@ class TimeIndexAudit:
 
     def _compare(self, timestamp: int, number: int, least: int, most: int) -> None:
         if timestamp < least:
-            reason = f"entry {number} says that nothing up to its offset is later than {timestamp}, but {least} is"
+            reason = f"entry {number} has timestamp {timestamp}, below the latest up to its offset, {least}"
         elif timestamp > most and not self._is_damaged:
-            reason = f"entry {number} has timestamp {timestamp}, the latest up to its offset is {most}"
+            reason = f"entry {number} has timestamp {timestamp}, above the latest up to its offset, {most}"
         else:
             return
         assert self._entries is not None

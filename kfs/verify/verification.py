@@ -217,7 +217,7 @@ def _list_deleted(log: Log, findings: Findings) -> None:
     """Report the directory of a deleted topic's partition, and how much of its data remains."""
     segments = log.segments
     size = sum(size_at(segment.files.log.path) for segment in segments)
-    reason = f"{log.topic_partition} of a deleted topic waits for its removal: {len(segments)} segments, {size} bytes"
+    reason = f"{log.topic_partition} of a deleted topic, waiting for deletion: {len(segments)} segments, {size} bytes"
     offsets = (segments[0].base_offset, log.log_end_offset - 1) if segments else None
     if offsets is not None and offsets[1] < offsets[0]:
         offsets = None

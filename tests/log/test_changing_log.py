@@ -348,7 +348,7 @@ def test_a_file_cut_under_a_walk_ends_it_with_a_problem(tmp_path: Path) -> None:
     os.truncate(directory / log_name(0), 100_000)
     rest = list(walk)
     assert rest[-1][0].base_offset == 400
-    assert any("cut" in problem.reason for problem in log.problems)
+    assert any("truncated" in problem.reason for problem in log.problems)
 
 
 def test_records_that_become_one_batch_under_a_walk_are_found_once(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_of_two_copies_the_one_with_the_highest_epoch_then_the_longest_is_served
     assert name == ("0@1" if served == "a" else "0@0")
     assert {one.value for one in records_in(other)} == {b"b" if served == "a" else b"a"}
     (problem,) = data_dir.problems
-    assert "t-0 lies in several places" in problem.reason
+    assert "t-0 has several copies" in problem.reason
     assert problem.file == str(roots["ab".index(served)] / "t-0")
 
 
@@ -399,7 +399,7 @@ def test_a_stray_directory_of_an_older_topic_is_no_copy(metadata: dict[str, Uuid
     assert list(data_dir.replicas()) == []
     assert [(name, len(records_in(log))) for name, log in data_dir.deleted("t")] == [(f"0.{ID}-stray", 9)]
     (problem,) = data_dir.problems
-    assert f"of an older topic t, whose id was {OLD}; that of the topic is {NEW}" in problem.reason
+    assert f"of an older topic t with id {OLD}; the topic's id is now {NEW}" in problem.reason
 
 
 def test_a_stray_directory_of_a_topic_that_is_elsewhere_now_is_not_taken_for_it(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_an_empty_index_and_one_of_zeros_have_no_entries(closed: bool, tmp_path:
         ([(5, 10), (6, 10)], 12, "position 10 after 10"),
         ([(5, 10), (6, 20), (7, 15)], 20, "position 15 after 20"),
         ([(5, 10), (-7, 20)], 8, "offset -7 after 5"),
-        ([(5, 10), (6, 1000)], 8, "entry at position 1000 of a log of 1000 bytes"),
+        ([(5, 10), (6, 1000)], 8, "entry for position 1000 in a log of 1000 bytes"),
     ],
 )
 def test_entries_that_cannot_be_are_found_out(entries: list[tuple[int, int]], position: int, reason: str) -> None:

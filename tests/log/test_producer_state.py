@@ -144,7 +144,7 @@ def test_an_emptied_control_batch_says_nothing() -> None:
 def test_what_fits_no_transaction_is_refused() -> None:
     state = ProducerState()
     append(state, data_batch(0, 4, transactional=True))
-    with pytest.raises(InvalidTransaction, match="offset 5 of producer 7 is in no transaction"):
+    with pytest.raises(InvalidTransaction, match="offset 5 of producer 7 isn't in a transaction"):
         append(state, data_batch(5, 6))
 
 

@@ -228,7 +228,7 @@ def test_losses_of_a_compacted_topic_may_bring_keys_back(tmp_path: Path) -> None
     assert consequences_of(tmp_path / "t-0") == []
     write_checkpoint(tmp_path, "cleaner-offset-checkpoint", {("t", 0): 20})
     (found,) = consequences_of(tmp_path / "t-0")
-    assert found.startswith("the topic is compacted: where a tombstone is lost")
+    assert found.startswith("the topic is compacted: a lost tombstone")
 
 
 @settings(max_examples=150)

@@ -67,7 +67,7 @@ pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.usefixtures("quiet")
 
 SUFFIXES = (".log", ".index", ".timeindex")
-REASON = "offsets 20 to 39 are missing before the segment of base offset 40"
+REASON = "offsets 20 to 39 are missing before the segment with base offset 40"
 TOPIC, GAP = "t", OffsetRange(20, 40)
 
 
@@ -154,7 +154,7 @@ def test_the_command_fails(root: Path) -> None:
     for options in ((), ("--offsets", "25:30"), ("-j", "2")):
         code, said = cat(root, *options)
         assert code == 1
-        assert said.count("offsets 20 to 39 are missing before the segment of base offset 40") == 1
+        assert said.count("offsets 20 to 39 are missing before the segment with base offset 40") == 1
     assert cat(root, "--offsets", "0:20") == (0, "")
     assert cat(root, "--offsets", "40:") == (0, "")
 
@@ -170,7 +170,7 @@ def test_the_lines_have_an_empty_one_that_is_an_error_to_read(root: Path) -> Non
         first = len(b"".join(text.splitlines(keepends=True)[:20]))
         assert file.read(0, first) == text[:first]
         for start, length in ((0, size), (first, 1), (first - 1, 2)):
-            with pytest.raises(CorruptData, match="missing before the segment of base offset 40"):
+            with pytest.raises(CorruptData, match="missing before the segment with base offset 40"):
                 file.read(start, length)
         assert file.read(first + 1, size) == text[first:]
         offsets = [json.loads(line)["offset"] for line in text.splitlines()]
@@ -254,7 +254,7 @@ def test_what_no_copy_has_is_told_once(root: Path, tmp_path: Path) -> None:
             assert tells(view, asked, OffsetRange(30, 40))
             assert not tells(view, asked, OffsetRange(0, 30))
         (problem,) = printed(roots, TOPIC)[1]
-        assert problem.reason == "offsets 30 to 39 are missing before the segment of base offset 40"
+        assert problem.reason == "offsets 30 to 39 are missing before the segment with base offset 40"
 
 
 # --- where it lies ---------------------------------------------------------------------------------------------------

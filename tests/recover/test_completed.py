@@ -91,7 +91,7 @@ def test_segments_whose_names_were_exchanged_go_back(
     assert extras(source) == []
     for base, content in segments.items():
         assert (tmp_path / "out" / "t-0" / log_name(base)).read_bytes() == joined(content)
-    assert len([change for change in report.changes if "kept as the segment of base offset" in change.what]) == len(
+    assert len([change for change in report.changes if "kept as the segment with base offset" in change.what]) == len(
         ring
     )
 
@@ -239,7 +239,7 @@ def test_a_damaged_compaction_is_undone_where_all_that_it_replaces_is_there(flip
         log_name(0, ".log.swap"): [Fate.REPLACED],
     }
     said = {change.file: change.what for change in report.changes}
-    assert "damaged: what it replaces is kept in its place" in said[str(directory / log_name(0, ".log.swap"))]
+    assert "damaged: the segments that it replaces are kept instead" in said[str(directory / log_name(0, ".log.swap"))]
     assert str(directory / log_name(0)) not in said
 
 
@@ -552,7 +552,7 @@ def test_a_copy_that_reaches_further_is_named(is_damaged: bool, tmp_path: Path) 
     assert offsets(source) == list(range(55))
     assert lost(report) == ([(55, 59)] if is_damaged else [])
     assert said_of_others(report, other, less) == [
-        "it goes on to offset 60 of leader epoch -1, what is recovered to 55 of -1: the copy to recover for the rest"
+        "it ends at offset 60 of leader epoch -1, the recovered log at 55 of -1: recover this copy for the rest"
     ]
 
 
@@ -563,7 +563,7 @@ def test_a_copy_of_a_later_leader_epoch_is_named(tmp_path: Path) -> None:
         (root / "t-0" / "leader-epoch-checkpoint").write_bytes(encode_leader_epoch_checkpoint(epochs))
     report = recovered(source, other)
     assert said_of_others(report, other) == [
-        "it goes on to offset 40 of leader epoch 2, what is recovered to 60 of 0: the copy to recover for the rest"
+        "it ends at offset 40 of leader epoch 2, the recovered log at 60 of 0: recover this copy for the rest"
     ]
 
 

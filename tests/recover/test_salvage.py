@@ -144,7 +144,7 @@ def test_a_segment_of_which_there_is_no_file_is_said_to_be_missing(tmp_path: Pat
     content = dense(0, 29)
     source = tmp_path / "source"
     write_partition(source / "t-0", {0: content[:2], 20: content[4:]})
-    sentence = "offsets 10 to 19 are missing before the segment of base offset 20: no file has them"
+    sentence = "offsets 10 to 19 are missing before the segment with base offset 20: no file has them"
     for checkpoint, said in (({}, [sentence]), ({("t", 0): 10}, [])):
         write_checkpoint(source, CLEANER_OFFSET_CHECKPOINT, checkpoint)
         report = partition(salvage(source, tmp_path / f"out {len(said)}"))
@@ -188,7 +188,7 @@ def test_what_cannot_be_read_beside_the_segments_is_left_out_and_said(tmp_path: 
     said = {Path(change.file).name: change.what for change in (*report.changes, *partition(report).changes)}
     assert "left out: at byte 0" in said["leader-epoch-checkpoint"]
     assert "ignored: at byte" in said["log-start-offset-checkpoint"]
-    assert said["lost+found"] == "left out: not named as a partition is"
+    assert said["lost+found"] == "left out: not a valid name for a partition directory"
     assert report.losses == []
     copied = tmp_path / "out" / "t-0" / "partition.metadata"
     assert copied.read_bytes() == (source / "t-0" / "partition.metadata").read_bytes()
@@ -260,7 +260,7 @@ def test_a_deleted_topic_does_not_take_the_place_of_one_that_is_there(tmp_path: 
     write_partition(source / f"t-0.{ID}-delete", {0: dense(0, 9)})
     report = salvage(source, tmp_path / "out", undelete=True)
     assert len(records_in(open_log(tmp_path / "out" / "t-0"))) == 5
-    assert "there is one of that name" in partition(report, f"t-0.{ID}-delete").changes[0].what
+    assert "another of that name exists" in partition(report, f"t-0.{ID}-delete").changes[0].what
 
 
 # --- any damage -----------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ SIDE_FILES: Final = {
     "broken/37": ["00000000000000000007.txnindex"],
     "broken/38": ["00000000000000000007.txnindex", "00000000000000000063.txnindex"],
 }
-#: Where something is wrong that costs no batch of the segment: bytes behind the last one.
+#: Where something is wrong that costs no batch of the segment: bytes after the last one.
 TAILS: Final = {
     "broken/9": ("00000000000000000092.log", 4753),
     "broken/11": ("00000000000000000087.log", 3753),

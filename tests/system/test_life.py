@@ -199,7 +199,7 @@ def test_a_partition_on_two_disks_is_shown_once_and_the_other_kept_aside(
     assert mounted.lines("moved/0") == long.lines()
     assert mounted.lines(".kfs/replicas/moved/0@0") == short.lines()
     problems = mounted.path(".kfs/problems.jsonl").read_text()
-    assert "moved-0 lies in several places" in problems
+    assert "moved-0 has several copies" in problems
 
 
 def test_a_partition_directory_can_be_mounted_alone(log: ToyPartition, mount_kafka: MountKafka) -> None:

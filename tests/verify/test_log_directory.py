@@ -177,7 +177,9 @@ def test_a_cut_or_changed_kraft_snapshot_is_named(corpus: CorpusPath, tmp_path: 
     path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
     assert FindingKind.BATCH_CRC in kinds(verified(path))
     path.write_bytes(encode_batch([Record(0, START, *encode_control_record(SnapshotHeader(0)))], control=True))
-    assert [each.sentence for each in verified(path)] == ["its last record is no SNAPSHOT_FOOTER: it isn't complete"]
+    assert [each.sentence for each in verified(path)] == [
+        "its last record is not a SNAPSHOT_FOOTER: the snapshot is incomplete"
+    ]
 
 
 def test_a_brokers_first_snapshot_is_looked_at(corpus: CorpusPath, tmp_path: Path) -> None:

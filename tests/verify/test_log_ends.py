@@ -49,7 +49,7 @@ def test_a_flipped_base_offset_of_the_last_batch_is_named(
     assert finding.bytes == (position, position + len(last.data))
     assert finding.offsets is not None
     assert finding.offsets[1] == last.last_offset + (1 << bit)
-    assert is_told_inside or f"by {log_name(36, '.snapshot')} the log ended at offset 36 once" in finding.sentence
+    assert is_told_inside or f"by {log_name(36, '.snapshot')} the log once ended at offset 36" in finding.sentence
 
 
 def test_it_is_named_of_the_file_alone_too(tmp_path: Path) -> None:

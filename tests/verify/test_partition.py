@@ -142,14 +142,14 @@ def only(producer: int, **fields: int | None) -> Callable[[list[ProducerStateEnt
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"producer_epoch": 7}, "producer epoch 7, by the log 0"),
-        ({"last_sequence": 1000}, "last sequence 1000, by the log"),
-        ({"last_offset": 1}, "last offset 1, by the log"),
-        ({"last_offset": 500}, "last offset 500, not below the snapshot's own"),
+        ({"producer_epoch": 7}, "producer epoch 7, in the log 0"),
+        ({"last_sequence": 1000}, "last sequence 1000, in the log"),
+        ({"last_offset": 1}, "last offset 1, in the log"),
+        ({"last_offset": 500}, "last offset 500, not below the snapshot's offset"),
         ({"offset_delta": 1000}, "offset delta 1000"),
         ({"timestamp": 5}, "timestamp 5"),
-        ({"current_txn_first_offset": 1}, "transaction open from 1, by the log from None"),
-        ({"coordinator_epoch": 9}, "coordinator epoch 9, by the log -1"),
+        ({"current_txn_first_offset": 1}, "transaction open from 1, in the log from None"),
+        ({"coordinator_epoch": 9}, "coordinator epoch 9, in the log -1"),
     ],
 )
 def test_a_snapshot_that_contradicts_the_log_is_named(
@@ -177,7 +177,7 @@ def test_a_snapshot_of_somebody_else_is_named(partition: Path) -> None:
     stranger = ProducerStateEntry(77, 0, 3, 5, 0, 1, -1, None)
     change_snapshot(partition / log_name(9, ".snapshot"), lambda entries: [*entries, stranger])
     finding = one(complaints(verified(partition)), FindingKind.SNAPSHOT_CONTRADICTION)
-    assert "no batch of it is in the log" in finding.sentence
+    assert "the log has no batch of it" in finding.sentence
 
 
 def test_where_the_log_begins_later_its_first_snapshot_is_believed(partition: Path) -> None:
@@ -295,7 +295,7 @@ def with_a_lost_segment(tmp_path: Path) -> Path:
 def test_a_segment_that_only_its_snapshot_is_left_of_is_named_in_a_compacted_log_too(with_a_lost_segment: Path) -> None:
     finding = one(complaints(verified(with_a_lost_segment)), FindingKind.OFFSET_GAP)
     assert (finding.file, finding.offsets) == (str(with_a_lost_segment / log_name(30)), (10, 29))
-    assert finding.sentence.endswith(f"and {log_name(20, '.snapshot')} tells of one that began there")
+    assert finding.sentence.endswith(f"and {log_name(20, '.snapshot')} belongs to one that began there")
 
 
 def test_it_is_named_behind_damage_too(with_a_lost_segment: Path) -> None:
