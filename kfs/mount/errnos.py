@@ -38,7 +38,7 @@ class Translator:
         if isinstance(error, Shortage | SourceLost):
             now = time.monotonic()
             if now >= self._quiet_until.get(type(error), now):
-                logger.error("%s; until that is over, what needs it fails (EIO)", error)
+                logger.error("%s; requests that need it fail with EIO until then", error)
             self._quiet_until[type(error)] = now + _QUIET_SECONDS
             return error.errno
         if error.errno == errno.EIO and not (isinstance(error, CorruptData) and error.reported):

@@ -57,7 +57,7 @@ class _Library:
 def _check_helper(helper: str) -> None:
     """Raise MountFailed if the setuid helper is needed and missing."""
     if os.geteuid() != 0 and shutil.which(helper) is None:
-        raise MountFailed(f"{helper}, without which only root can mount, is missing: apt install fuse3")
+        raise MountFailed(f"{helper} is missing, and only root can mount without it: apt install fuse3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _OwnCandidate:
     def check(self) -> None:
         """Raise MountFailed, saying what is missing and what installs it."""
         if sys.platform != "linux":
-            raise MountFailed(f"the front {self.name} speaks to Linux only")
+            raise MountFailed(f"the front {self.name} works only on Linux")
         _check_helper(mounting.HELPER)
 
     def load(self) -> Front:
@@ -185,14 +185,14 @@ def _candidates(name: str) -> tuple[_OwnCandidate | _Candidate, ...]:
     try:
         return _CHOICES[name]
     except KeyError:
-        raise MountFailed(f"there is no front {name!r}: choose one of {', '.join(FRONTS)}") from None
+        raise MountFailed(f"no front {name!r}: choose one of {', '.join(FRONTS)}") from None
 
 
 def _no_front(name: str, reasons: list[str]) -> str:
     if len(reasons) == 1:
         return reasons[0]
     asked = "FUSE" if name == "auto" else name
-    lines = [f"nothing here can serve {asked}; each of these stands in the way of one front:"]
+    lines = [f"no usable front for {asked}:"]
     return "\n".join([*lines, *(f"  - {reason}" for reason in dict.fromkeys(reasons))])
 
 

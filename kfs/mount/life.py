@@ -95,7 +95,7 @@ def mount(
             give_up=lambda: _remove(point),
         )
     except TimeoutError:
-        raise MountFailed(f"{point}: the mount did not answer within {timeout:g} s and was taken away") from None
+        raise MountFailed(f"{point}: the mount did not answer within {timeout:g} s and was unmounted") from None
 
 
 def _serve_in_daemon(plan: _Plan, log: str | None, reports: daemon.Reports) -> None:
@@ -136,7 +136,7 @@ def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
         if mounted is not None and mounted.is_ours:
             # Attributes may still be cached after the daemon died; an open never is.
             os.close(os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            raise MountFailed(f"{point}: already mounted ({mounted.source}); to take it away: kfs umount {point}")
+            raise MountFailed(f"{point}: already mounted ({mounted.source}); to unmount it: kfs umount {point}")
         names = os.listdir(point)
     except FileNotFoundError:
         raise MountFailed(f"{point}: no such directory; make it first: mkdir -p {point}") from None
@@ -145,11 +145,11 @@ def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
     except OSError as error:
         if error.errno in _DEAD and mounted is not None and mounted.is_ours:
             raise MountFailed(
-                f"{point}: a daemon died here and left its mount behind; to take it away: kfs umount {point}"
+                f"{point}: a daemon died and left its mount behind; to unmount it: kfs umount {point}"
             ) from None
         raise MountFailed(f"{point}: {error.strerror}") from None
     if names:
-        raise MountFailed(f"{point}: not empty; what is in it would be hidden, so choose an empty directory")
+        raise MountFailed(f"{point}: not empty, and the mount would hide its files: choose an empty directory")
     return point
 
 
@@ -215,7 +215,7 @@ def _log_to(log_file: str | None) -> None:
     try:
         handler = logging.StreamHandler() if log_file is None else logging.FileHandler(log_file)
     except OSError as error:
-        raise MountFailed(f"{log_file}: cannot log there: {error.strerror}") from None
+        raise MountFailed(f"{log_file}: can't write a log file there: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     for name in ("kfs", "fuse"):
         logging.getLogger(name).addHandler(handler)

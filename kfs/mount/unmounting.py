@@ -71,7 +71,7 @@ def _fusermount(mountpoint: str, lazy: bool) -> int:
     helper = shutil.which("fusermount3") or shutil.which("fusermount")
     if helper is None:
         raise MountFailed(
-            f"{mountpoint}: fusermount3, without which only root can unmount, is missing: apt install fuse3"
+            f"{mountpoint}: fusermount3 is missing, and only root can unmount without it: apt install fuse3"
         )
     command = [helper, "-u", *(["-z"] if lazy else []), "--", mountpoint]
     environment = {**os.environ, "LC_ALL": "C"}
@@ -109,7 +109,7 @@ def _busy(mounted: Mounted) -> str:
     holders = ", ".join(itertools.islice(_holders(mounted), _MAX_HOLDERS))
     point = mounted.mountpoint
     by = f" by {holders}" if holders else ""
-    return f"{point}: in use{by}; to detach it all the same: kfs umount --lazy {point}"
+    return f"{point}: in use{by}; to detach it anyway: kfs umount --lazy {point}"
 
 
 def _holders(mounted: Mounted) -> Iterator[str]:

@@ -54,19 +54,18 @@ Here, in .kfs/:
                               topics/<topic>.json, configs, users, ACLs, quotas, whose
                               directories these are, snapshots; no secrets
   deleted/<topic>/<partition>/                records below the log start offset (DeleteRecords)
-  deleted/<topic>/<partition>.deleted/        segments that were deleted and not removed yet: whole in segment/;
-                                              of offsets in several, those of the highest base offset elsewhere
+  deleted/<topic>/<partition>.deleted/        deleted segments that are still on the disk: each whole in segment/;
+                                              elsewhere, the one with the highest base offset has an offset
   deleted/<topic>/<partition>.<id>-delete/    partitions of deleted topics
-  deleted/<topic>/<partition>.<id>-stray/     what is left of an older topic of that name
+  deleted/<topic>/<partition>.<id>-stray/     partitions of an older topic of that name
   replicas/<topic>/<partition>...             copies of a partition that are not the one served
   groups/<group>.json         a consumer group: state, members, committed offsets, lag
   groups/<group>/<topic>/<partition>.json        one of its offsets
   groups/<group>/<topic>/<partition>.next.json   link to the record that it reads next
-  groups/problems.jsonl       how much of where they are kept is here, where that isn't all of it,
-                              what is damaged there, and records that can't be read
-  transactions/<transactional id>.json        its state, as its coordinator has it in __transaction_state
-  transactions/problems.jsonl                 how much of it is here, where that isn't all of it, damage,
-                                              and records that can't be read
+  groups/problems.jsonl       partitions of __consumer_offsets that are not here, damage in the others,
+                              and records that can't be read
+  transactions/<transactional id>.json        its state, from __transaction_state
+  transactions/problems.jsonl                 the same for __transaction_state
 """
 
 

@@ -97,7 +97,7 @@ class _Topics(Mapping[str, Maker]):
         def produce() -> bytes:
             row = self._rows.topic(topic)
             if row is None:
-                raise NotFound(f"there is no topic {topic} any more")
+                raise NotFound(f"topic {topic} no longer exists")
             return _document(row)
 
         def file() -> GeneratedFile:

@@ -55,7 +55,7 @@ class GeneratedFile(File):
         if made.node_id == self.node_id:
             return made
         if kept is None:
-            raise Stale(f"{self.path}: was made anew")
+            raise Stale(f"{self.path}: was re-created")
         return kept
 
 

@@ -109,7 +109,7 @@ def _next_link(context: TreeContext, path: str, partition: GroupPartition) -> Li
     """Return a link to the record that the group reads next: at its offset, or the first one above."""
     offset = context.broker.groups.standing(partition).next_offset
     if offset is None:
-        raise NotFound(f"{path}: nothing to be read next")
+        raise NotFound(f"{path}: no record to read next")
     owner, mtime_ns = status_of(source_of(context, OFFSETS_TOPIC))
     target = f"../../../../{tree_name(partition.topic)}/{partition.partition}/offset/{offset}.json"
     return Link(context.ids.of_path(path), target, owner, mtime_ns)

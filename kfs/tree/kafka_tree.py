@@ -56,7 +56,7 @@ class KafkaTree(Tree):
             if not name:
                 continue
             if not isinstance(node, Directory):
-                raise NotADirectory(f"{path}: {name!r} is looked for in what is not a directory")
+                raise NotADirectory(f"{path}: the parent of {name!r} is not a directory")
             node = node.lookup(name)
         return node
 
@@ -96,7 +96,7 @@ class KafkaTree(Tree):
             Stale: it is another file.
         """
         if isinstance(node, File) and node.attributes().node_id != node_id:
-            raise Stale(f"no node {node_id}: something else is in its place")
+            raise Stale(f"no node {node_id}: replaced by something else")
         return node
 
     def path(self, node_id: int) -> str:

@@ -137,7 +137,7 @@ def test_cat_follows_links_and_prints_several_files_in_order(shop: Shop) -> None
         ("orders/0/offset/40.json", "orders/0: no record at offset 40"),
         ("orders/0/offset/007.json", "'007.json' is not the name of an offset"),
         ("orders/0/value/5", "the value of offset 5 is null"),
-        ("orders/0/offset/1.json/x", "orders/0/offset/1.json/x: 'x' is looked for in what is not a directory"),
+        ("orders/0/offset/1.json/x", "orders/0/offset/1.json/x: the parent of 'x' is not a directory"),
         ("orders/0/at/2099-01-01.json", "no record at or after 2099-01-01"),
     ],
 )

@@ -33,7 +33,7 @@ def no_libraries(*missing: str) -> type[ctypes.CDLL]:
 def test_the_names_are_known() -> None:
     assert FRONTS[0] == "auto"
     assert set(available_fronts()) <= set(FRONTS[1:])
-    with pytest.raises(MountFailed, match="there is no front 'nfs': choose one of auto, kernel, libfuse, "):
+    with pytest.raises(MountFailed, match="no front 'nfs': choose one of auto, kernel, libfuse, "):
         fronts.check("nfs")
 
 
@@ -67,7 +67,7 @@ def test_other_systems_need_libfuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     assert available_fronts() == ["mfusepy"]
     fronts.check("auto")
-    with pytest.raises(MountFailed, match="speaks to Linux only"):
+    with pytest.raises(MountFailed, match="works only on Linux"):
         fronts.check("kernel")
 
 
@@ -80,7 +80,7 @@ def test_every_reason_is_given_where_nothing_works(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MountFailed) as caught:
         fronts.check("auto")
     assert str(caught.value).splitlines()[1:] == [
-        "  - the front kernel speaks to Linux only",
+        "  - the front kernel works only on Linux",
         "  - libfuse 3 is not installed: apt install fuse3",
         "  - libfuse 2 is not installed: apt install libfuse2",
         "  - the Python module fuse is not installed: pip install fusepy",
@@ -93,7 +93,7 @@ def test_a_user_needs_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(MountFailed, match="fusermount3, without which only root can mount, is missing: apt install"):
+    with pytest.raises(MountFailed, match="fusermount3 is missing, and only root can mount without it: apt install"):
         fronts.check("auto")
 
 

@@ -162,7 +162,7 @@ def test_a_killed_daemon_leaves_a_mount_that_unmount_takes_away(make_mount: Make
 
     refused = toy.run()
     assert refused.returncode == 1
-    assert "a daemon died here" in refused.stderr
+    assert "a daemon died and left its mount behind" in refused.stderr
     assert f"kfs umount {toy.point}" in refused.stderr
 
     unmount(toy.point)

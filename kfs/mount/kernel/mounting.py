@@ -71,7 +71,7 @@ def _mount_through_helper(mountpoint: str, options: MountOptions) -> int:
     """Mount through ``fusermount3``, which passes the device to the socket that ``_FUSE_COMMFD`` names."""
     helper = shutil.which(HELPER)
     if helper is None:
-        raise MountFailed(f"{HELPER}, without which only root can mount, is missing: apt install fuse3")
+        raise MountFailed(f"{HELPER} is missing, and only root can mount without it: apt install fuse3")
     settings = [name if value is True else f"{name}={value}" for name, value in kernel_options(options).items()]
     command = [helper, "-o", ",".join(["nosuid", "nodev", *settings]), "--", mountpoint]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -109,7 +109,9 @@ class RequestLoop:
         if len(self._late) >= MOST_LATE:
             if not self._warned:
                 self._warned = True
-                logger.warning("%d requests wait for the disk, or for long computations; others wait too", MOST_LATE)
+                logger.warning(
+                    "%d requests wait for the disk or for long computations; further ones wait for them", MOST_LATE
+                )
             return
         late, self._leader = self._leader, _Server()
         self._late.add(late)

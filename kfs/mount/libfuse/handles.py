@@ -5,7 +5,7 @@ one size and one set of pages. So handles tell open files apart: each stands for
 
 The kernel may open a file from an old look-up or a listing. If it may have another node's size, the open fails with
 ESTALE, and the kernel looks the path up and opens it again, unnoticed by the reader. The last node told for a path is
-remembered. For any other path, the kernel has the current node's size, unless something else was there a moment ago
+remembered. For any other path, the kernel has the current node's size, unless replaced by something else a moment ago
 (:attr:`~kfs.tree.node.File.is_new_there`).
 
 The kernel's pages of a path belong to one node at a time: while that node is open, reads of another node at the same
@@ -86,7 +86,7 @@ class Handles:
             is_known = not is_exchanged and not (isinstance(node, File) and node.is_new_there)
         if not is_known and not place.is_looked_up:
             place.is_refused = True
-            raise Stale(f"{path.decode('utf-8', 'backslashreplace')}: something else was there")
+            raise Stale(f"{path.decode('utf-8', 'backslashreplace')}: replaced by something else")
         place.is_refused, place.is_looked_up, place.told = False, False, node_id
         shape = node_id, attributes.size, attributes.mtime_ns
         if not is_known or is_exchanged or place.is_open_as_another(node_id):
@@ -119,7 +119,7 @@ class Handles:
         if opened is None:
             raise Stale(f"no handle {handle}")
         if self._places[opened.path].told != opened.node_id:
-            raise Stale(f"{opened.path.decode('utf-8', 'backslashreplace')}: something else is in its place")
+            raise Stale(f"{opened.path.decode('utf-8', 'backslashreplace')}: replaced by something else")
         return opened.node
 
     def attributes(self, handle: int) -> Attributes:

@@ -323,7 +323,7 @@ class LogText:
 
     def _ended(self) -> FileChanged:
         path = self._parts[-1].text.segment.files.log.path if self._parts else "<nothing>"
-        return FileChanged("the log doesn't go on behind what there was of it", 0, path)
+        return FileChanged("the log doesn't continue where it was read to", 0, path)
 
     @property
     def size(self) -> int:
