@@ -159,7 +159,7 @@ def test_a_group_that_has_not_read_what_is_remote_is_not_told_that_it_is_deleted
     with kfs.open(copy) as opened:
         (offset,) = opened.groups()["a"].offsets
     assert (offset.lag, offset.next_offset) == (504, None)
-    assert offset.note == "below the first offset on this disk, 596: what is to be read next is in remote storage"
+    assert offset.note == "below the first offset on this disk, 596: the next record to read is in remote storage"
 
 
 # --- Python and Spark -----------------------------------------------------------------------------------------------

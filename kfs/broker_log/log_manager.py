@@ -62,7 +62,7 @@ class LogManager:
         """
         for path, logs in self._logs.items():
             if partition in logs or os.path.lexists(os.path.join(path, str(partition))):
-                raise FileExistsError(f"{os.path.join(path, str(partition))}: the partition is there already")
+                raise FileExistsError(f"{os.path.join(path, str(partition))}: the partition already exists")
         log_dir = self.next_log_dir()
         name = delete_directory_name(partition.topic, partition.partition, uuid.uuid4().hex)
         directory = os.path.join(log_dir, name)

@@ -46,7 +46,7 @@ class _Time(click.ParamType[int]):
         try:
             return value if isinstance(value, int) else parse_time(value)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time, such as 2020-11-27T03:12 or 1606446771205", param, ctx)
+            self.fail(f"{value!r} is not a time such as 2020-11-27T03:12 or 1606446771205", param, ctx)
 
 
 class _Offsets(click.ParamType[tuple[int, int | None]]):
@@ -57,7 +57,7 @@ class _Offsets(click.ParamType[tuple[int, int | None]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int | None]:
         match = re.fullmatch(r"([0-9]{0,19})(:?)([0-9]{0,19})", value)
         if match is None or not (match[1] or match[3]):
-            self.fail(f"{value!r} is no range of offsets, such as 100:200, 100: or 100", param, ctx)
+            self.fail(f"{value!r} is not a range of offsets such as 100:200, 100: or 100", param, ctx)
         start = int(match[1] or 0)
         if not match[2]:
             return start, start + 1
@@ -83,13 +83,13 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
     "--offsets", type=_Offsets(), help="Only offsets from FROM to below TO: 100:200, 100:, :200, or just 100."
 )
 @click.option("--since", type=_Time(), help="Only records at that time or later.")
-@click.option("--before", type=_Time(), help="Only records earlier than that time.")
+@click.option("--before", type=_Time(), help="Only records before that time.")
 @click.option("--first", type=click.IntRange(0), metavar="N", help="Only the first N of each partition.")
 @click.option("--last", type=click.IntRange(0), metavar="N", help="Only the last N of each partition.")
 @click.option("--key", metavar="TEXT", help="Only records with that key.")
-@click.option("--grep", metavar="REGEX", help="Only records whose value matches somewhere.")
+@click.option("--grep", metavar="REGEX", help="Only records whose value contains a match.")
 @click.option("--header", "headers", type=_Header(), multiple=True, help="Only records with that header. Repeatable.")
-@click.option("--deleted", is_flag=True, help="Also the records that were deleted and are still on the disk.")
+@click.option("--deleted", is_flag=True, help="Also records that were deleted but are still on the disk.")
 @click.option("--with-path", is_flag=True, help="Write the path in the mount and a tab before each record, or count.")
 @click.option("--count", is_flag=True, help="Print the number of records, not the records.")
 @choice_option(
@@ -102,7 +102,7 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 )
 @output_option(
     "FILE",
-    "The file to write, instead of standard output; it gets its name once complete.",
+    "Write to this file, not to standard output; it appears once complete.",
     default=_STANDARD_OUTPUT,
     type=click.Path(readable=False, allow_dash=True),
 )
@@ -137,14 +137,14 @@ def cat(
     jobs: int | None,
     source: SourceOptions,
 ) -> None:
-    """Print the records of topics or partitions, or a file of the tree, without mounting it; or make a table of them.
+    """Print the records of topics or partitions as lines or as a table, or print a file of the tree, without a mount.
 
-    PATH is a topic (orders), a partition (orders/0) or anything else in the tree; without one all
-    topics are printed. Records come partition by partition in offset order. What can't be read is
-    named on standard error, all the rest is printed, and the exit code is 1.
+    PATH is a topic (orders), a partition (orders/0) or anything else in the tree; the default is
+    all topics. Records come partition by partition in offset order. If some can't be read, standard
+    error names them, the others are printed, and the exit code is 1.
 
-    With --key, --grep or --header it is a search: the last line on standard error says what was
-    searched. The exit code is 3 if all of that could be searched, and no record was found.
+    With --key, --grep or --header, the last line on standard error says what was searched. The exit
+    code is 3 if all of it could be searched, and no record was found.
 
     \b
       kfs cat /var/lib/kafka/data orders | jq .value
@@ -163,7 +163,7 @@ def cat(
     if table is not None:
         _check_table(table, output, paths)
         if has_extras:
-            raise click.UsageError(f"--deleted, --with-path and --count are nothing for --format {table}")
+            raise click.UsageError(f"--deleted, --with-path and --count can't be used with --format {table}")
     if with_path and length_prefix:
         raise click.UsageError("--with-path and --length-prefix exclude each other")
     _check_files(paths, selects=wanted.selects, has_extras=has_extras)
@@ -247,7 +247,7 @@ def _check_files(paths: Sequence[str], *, selects: bool, has_extras: bool) -> No
     """Refuse what only topics and partitions have if a path is a file of the tree."""
     file = next((path for path in paths if records_at(path) is None), None)
     if file is not None and selects:
-        raise click.UsageError(f"{file} is a file: records are selected of topics and partitions")
+        raise click.UsageError(f"{file} is a file: records are selected from topics and partitions")
     if file is not None and has_extras:
         raise click.UsageError(f"--deleted, --with-path and --count are for topics and partitions, not for {file}")
 
@@ -258,7 +258,7 @@ def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
         if records_at(path) is None:
             raise click.UsageError(f"--format {table} is for topics and partitions, not for {path}")
     if output == _STANDARD_OUTPUT and sys.stdout.isatty():
-        raise click.UsageError(f"--format {table} is nothing for a terminal: name a file with --output, or a pipe")
+        raise click.UsageError(f"--format {table} can't be written to a terminal: use --output, or a pipe")
 
 
 @contextmanager

@@ -145,15 +145,15 @@ _OF_TOPICS: Final = frozenset({"topics", "directories"})
 _EXIT_INCOMPLETE: Final = 1
 _HELP: Final = {
     "topics": "Every partition: leader, replicas, ISR, as kafka-topics --describe.",
-    "brokers": "The brokers that are registered.",
+    "brokers": "Registered brokers.",
     "configs": "The configs that were set; secrets are hidden.",
     "users": "SCRAM users: mechanism and iterations, no secrets.",
     "acls": "Access control entries.",
     "quotas": "Client quotas.",
     "tokens": "Delegation tokens, without their secrets.",
-    "directories": "Every partition directory here, and what the metadata makes of its topic id.",
+    "directories": "Partition directories here, and the topics that the metadata has for their ids.",
     "snapshots": "The metadata log's snapshots, and whether each is whole.",
-    "problems": "What is wrong with the metadata's files, and records that weren't applied.",
+    "problems": "Problems of the metadata's files, and records that weren't applied.",
 }
 
 
@@ -172,13 +172,13 @@ def _section_options(command: Callable[..., None]) -> Callable[..., None]:
 def cluster(
     log_dirs: tuple[str, ...], as_json: bool, topics: tuple[str, ...], max_batch_bytes: int, **wanted: bool
 ) -> None:
-    """Show the cluster that LOG_DIR... belong to, from its metadata log and the snapshots of it.
+    """Show the cluster that LOG_DIR... belong to, from its metadata log and snapshots.
 
-    Without an option it is a summary. Of several brokers' disks the metadata log is read that reaches furthest.
-    Where there is none (ZooKeeper, or only a broker's disk of a cluster whose controllers are elsewhere and
-    that lacks the log), what the directories themselves tell is shown, and the rest is "-". Secrets never are.
+    Without an option, print a summary. Of several brokers' disks, kfs reads the metadata log that reaches furthest.
+    If there is none (ZooKeeper, or a broker's disk without the log), it shows what the directories themselves have,
+    and "-" for the rest. It never shows secrets.
 
-    On a terminal these are tables, elsewhere lines with tabs between the fields. docs/CLUSTER.md explains them.
+    On a terminal it prints tables, elsewhere lines with tabs between the fields; see docs/CLUSTER.md.
     Exit codes: 0 all was read, 1 what was asked for isn't here, or some of the metadata log can't be read.
 
     \b

@@ -15,8 +15,8 @@ from kfs.demo import WrittenTopic, write_demo
 def demo(directory: str) -> None:
     """Write a small Kafka data directory to DIR, to try kfs on.
 
-    DIR must be empty, or not exist. It gets what a broker keeps on its disk: topics of several kinds, in every
-    message format and codec, written in the last days of November 2020; the same bytes each time.
+    DIR must be empty, or not exist. It gets the files that a broker would keep: topics of several kinds, in
+    every message format and codec, with records of November 2020. The bytes are the same each time.
 
     \b
       kfs demo /tmp/demo

@@ -30,12 +30,12 @@ _EXIT_FAILED = 2
 def diff(
     log_dirs: tuple[str, ...], as_json: bool, jobs: int | None, topics: tuple[str, ...], max_batch_bytes: int
 ) -> None:
-    """Compare the copies of each partition that LOG_DIR... hold: several brokers' disks, a backup and the original.
+    """Compare the copies of each partition in LOG_DIR...: several brokers' disks, or a backup and the original.
 
-    Of each partition the copy to keep is named, the one with the highest leader epoch and, among those, the highest
-    log end offset, as in an election; then the others, and where each parts from it. Copies are compared by their
-    records: where their segments begin, and what compaction removed, makes no difference. Partition directories
-    of different names, if that is all there is, are taken for copies of one partition.
+    For each partition, print the copy to keep (with the highest leader epoch, then the highest log end offset, as in
+    an election), then the others, and where each diverges from it. Only records are compared, not segment boundaries
+    or what compaction removed. If all LOG_DIR... are partition directories of different names, they count as copies
+    of one partition.
 
     \b
       kfs diff /mnt/broker1/kafka /mnt/broker2/kafka

@@ -46,9 +46,7 @@ class _Decoder(click.ParamType[str]):
         """Return the name of the decoder in kfs."""
         name = decoder_name(value)
         if name is None:
-            self.fail(
-                f"{value!r} is none of {', '.join(DECODERS)}, nor a class of Kafka's that is like one", param, ctx
-            )
+            self.fail(f"{value!r} is neither one of {', '.join(DECODERS)} nor Kafka's class for one", param, ctx)
         return name
 
 
@@ -67,8 +65,8 @@ def _decoder(option: str, what: str) -> Callable[[Command], Command]:
     "--deep-iteration", is_flag=True, help="Also print records, not only batches. --print-data-log implies it."
 )
 @click.option("--skip-record-metadata", is_flag=True, help="Print only the keys and values of records.")
-@click.option("--max-bytes", type=ByteSize(), help="Look at that many bytes of each log.")
-@click.option("--index-sanity-check", is_flag=True, help="Check of indexes only what a broker checks when it starts.")
+@click.option("--max-bytes", type=ByteSize(), help="Read only that many bytes of each log.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes only as a broker does when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log without printing them.")
 @click.option("--max-message-size", type=click.IntRange(1, _MAX_INT), help="Accepted as by Kafka's tool; not needed.")
 @_decoder("--key-decoder-class", "keys")
@@ -83,7 +81,7 @@ def _decoder(option: str, what: str) -> Callable[[Command], Command]:
     "output_format",
     values=("text", "json"),
     default="text",
-    help_text="Lines as Kafka's tool prints them, or one JSON object a line, with all there is.",
+    help_text="Text as Kafka's tool prints it, or one JSON object a line with every field.",
 )
 @choice_option(
     "--dialect",
@@ -107,11 +105,11 @@ def dump(
     max_batch_bytes: int,
     **decoders: Any,
 ) -> None:
-    """Print what is in Kafka's files, as kafka-dump-log of Kafka 4.3 does, line for line, or as JSON.
+    """Print the content of Kafka's files, line for line as kafka-dump-log of Kafka 4.3, or as JSON.
 
     PATH is a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file, a checkpoint,
-    partition.metadata, meta.properties, or a directory of such. A bad file doesn't stop the others.
-    Text is what the messages hold, controls included; --format json is safe to look at, and to parse.
+    partition.metadata, meta.properties, or a directory of these. A bad file doesn't stop the dump.
+    Text has the messages' control characters as they are; --format json is safe on a terminal, and to parse.
 
     \b
       kfs dump --deep-iteration /var/lib/kafka/data/orders-0/00000000000000000000.log
@@ -177,7 +175,7 @@ def _files(path: str, findings: DumpProblems) -> Iterator[str]:
         findings.unusable(path, error.strerror or str(error))
     else:
         if not has_any:
-            findings.unusable(path, "there is nothing in it that can be dumped")
+            findings.unusable(path, "it has no file that can be dumped")
 
 
 def _say_plainly(line: str) -> None:

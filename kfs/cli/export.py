@@ -52,7 +52,7 @@ class _Start(click.ParamType[OffsetLimit]):
             return parse_starting(value)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r} is neither earliest nor latest, no time such as 2020-11-27T03:12, and no group:NAME",
+                f"{value!r} is neither earliest, latest, a time such as 2020-11-27T03:12, nor group:NAME",
                 param,
                 ctx,
             )
@@ -84,14 +84,14 @@ class _Setting(click.ParamType[tuple[str, str]]):
 )
 @isolation_option
 @on_damage_option
-@click.option("--accept-data-loss", is_flag=True, help="Go on where the next offsets are no longer in the log.")
-@click.option("--follow", is_flag=True, help="Export what is appended, too, until SIGINT or SIGTERM.")
+@click.option("--accept-data-loss", is_flag=True, help="Continue where the next offsets are no longer in the log.")
+@click.option("--follow", is_flag=True, help="Keep running, and export new records, until SIGINT or SIGTERM.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="Seconds between two looks of --follow.",
+    help="Seconds between two checks of --follow.",
 )
 @click.option(
     "--format",
@@ -108,12 +108,12 @@ class _Setting(click.ParamType[tuple[str, str]]):
     default=None,
     help=f"How files are compressed: zstd, snappy, none.  [default: {DEFAULT_COMPRESSION}; the format's own in others]",
 )
-@click.option("--max-records", type=click.IntRange(1), default=None, help="The most offsets in a batch.")
+@click.option("--max-records", type=click.IntRange(1), default=None, help="The maximum number of offsets in a batch.")
 @click.option(
     "--batch-bytes",
     type=ByteSize(),
     default=None,
-    help="About the most bytes of log in a batch.  [default: 512M for each core]",
+    help="The approximate maximum of log bytes in a batch.  [default: 512M for each core]",
 )
 @max_batch_bytes_option
 @click.option("--store", metavar="URL", default=None, help="Where positions are kept.  [default: in the dataset]")
@@ -126,7 +126,7 @@ class _Setting(click.ParamType[tuple[str, str]]):
     "--spark-log",
     type=click.Path(dir_okay=False),
     default=None,
-    help="A file for what Spark prints.  [default: kept only where the export fails]",
+    help="A file for Spark's output.  [default: kept only if the export fails]",
 )
 @json_option("Print the summary as one line of JSON.")
 def export(
@@ -152,10 +152,10 @@ def export(
     spark_log: str | None,
     as_json: bool,
 ) -> None:
-    """Export LOG_DIR... to DATASET, Parquet files by topic and date, with Spark: only what is new, each record once.
+    """Export new records of LOG_DIR... to DATASET, Parquet files by topic and date, with Spark; each record once.
 
-    Killed at any point, it goes on where it was when it is started again. DATASET is a directory
-    that all machines which take part see under the same path, as they do LOG_DIR.
+    After a kill at any point, the next run continues where it stopped. Driver and executors need
+    DATASET and LOG_DIR under the same path.
 
     \b
       kfs export /var/lib/kafka/data /lake/events
@@ -218,7 +218,9 @@ def _own_words() -> Iterator[None]:
     try:
         yield
     except KfsError as error:
-        raise KfsError(str(error).replace(DATA_LOSS_ADVICE, "--accept-data-loss goes on with what there is")) from error
+        raise KfsError(
+            str(error).replace(DATA_LOSS_ADVICE, "--accept-data-loss continues with what is left")
+        ) from error
 
 
 @contextmanager
@@ -286,7 +288,7 @@ def _say(totals: ExportTotals, is_complete: bool, as_json: bool) -> None:
     done = f"{totals.records:,} records in {totals.files:,} files, {totals.size:,} bytes, {batches}"
     if not totals.batches:
         done = "nothing new"
-    messages.say(done if is_complete else f"{done}; there is more to be exported")
+    messages.say(done if is_complete else f"{done}; more is left to export")
 
 
 def _json_fields(totals: ExportTotals, is_complete: bool) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _EXIT_INCOMPLETE: Final = 1
 )
 @topic_option_of("Only offsets of topics that match, and groups that have some.")
 @click.option("--offsets", "view", flag_value="offsets", default=True, help="Committed offsets and lag (the default).")
-@click.option("--members", "view", flag_value="members", help="The members of the groups, and what they are assigned.")
+@click.option("--members", "view", flag_value="members", help="Members and their assignments.")
 @click.option("--state", "view", flag_value="state", help="One line a group.")
 @json_option("One JSON object a group, with all fields.")
 @until_option("Where lag is counted to: the end of the log, or the high watermark checkpoint.")
@@ -54,9 +54,9 @@ def groups(
 ) -> None:
     """Show consumer groups from LOG_DIR...: offsets, lag, members, state.
 
-    What kafka-consumer-groups --describe asks a broker for is read from __consumer_offsets; lag is counted to the
-    ends of the logs in the same directories. Groups may be classic, of the consumer protocol, share or streams
-    groups. Prints a table on a terminal; elsewhere tabs separate fields, and the first line names them.
+    It shows what kafka-consumer-groups --describe does, from __consumer_offsets; lag is counted to the ends of the logs
+    in the same directories. Groups may be classic, consumer, share or streams groups. On a terminal it prints a table;
+    elsewhere tabs separate the fields, and the first line names them.
 
     docs/GROUPS.md says what each field means.
 
@@ -129,7 +129,7 @@ class _Wanted:
     def _note_incomplete(self, group: Group) -> None:
         why = self._state.why_incomplete(group)
         if why is not None:
-            self._missing.append(f"group {group.name!r} isn't all here: {why}")
+            self._missing.append(f"group {group.name!r} is incomplete: {why}")
 
 
 def _is_name(pattern: str) -> bool:

@@ -51,7 +51,7 @@ class _TopicId(click.ParamType[Uuid]):
         except CorruptData as error:
             self.fail(error.reason, param, ctx)
         if topic_id == ZERO_UUID:
-            self.fail(f"{topic_id} is the id of no topic", param, ctx)
+            self.fail(f"{topic_id} can't be the id of a topic", param, ctx)
         return topic_id
 
 
@@ -59,7 +59,7 @@ class _TopicId(click.ParamType[Uuid]):
 @click.argument("files", metavar="[FILE|LOG_DIR...]", nargs=-1, type=click.Path(readable=False))
 @output_option(
     "LOG_DIR",
-    "A log directory, existing or new, to make partitions in. Of several, the one with the fewest gets the next.",
+    "A log directory, existing or new. Of several, the one with the fewest partitions gets the next.",
     "log_dirs",
     multiple=True,
     required=True,
@@ -83,19 +83,19 @@ class _TopicId(click.ParamType[Uuid]):
     type=click.IntRange(1),
     default=DEFAULT_BATCH_RECORDS,
     show_default=True,
-    help="The most records in a batch.",
+    help="The maximum number of records in a batch.",
 )
 @bytes_option(
     "--batch-bytes",
     default=DEFAULT_BATCH_BYTES,
     shown="64K",
-    help_text="About how many bytes a batch has before compression; a larger record gets a batch of its own.",
+    help_text="The approximate size of a batch before compression; a larger record gets its own batch.",
 )
 @bytes_option(
     "--segment-bytes",
     default=SEGMENT_BYTES,
     shown="1G",
-    help_text="The most bytes in a segment.",
+    help_text="The maximum size of a segment.",
 )
 @click.option("--topic-id", type=_TopicId(), help="The id of the topic, of 22 characters.  [default: a new one]")
 @click.option(
@@ -111,7 +111,7 @@ class _TopicId(click.ParamType[Uuid]):
     "--on-bad-line",
     values=["stop", "skip"],
     default="stop",
-    help_text="stop: make nothing. skip: leave the line out and go on. The exit code is 1 either way.",
+    help_text="stop: make nothing. skip: leave the line out and continue. The exit code is 1 either way.",
 )
 def import_(
     files: tuple[str, ...],
@@ -128,14 +128,13 @@ def import_(
 ) -> None:
     """Make partitions that a broker can open from JSON lines, Arrow or Parquet, as kfs cat writes them.
 
-    The lines or rows come from FILE... or standard input (-) and may be of any topics and partitions. Offsets,
-    timestamps and their types, keys, values and headers stay what they are; what the format can't hold is a bad line.
-    Partitions that are there already are never touched, and nothing is made before all lines are read.
+    Lines or rows come from FILE... or standard input (-), for any topics and partitions. Offsets, timestamps, keys,
+    values and headers stay the same; a record that the message format can't hold is a bad line. Existing partitions
+    are never changed, and no partition appears before all lines are read.
 
-    Lines know nothing of producers and transactions, so all that is imported counts as committed: export with
-    --isolation read_committed, or aborted records come back as if they had been committed. Of a LOG_DIR in place of
-    a FILE all topics are exported, only what was committed by default, and imported at once: into another format or
-    codec, or other segments.
+    Everything imported counts as committed: export with --isolation read_committed, or aborted records become
+    committed ones. With a LOG_DIR instead of a FILE, all its topics are exported, by default only committed records,
+    and imported in one step: into another format or codec, or other segments.
 
     \b
       kfs cat /var/lib/kafka/data orders --isolation read_committed >orders.jsonl
@@ -172,7 +171,7 @@ def import_(
                     else:
                         _add_file(importing, name, advance)
                 if importing.is_empty:
-                    raise KfsError("there is no record to import: nothing is made")
+                    raise KfsError("no records to import")
                 made = importing.finish()
     except OSError as error:
         raise KfsError(f"{error.filename or 'import'}: {error.strerror}") from error
@@ -202,7 +201,7 @@ class _Skipped:
         if self.count <= _MOST_NAMED:
             messages.say(str(line))
         elif self.count == _MOST_NAMED + 1:
-            messages.say("more bad lines follow, which are only counted")
+            messages.say("further bad lines are only counted")
 
 
 @contextmanager

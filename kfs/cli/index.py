@@ -35,14 +35,14 @@ _Sized = tuple[bool, CorruptData | None]
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @jobs_option
-@click.option("--background", is_flag=True, hidden=True, help="Go on at low priority until the parent is gone.")
+@click.option("--background", is_flag=True, hidden=True, help="Run at low priority until the parent ends.")
 @source_options
 def index(log_dirs: tuple[str, ...], jobs: int | None, background: bool, source: SourceOptions) -> None:
     """Read the closed segments of LOG_DIR... once, so that a mount knows the sizes of their lines.
 
-    A file in segment/ has a size, and to know it each record has to be looked at. That happens when
-    it is first asked for, or here, ahead of time and on all cores. What is found is kept in the user's
-    cache directory, not in LOG_DIR. Give the options that the mount is given.
+    To size a file in segment/, kfs has to read each of its records. A mount does so on demand; this
+    command does it ahead of time, on all cores. The result is kept in the user's cache directory, not
+    in LOG_DIR. Use the same options as for the mount.
 
     \b
       kfs index /var/lib/kafka/data && kfs mount /var/lib/kafka/data /mnt/k
@@ -97,8 +97,8 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
         store = tree.context.options.index_store
         assert store is not None
         messages.say(
-            f"{store.directory} keeps {store.capacity:,} bytes at most: there was no room for what was found of "
-            f"{dropped} of {len(sized)} segments, and a mount reads those again when they are asked for"
+            f"{store.directory} keeps {store.capacity:,} bytes at most: the line indexes of "
+            f"{dropped} of {len(sized)} segments didn't fit, and a mount reads those segments again on demand"
         )
 
 

@@ -33,7 +33,7 @@ _COMMANDS: Final = {
     "demo": "Write a small Kafka data directory, to try kfs on.",
     "diff": "Compare the copies of each partition.",
     "dump": "Print Kafka's files as kafka-dump-log does, or as JSON.",
-    "export": "Export to Parquet files, with Spark; only what is new.",
+    "export": "Export new records to Parquet files, with Spark.",
     "groups": "Show consumer groups: offsets, lag, members, state.",
     "import": "Make partitions from JSON lines, Arrow or Parquet.",
     "index": "Read closed segments once, so that a mount is fast.",
@@ -44,7 +44,7 @@ _COMMANDS: Final = {
     "stat": "Show size, times and owner of a file of the tree, as JSON.",
     "txn": "Show open transactions, and which of them hang.",
     "umount": "Unmount a mount point.",
-    "verify": "Check everything that can be checked; writes nothing.",
+    "verify": "Check all of Kafka's files; writes nothing.",
 }
 
 
@@ -145,10 +145,10 @@ def main() -> None:
     """Apache Kafka's log directories as a filesystem: every message a file.
 
     LOG_DIR is one of a broker's log.dirs, a single partition directory, or a .log file. No broker is
-    needed, and nothing is ever written to it (but by recover, if told to with --in-place).
+    needed, and nothing is ever written to it, except by recover --in-place.
 
     \b
-      kfs demo /tmp/demo                      make a small data directory to play with
+      kfs demo /tmp/demo                      write a small data directory to try kfs on
       kfs mount /var/lib/kafka/data /mnt/k    mount a log directory
       cat /mnt/k/launch_info/0/offset/368776.json
       kfs umount /mnt/k

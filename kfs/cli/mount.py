@@ -18,16 +18,14 @@ from kfs.tree.kafka_tree import KafkaTree
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @click.argument("mountpoint", type=click.Path(readable=False))
 @source_options
-@click.option(
-    "-f", "--foreground", is_flag=True, help="Serve in this process, and print a line once the mount answers."
-)
-@click.option("--allow-other", is_flag=True, help="Let other users in, as far as file modes allow.")
+@click.option("-f", "--foreground", is_flag=True, help="Don't start a daemon; print a line once the mount answers.")
+@click.option("--allow-other", is_flag=True, help="Give other users access, as file modes allow.")
 @click.option(
     "--front",
     type=click.Choice(FRONTS),
     default="auto",
     show_default=True,
-    help="What speaks to the kernel: kfs itself (kernel; auto on Linux), or libfuse.",
+    help="What serves the mount: kfs itself (kernel; auto on Linux), or libfuse.",
 )
 @click.option(
     "--index/--no-index",

@@ -67,7 +67,7 @@ class _Target(click.ParamType[Target]):
             return parse_target(value)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r} is no offset, no time such as 2020-11-27T03:12, and neither earliest nor latest", param, ctx
+                f"{value!r} is neither an offset, a time such as 2020-11-27T03:12, earliest nor latest", param, ctx
             )
 
 
@@ -80,23 +80,22 @@ def _changing(command: Command) -> Command:
     force = click.option(
         "--force",
         is_flag=True,
-        help="Go on where a writer has the group and may be running (it is fenced, and stops), and replace what is "
-        "stored and can't be understood.",
+        help="Fence a writer that may still be running, and replace stored positions that can't be read.",
     )
     return force(dry_run_option(command))
 
 
 @click.group()
 def offsets() -> None:
-    """Positions of groups in the places where jobs keep them: SQLite, Redis, ZooKeeper, __consumer_offsets.
+    """Show and move the positions that jobs keep in SQLite, Redis or ZooKeeper; show those in __consumer_offsets.
 
     \b
     STORE is one of
       sqlite:///var/lib/job/progress.db
       redis://[user:password@]host[:port][/database]
       zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]
-      kafka:LOG_DIR[,LOG_DIR...]     the consumer groups of log directories; only read
-      group:NAME                     one of them, of the LOG_DIR... that follow; only read
+      kafka:LOG_DIR[,LOG_DIR...]     the consumer groups of log directories; read-only
+      group:NAME                     one of them, in the LOG_DIR... that follow; read-only
 
     A password may be in KFS_STORE_PASSWORD instead.
     """
@@ -113,8 +112,8 @@ def offsets() -> None:
 def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
     """Show the positions in STORE and, with LOG_DIR..., how far they are behind the ends of the logs.
 
-    On a terminal it is a table; elsewhere fields are separated by tabs, the first line names them.
-    Entries that can't be understood are named on standard error, all else is shown, and the exit code is 1.
+    On a terminal it prints a table; elsewhere tabs separate the fields, and the first line names them.
+    If entries can't be read, standard error names them, the others are shown, and the exit code is 1.
 
     \b
       kfs offsets show sqlite:///var/lib/job/progress.db /var/lib/kafka/data
@@ -151,8 +150,8 @@ def set_(
 ) -> None:
     """Set positions of a group in STORE; those of other partitions stay.
 
-    A position is the next offset to read. The writer that has the group is fenced: it stops at its next
-    batch. Where it may be running, this takes --force.
+    A position is the next offset to read. The group's current writer is fenced: it stops at its next
+    batch. If it may be running, this needs --force.
 
     \b
       kfs offsets set sqlite:///var/lib/job/progress.db --group export orders/0=1000 orders/1=1200
@@ -168,8 +167,8 @@ def set_(
 @click.argument("from_url", metavar="FROM")
 @click.argument("to_url", metavar="TO")
 @_log_dirs_argument
-@click.option("--group", metavar="NAME", help="The group in FROM; group:NAME names it already.")
-@click.option("--to-group", metavar="NAME", help="The group in TO.  [default: of the same name]")
+@click.option("--group", metavar="NAME", help="The group in FROM, unless FROM is group:NAME.")
+@click.option("--to-group", metavar="NAME", help="The group in TO.  [default: the same name]")
 @topic_option
 @_changing
 def copy(
@@ -194,13 +193,13 @@ def copy(
     with _opened(open_store(from_url, log_dirs, patience=_PATIENCE)) as (source, _):
         if group is None:
             if not from_url.startswith("group:"):
-                raise click.UsageError("--group says which group is to be copied")
+                raise click.UsageError("name the group to copy with --group")
             group = source.groups()[0]
         progress = _stored(source, group)
         if progress.batch is not None:
             raise OffsetStoreError(
                 f"{source.name}: group {group}: the files of its last batch may not all be in place: "
-                "start its job once, which completes it"
+                "start its job once to complete it"
             )
     wanted = [
         NewPosition(partition, offset, identity=progress.identities.get(partition, UNKNOWN))
@@ -222,7 +221,7 @@ def copy(
     "target",
     type=_Target(),
     required=True,
-    help="Digits are an offset; a time is ISO 8601, UTC unless it says.",
+    help="An offset, earliest, latest, or a time: ISO 8601, UTC unless it has a zone.",
 )
 @topic_option
 @_changing
@@ -237,9 +236,9 @@ def reset(
 ) -> None:
     """Set the positions of a group in STORE to an offset, a time, or the earliest or latest that LOG_DIR... have.
 
-    Of all partitions that the group has, and with LOG_DIR... of all others of its topics, or of those that
-    --topic names. A time is that of the first record at or after it. All is set at once or, if one
-    partition can't be looked up, nothing.
+    This covers all partitions of the group, and with LOG_DIR... all others of its topics, or of those that
+    --topic names. A time selects the first record at or after it. If one partition can't be looked up,
+    nothing is set.
 
     \b
       kfs offsets reset sqlite:///var/lib/job/progress.db /var/lib/kafka/data --group export --to 2020-11-27T03:00
@@ -289,7 +288,7 @@ def _inspected(
 
 
 def _not_stored(store: OffsetStore, group: str) -> NotFound:
-    return NotFound(f"{store.name}: nothing is stored of a group {group!r}")
+    return NotFound(f"{store.name}: no positions of group {group!r}")
 
 
 def _to_be_set(store: WritableStore, group: str, *, force: bool) -> tuple[Progress, tuple[Unreadable, ...]]:

@@ -99,5 +99,5 @@ max_batch_bytes_option = bytes_option(
     "--max-batch-bytes",
     default=DEFAULT_MAX_BATCH_BYTES,
     shown="128M",
-    help_text="Refuse a batch that is larger, before or after decompression.",
+    help_text="Refuse larger batches, before or after decompression.",
 )

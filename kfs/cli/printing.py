@@ -88,7 +88,7 @@ class Printing:
                 _counted(sum(totals.segments.values()), "byte"),
             )
         )
-        rest = "" if is_complete else "; what is named above could not be searched"
+        rest = "" if is_complete else "; the parts named above could not be searched"
         return f"searched {searched}: {records}{rest}"
 
 

@@ -29,18 +29,18 @@ REPORT = "kfs-recovery-report.jsonl"
 @click.command()
 @click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False))
 @output_option("DIR", "Where the copy goes: an empty directory, or a new one.", type=click.Path(readable=False))
-@click.option("--in-place", is_flag=True, help="Change LOG_DIR itself; there is no way back.")
+@click.option("--in-place", is_flag=True, help="Change LOG_DIR itself; this can't be undone.")
 @click.option("--yes", is_flag=True, help="Don't ask before LOG_DIR is changed.")
 @choice_option(
     "--mode",
     values=["salvage", "kafka"],
     default=None,
-    help_text="salvage: keep every intact batch. kafka: what a broker's own recovery leaves; all behind the first bad"
+    help_text="salvage: keep every intact batch. kafka: what a broker's own recovery leaves; all after the first bad"
     " batch is lost.  [default: salvage; with --in-place kafka]",
 )
-@click.option("--unclean", is_flag=True, help="kafka: recover what isn't known to be flushed even after a clean stop.")
+@click.option("--unclean", is_flag=True, help="kafka: recover unflushed segments even after a clean shutdown.")
 @also_option
-@click.option("--undelete", is_flag=True, help="salvage: bring back what was deleted and is still on the disk.")
+@click.option("--undelete", is_flag=True, help="salvage: restore deleted records that are still on the disk.")
 @click.option(
     "--index-interval-bytes",
     type=click.IntRange(0),
@@ -81,19 +81,19 @@ def recover(
     """Make a copy of LOG_DIR that a broker can start on, and report exactly what was lost.
 
     LOG_DIR is one of a broker's log.dirs, or one partition's directory in it, and is only read. Every
-    batch that is intact is kept, at its offset, behind damage too, and in the segment where that
-    belongs: files whose names were exchanged get their own again. Intact batches whose offsets can't
-    be right go to extra/ in their partition's directory. Indexes, producer snapshots, leader
-    epochs and checkpoints are rebuilt. The report says what was lost by byte and offset range, and
-    what that means, here and in kfs-recovery-report.jsonl in the output.
+    intact batch is kept, at its offset and in the segment where it belongs, after damage too: files
+    whose names were exchanged get their own again. Intact batches with impossible offsets go to
+    extra/ in their partition's directory. Indexes, producer snapshots, leader epochs and checkpoints
+    are rebuilt. The report, also in kfs-recovery-report.jsonl in the output, has each loss by byte
+    and offset range, and its consequences.
 
-    What LOG_DIR has lost is taken from where it still is, and that is said: from copies that --also
-    names, as far as they are proven to be of the same history, from deleted segments, and from those
-    that a damaged compaction was to replace.
+    Records that LOG_DIR has lost are taken from copies that --also names, if they are proven to share
+    the log's history, from deleted segments, and from those that a damaged compaction was to replace.
+    The report names each source.
 
     With --mode kafka the copy is what Kafka 4.3 leaves when it recovers LOG_DIR and is then stopped:
-    cut off at the first bad batch of a partition, later segments deleted. Where a broker would not
-    start, there is no copy, and the reasons are named.
+    truncated at the first bad batch of a partition, later segments deleted. If a broker would not
+    start, there is no copy, and the reasons are reported.
 
     \b
       kfs recover /var/lib/kafka/data --output /var/lib/kafka/recovered
@@ -102,13 +102,13 @@ def recover(
     A partition that can't be read is left out and reported; the others are recovered. A directory that
     a running broker has open is refused.
 
-    Exit code 1 where anything was lost or left out.
+    Exit code 1 if anything was lost or left out.
     """
     if (output is None) != in_place:
-        raise click.UsageError("name an --output directory, or ask for --in-place")
+        raise click.UsageError("name an --output directory, or use --in-place")
     mode = mode or ("kafka" if in_place else "salvage")
     if in_place and mode != "kafka":
-        raise click.UsageError("--in-place does only what --mode kafka does")
+        raise click.UsageError("--in-place works only with --mode kafka")
     if (unclean and mode != "kafka") or ((undelete or also) and mode != "salvage"):
         raise click.UsageError("--unclean is for --mode kafka, --undelete and --also are for --mode salvage")
     config = LogConfig(
@@ -118,7 +118,7 @@ def recover(
     )
     as_kafka = KafkaMode(config=config, ignore_clean_shutdown=unclean)
     if in_place and not yes:
-        click.confirm(f"{log_dir} is changed, and what Kafka's recovery loses is gone for good. Go on?", abort=True)
+        click.confirm(f"This changes {log_dir}; what Kafka's recovery cuts off is lost for good. Continue?", abort=True)
     try:
         with progress_bar(Recoverable.at(log_dir).log_bytes(), "recovering") as advance:
             if output is None:

@@ -82,7 +82,7 @@ _Row = dict[str, Json]
     default=MAX_TRANSACTION_TIMEOUT_MS // _MINUTE_MS,
     show_default=True,
     metavar="MINUTES",
-    help="How long brokers let a transaction take: one that was quiet for longer may be hanging.",
+    help="The longest time that brokers let a transaction take; one idle for longer may be hanging.",
 )
 @click.option(
     "--bootstrap-server",
@@ -106,10 +106,10 @@ def txn(
 ) -> None:
     """Show open transactions in the partitions of LOG_DIR..., and which of them hang.
 
-    What holds back read_committed consumers, oldest first, with whose it is as far as __transaction_state tells.
-    A transaction hangs if its coordinator doesn't know of it and never will end it: what kafka-transactions
-    find-hanging looks for. The command lines that would end it are printed. On a terminal it is a table; elsewhere
-    fields are separated by tabs, the first line names them.
+    Open transactions hold back read_committed consumers. They are listed oldest first, with their transactional
+    ids if __transaction_state has them. A transaction hangs if its coordinator doesn't know it, and so never ends it:
+    the rule of kafka-transactions find-hanging. kfs prints the commands that abort it. On a terminal it prints a
+    table; elsewhere tabs separate the fields, and the first line names them.
 
     docs/TRANSACTIONS.md says what each field means.
 
@@ -206,14 +206,17 @@ def _print_transactions(listing: _Listing, *, as_json: bool) -> None:
 def _print_advice(rows: list[_Row]) -> None:
     """Print how to end hanging transactions, and why it is unknown for some whether they hang."""
     hanging = [row for row in rows if row["state"] == TransactionVerdict.HANGING]
-    for heading, field in (("To end what hangs:", "abortCommand"), ("before Kafka 3.0:", "abortCommandBefore30")):
+    for heading, field in (
+        ("To abort hanging transactions:", "abortCommand"),
+        ("before Kafka 3.0:", "abortCommandBefore30"),
+    ):
         if hanging:
             click.echo(f"\n{heading}")
         for row in hanging:
             click.echo(f"  {shown(str(row[field]))}")
     if any(row["state"] == TransactionVerdict.UNKNOWN for row in rows):
         click.echo(
-            f"\nunknown: whether it hangs is for its coordinator to say, whose {TRANSACTION_STATE_TOPIC} isn't here."
+            f"\nunknown: only its coordinator knows whether it hangs, and its {TRANSACTION_STATE_TOPIC} isn't here."
         )
 
 

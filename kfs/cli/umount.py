@@ -11,5 +11,5 @@ from kfs.mount import unmount
 @click.argument("mountpoint", type=click.Path(readable=False))
 @click.option("--lazy", is_flag=True, help="Unmount even while it is in use, and clean up later.")
 def umount(mountpoint: str, lazy: bool) -> None:
-    """Unmount MOUNTPOINT, and what a killed daemon left there; returns once the daemon is gone."""
+    """Unmount MOUNTPOINT, even if its daemon was killed; returns once the daemon has ended."""
     unmount(mountpoint, lazy=lazy)

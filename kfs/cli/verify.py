@@ -34,13 +34,13 @@ EXIT_FINDINGS: Final = 1
 def verify(
     paths: tuple[str, ...], jobs: int | None, as_json: bool, topics: tuple[str, ...], max_batch_bytes: int
 ) -> None:
-    """Check everything in LOG_DIR... that can be checked, and report what is wrong; nothing is written.
+    """Check all of Kafka's files in LOG_DIR..., and report what is wrong; nothing is written.
 
-    Every batch of every segment is read and its records are checked; indexes, transaction indexes, producer
-    snapshots, leader epochs and checkpoints are compared with the batches. What healthy brokers from 0.8
-    to 4.x leave behind is not a finding. FILE is a single file: a .log, an index, a .snapshot, a checkpoint.
+    It reads every batch of every segment and checks the records, and compares indexes, transaction indexes, producer
+    snapshots, leader epochs and checkpoints with the batches. What healthy brokers from 0.8 to 4.x leave is not a
+    finding. FILE is a single file: a .log, an index, a .snapshot, a checkpoint.
 
-    docs/VERIFY.md names every kind of finding, what it means and what to do.
+    docs/VERIFY.md says what each kind of finding means and what to do.
 
     \b
     Exit codes: 0 clean (there may be findings of severity info), 1 findings, 2 it could not run.

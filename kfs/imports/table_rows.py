@@ -77,7 +77,7 @@ def rows_of(
             advance(file.seek(0, os.SEEK_END) - told)
     except _unreadable() as error:
         reason = str(error).split("\n")[0] or type(error).__name__
-        raise KfsError(f"{source}: behind row {number}: can't be read as {kind}: {reason}") from error
+        raise KfsError(f"{source}: after row {number}: can't be read as {kind}: {reason}") from error
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
@@ -90,7 +90,7 @@ def _unreadable() -> tuple[type[Exception], ...]:
 def _batches(file: BinaryIO, kind: TableInput, source: str) -> Iterator[pa.RecordBatch]:
     """Yield the table's batches, validated, with only the columns of records."""
     if kind is not TableInput.ARROW_STREAM and not file.seekable():
-        raise KfsError(f"{source}: is {kind}, of which the end has to be read first: name the file")
+        raise KfsError(f"{source}: is {kind}, whose end must be read first: name the file")
     for batch in _stored_batches(file, kind, source):
         batch.validate(full=True)
         yield batch

@@ -42,7 +42,7 @@ class ImportTopicIds:
         if self._ids:
             raise KfsError(f"{self._given} can't be the id of {next(iter(self._ids))} and of {topic}: import one topic")
         if there is not None and there != self._given:
-            raise KfsError(f"partitions of {topic} are there already, and its id is {there}, not {self._given}")
+            raise KfsError(f"partitions of {topic} already exist, with topic id {there}, not {self._given}")
         return self._given
 
     def _there(self, topic: str) -> Uuid | None:

@@ -22,8 +22,8 @@ from kfs.read.log_reader import LogReader
 _NOT_SET: Final = -1
 #: The note for an offset that isn't on this disk, by whether the topic is known to be tiered.
 _UNREAD_ELSEWHERE: Final = (
-    "what is to be read next is in remote storage, or deleted",
-    "what is to be read next is in remote storage",
+    "the next record to read is in remote storage, or deleted",
+    "the next record to read is in remote storage",
 )
 
 
@@ -125,7 +125,7 @@ def standing_of(
     metadata = log.partition_metadata()
     ends = OffsetInLog(visible.start, visible.end, log.high_watermark)
     if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:
-        other = f"committed for a topic of id {topic_id}: the one here, {metadata.topic_id}, is another"
+        other = f"committed for topic id {topic_id}, but the topic here has id {metadata.topic_id}"
         return replace(ends, note=other)
     if offset is None:
         return ends
@@ -136,9 +136,9 @@ def standing_of(
         )
         return replace(ends, lag=_lag(visible.end, offset, done), note=note)
     if offset < visible.start:
-        note = f"below the log start offset {visible.start}: what was to be read next is deleted"
+        note = f"below the log start offset {visible.start}: the next record to read was deleted"
     elif offset > visible.end:
-        note = f"above the log's end {visible.end}: what was read is not here any more"
+        note = f"above the log's end {visible.end}: records that were read are no longer here"
     found, damage = _first_unread(reader, offset, done_ranges)
     next_offset, next_timestamp = found or (None, None)
     lag = _lag(visible.end, offset, done)

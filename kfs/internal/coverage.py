@@ -70,7 +70,7 @@ class Coverage:
         if not self.least:
             return f"no partition of {self.topic} is here"
         if not partitions:
-            return f"which partition of {self.topic} would hold it isn't known: {self.sentence()}"
+            return f"it is unknown which partition of {self.topic} would hold it: {self.sentence()}"
         missing = [partition for partition in partitions if partition not in self.here]
         if not missing:
             return None
@@ -92,7 +92,7 @@ class Coverage:
         else:
             possible = f"at least {self.least}"
         own = _ranges(_runs(self.here))
-        return f"how many partitions {self.topic} has isn't known ({possible}); here: {own}{not_here}"
+        return f"it is unknown how many partitions {self.topic} has ({possible}); here: {own}{not_here}"
 
 
 def coverage_of(

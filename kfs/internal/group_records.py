@@ -85,7 +85,7 @@ class GroupRecords:
         objection = None
         if group is None or group.type is not group_type:
             if group is not None:
-                objection = f"{kind.name} of {group_id!r}, which was a group of type {group.type} until then"
+                objection = f"{kind.name} of {group_id!r}, which had type {group.type} until then"
             group = self.groups[group_id] = RawGroup(group_type)
         group.records[key] = (record_offset, value)
         return objection

@@ -113,14 +113,15 @@ def total_lag(partitions: Sequence[GroupPartition], standings: Sequence[OffsetIn
             reason = standing.note or (partition.committed.problem if partition.committed is not None else None)
             notes.append(f"{where}: lag isn't known: {reason or _why_unknown(partition)}")
         elif standing.lag < 0:
-            notes.append(f"{where}: lag {standing.lag} counts as 0: {standing.note or 'not all that was read is here'}")
+            reason = standing.note or "records that were read are no longer here"
+            notes.append(f"{where}: lag {standing.lag} counts as 0: {reason}")
         else:
             total += standing.lag
     return TotalLag(total if is_known else None, tuple(notes))
 
 
 def _why_unknown(partition: GroupPartition) -> str:
-    return "no offset was committed" if partition.offset is None else "how many records were done isn't counted"
+    return "no offset was committed" if partition.offset is None else "the number of records read isn't counted"
 
 
 @dataclass(slots=True)
@@ -225,7 +226,7 @@ class Groups:
             chosen = self._coordinator(name, sources)
             if chosen is not None and len(sources.logs) > 1:
                 others = ", ".join(log.log.directory.path for log in sources.logs if log is not chosen)
-                reason = f"group {name!r} is shown as it is here, not as in {others}"
+                reason = f"group {name!r} is shown as in this directory, not as in {others}"
                 yield Problem(chosen.log.directory.path, 0, 0, reason)
 
     def _unread_values(self) -> Iterator[tuple[Log, UnreadRecord]]:

@@ -240,5 +240,5 @@ def _lacks_beginning(state: TopicState) -> Problem | None:
     start = state.log.log_start_offset
     if not start:
         return None
-    reason = f"begins at offset {start}: what was said before, and not again since, isn't known"
+    reason = f"begins at offset {start}: state that was last written before it is unknown"
     return Problem(state.log.directory.path, 0, 0, reason)

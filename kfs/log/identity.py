@@ -77,8 +77,8 @@ def other_log(log: Log, offset: int, kept: Identity | None) -> OtherLog | None:
     topic_id = topic_id_of(log) if kept.topic_id is not None else None
     if topic_id is not None and topic_id != kept.topic_id:
         return OtherLog(
-            f"topic {log.topic} was deleted and made anew: position {offset} of {name} belongs to the topic of id "
-            f"{kept.topic_id}, and {log.directory.path} to that of id {topic_id}",
+            f"topic {log.topic} was deleted and re-created: position {offset} of {name} belongs to topic id "
+            f"{kept.topic_id}, and {log.directory.path} to topic id {topic_id}",
             None,
         )
     if kept.leader_epoch is None:
@@ -89,7 +89,7 @@ def other_log(log: Log, offset: int, kept: Identity | None) -> OtherLog | None:
     return OtherLog(
         f"the log of {name} is not the one that was read up to offset {offset}: the record before it was written in "
         f"leader epoch {kept.leader_epoch}, and {log.directory.path} has {found}: it was restored from a backup, or "
-        "is a copy that went its own way",
+        "is a copy that diverged",
         _common(log, offset, kept.leader_epoch),
     )
 

@@ -109,7 +109,7 @@ def columns_named(names: Iterable[str]) -> tuple[Column, ...]:
             raise ValueError(f"column {name!r} twice")
         columns.append(column)
     if not columns:
-        raise ValueError(f"no columns are asked for, there are: {', '.join(_BY_LABEL)}")
+        raise ValueError(f"no columns given, there are: {', '.join(_BY_LABEL)}")
     return tuple(columns)
 
 

@@ -43,9 +43,7 @@ def _object(line: bytes | str) -> dict[str, Any]:
         raise ValueError(f"not UTF-8 from byte {error.start + 1} on") from None
     except JSONDecodeError as error:
         is_cut = error.pos >= len(text.rstrip())
-        raise ValueError(
-            "JSON that ends too early" if is_cut else f"no JSON from character {error.pos + 1} on"
-        ) from None
+        raise ValueError("truncated JSON" if is_cut else f"not JSON from character {error.pos + 1} on") from None
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
     except ValueError:  # sys.set_int_max_str_digits

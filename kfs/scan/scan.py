@@ -82,7 +82,7 @@ class Scan:
         last: int | None = None,
     ) -> None:
         if columns is not None and isinstance(columns, str):
-            raise ValueError(f"columns {columns!r}, expected several names")
+            raise ValueError(f"columns {columns!r}, expected a sequence of names")
         if jobs is not None and jobs < 1:
             raise ValueError(f"jobs {jobs}, expected at least 1")
         listed = logs if callable(logs) else tuple(logs)
@@ -243,7 +243,7 @@ def _selection(
     offsets: Offsets | None, times: tuple[Moment | None, Moment | None] | None, keys: Iterable[bytes | str] | None
 ) -> Selection:
     if isinstance(keys, (str, bytes)):
-        raise ValueError(f"keys {keys!r}, expected several")
+        raise ValueError(f"keys {keys!r}, expected a sequence")
     wanted = None if keys is None else frozenset(key.encode() if isinstance(key, str) else key for key in keys)
     since, before = (None if time is None else milliseconds_of(time) for time in times or (None, None))
     selection = Selection(since=since, before=before, keys=wanted)

@@ -113,7 +113,7 @@ class FollowedLogs:
         if damage is not None and self._options.read.on_damage is DamagePolicy.FAIL:
             raise damage.problem.error()
         if damage is not None:
-            _LOG.warning("%s: the log ends in damage that is skipped as soon as more follows it", damage.problem)
+            _LOG.warning("%s: the log ends in damage, to be skipped once records follow it", damage.problem)
         self._sound[path] = size
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -173,7 +173,7 @@ class FollowedLogs:
             if stop < begins[each]:
                 self._lose(
                     f"the log of {each} ended at {begins[each]} and ends at {stop} now: the stream was started "
-                    "behind its end, or the log was cut or made anew"
+                    "after its end, or the log was truncated or re-created"
                 )
             elif stop > begins[each]:
                 wanted[each] = OffsetRange(begins[each], stop)
@@ -228,4 +228,4 @@ class FollowedLogs:
 
 
 def _say_what_is_missing(topic: str) -> None:
-    _LOG.warning("there is no topic %r just now", topic)
+    _LOG.warning("topic %r doesn't exist now", topic)

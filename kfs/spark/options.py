@@ -236,7 +236,7 @@ def _given(options: Options) -> Options:
         given = paths | {name.removeprefix(_TABLE_OPTION): given[name] for name in of_table}
     if not given:
         raise InvalidOption(
-            "no options were received. Of a table that CREATE TABLE made, Spark passes none on to a source in Python: "
+            "no options were received: Spark passes those of CREATE TABLE to no source in Python: "
             "use CREATE TEMPORARY VIEW ... USING kfs OPTIONS (...), or SELECT ... FROM the table WITH (...)"
         )
     for name in sorted(given.keys() - _KNOWN.keys()):

@@ -81,7 +81,7 @@ class Matching:
 
     def _may_be_read(self, topic: str, data_dir: DataDir) -> bool:
         if not is_legal_topic(topic):
-            _LOG.warning("%s: %r is no name of a topic; left out", ", ".join(data_dir.paths), topic)
+            _LOG.warning("%s: %r is not a topic name; left out", ", ".join(data_dir.paths), topic)
             return False
         return topic not in INTERNAL_TOPICS or topic in self.patterns
 

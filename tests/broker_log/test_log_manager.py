@@ -52,14 +52,14 @@ def test_of_several_with_as_many_the_first_is_taken(tmp_path: Path) -> None:
 
 def test_a_partition_is_made_once(tmp_path: Path) -> None:
     paths = log_dirs(tmp_path, ["a-0"], [])
-    with pytest.raises(FileExistsError, match="there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         LogManager(paths).create(TopicPartition("a", 0))
 
 
 def test_a_partition_is_not_made_twice_by_one(tmp_path: Path) -> None:
     manager = LogManager(log_dirs(tmp_path, [], []))
     manager.create(TopicPartition("a", 0))
-    with pytest.raises(FileExistsError, match="there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         manager.create(TopicPartition("a", 0))
 
 

@@ -200,7 +200,7 @@ def test_what_cant_be_read_was_not_searched(shelf: Path, text: str, code: int) -
     assert done.returncode == code
     problem, claim = done.stderr.decode().splitlines()
     assert str(log) in problem
-    assert claim.endswith(" found; what is named above could not be searched")
+    assert claim.endswith(" found; the parts named above could not be searched")
 
 
 def test_a_partition_that_cant_be_listed_was_not_searched_and_the_rest_is(shelf: Path) -> None:
@@ -211,13 +211,13 @@ def test_a_partition_that_cant_be_listed_was_not_searched_and_the_rest_is(shelf:
     assert len(done.stdout.splitlines()) == 3  # of b-0, of a-0's deleted segments, and of gone-0
     lines = done.stderr.splitlines()
     assert [line for line in lines if "can't be listed: Permission denied" in line and "a-1" in line]
-    assert lines[-1].endswith("3 records found; what is named above could not be searched")
+    assert lines[-1].endswith("3 records found; the parts named above could not be searched")
 
 
 def test_what_tiered_storage_has_was_not_searched(corpus: Callable[[str], Path]) -> None:
     done = kfs("cat", corpus("t_local") / "data", "--key", "nobody")
     assert done.returncode == 1
-    assert said(done).endswith("0 records found; what is named above could not be searched")
+    assert said(done).endswith("0 records found; the parts named above could not be searched")
 
 
 def test_deleted_records_of_every_kind_are_found(shelf: Path) -> None:

@@ -256,7 +256,7 @@ def test_what_is_no_topic_is_no_table(shop: Shop, tmp_path: Path) -> None:
 
 def test_a_terminal_gets_no_table(shop: Shop) -> None:
     sent = on_a_terminal("cat", shop.root, "orders", "--format", "arrow")
-    assert b"nothing for a terminal" in sent
+    assert b"can't be written to a terminal" in sent
     assert b"ARROW1" not in sent
 
 

@@ -106,7 +106,7 @@ def test_a_directory_with_nothing_to_dump_is_named(log: Path, tmp_path: Path) ->
     (tmp_path / "empty" / "below").mkdir(parents=True)
     (tmp_path / "empty" / "notes").touch()
     done = kfs("dump", tmp_path / "empty", log)
-    said = f"kfs: {tmp_path / 'empty'}: there is nothing in it that can be dumped\n"
+    said = f"kfs: {tmp_path / 'empty'}: it has no file that can be dumped\n"
     assert (done.returncode, done.stderr.decode()) == (1, said)
     assert done.stdout.startswith(f"Dumping {log}\n".encode())
     assert kfs("dump", tmp_path).returncode == 0  # of a directory below others it is no fault

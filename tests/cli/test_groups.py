@@ -114,7 +114,7 @@ def test_an_offset_above_the_log_end_takes_nothing_off_the_total_and_is_said(roo
     write_partition(root / "orders-1", {0: dense(0, 9)})
     more_of(root).append(commit("ahead", "orders", 0, 4), commit("ahead", "orders", 1, 1000))
     assert [row["LAG"] for row in rows(root, "--group", "ahead")] == ["6", "-990"]
-    note = "orders-1: lag -990 counts as 0: above the log's end 10: what was read is not here any more"
+    note = "orders-1: lag -990 counts as 0: above the log's end 10: records that were read are no longer here"
     (row,) = rows(root, "--state", "--group", "ahead")
     assert (row["TOTAL-LAG"], row["NOTE"]) == ("6", note)
     (group,) = objects(root, "--group", "ahead")
@@ -230,7 +230,7 @@ def test_a_share_group_rests_on_where_its_shares_are_kept_too(corpus: Corpus, tm
     shutil.rmtree(root / "__share_group_state-22")
     done = kfs("groups", root, "--group", "share-grp")
     assert done.returncode == 1
-    assert "group 'share-grp' isn't all here: " in done.stderr.decode()
+    assert "group 'share-grp' is incomplete: " in done.stderr.decode()
     assert "__share_group_state" in done.stderr.decode()
     assert kfs("groups", root, "--group", "classic-grp").returncode == 0
 

@@ -59,11 +59,11 @@ def test_tables_from_standard_input(tmp_path: Path) -> None:
     assert printed("cat", tmp_path / "made", "t") == some_lines(10)
     done = with_input(stream[:-8], "-o", tmp_path / "cut")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert b"standard input: behind row 10: can't be read as an Arrow stream: " in done.stderr
+    assert b"standard input: after row 10: can't be read as an Arrow stream: " in done.stderr
     parquet = printed("cat", tmp_path / "data", "t", "--format", "parquet")
     done = with_input(parquet, "-o", tmp_path / "cut")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert b"standard input: is Parquet, of which the end has to be read first: name the file" in done.stderr
+    assert b"standard input: is Parquet, whose end must be read first: name the file" in done.stderr
     (tmp_path / "table").write_bytes(parquet)
     with open(tmp_path / "table", "rb") as file:
         subprocess.run([KFS, "import", "-o", tmp_path / "redirected"], stdin=file, check=True)
@@ -164,7 +164,7 @@ def test_memory_does_not_grow_with_the_lines(form: str, tmp_path: Path) -> None:
 def test_where_there_is_no_record_nothing_is_made(lines: bytes, tmp_path: Path) -> None:
     done = with_input(lines, "-o", tmp_path / "new" / "made", "--on-bad-line", "skip")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.splitlines()[-1] == b"kfs: there is no record to import: nothing is made"
+    assert done.stderr.splitlines()[-1] == b"kfs: no records to import"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,7 +172,7 @@ def test_a_table_without_rows_is_no_record_either(tmp_path: Path) -> None:
     write_partition(tmp_path / "source" / "t-0", {0: dense(0, 9)})
     printed("cat", tmp_path / "source", "t", "--offsets", "90:", "--format", "parquet", "-o", tmp_path / "t.parquet")
     reason = refused("import", tmp_path / "t.parquet", "-o", tmp_path / "made")
-    assert reason == "kfs: there is no record to import: nothing is made\n"
+    assert reason == "kfs: no records to import\n"
     assert not (tmp_path / "made").exists()
 
 
@@ -247,7 +247,7 @@ def test_partitions_that_are_there_are_never_touched(tmp_path: Path) -> None:
     before = take_manifest(made / "old-0")
     done = with_input(some_lines(5, "new") + some_lines(5, "old", start=5), "-o", made)
     assert done.returncode == 1
-    expected = f"line 6: {made}/old-0: the partition is there already, and existing ones are never touched"
+    expected = f"line 6: {made}/old-0: the partition already exists, and existing ones are never touched"
     assert done.stderr.decode() == f"kfs: standard input: {expected}\n"
     assert sorted(path.name for path in made.iterdir() if path.is_dir()) == ["old-0"]
     assert with_input(some_lines(5, "new") + some_lines(5, "old", 1), "-o", made).returncode == 0
@@ -278,7 +278,7 @@ def test_of_several_directories_the_one_with_the_fewest_partitions_gets_the_next
     assert sorted(path.name for path in one.glob("b-*")) == ["b-2"]
     assert sorted(path.name for path in other.glob("b-*")) == ["b-0", "b-1", "b-3"]
     done = with_input(some_lines(1, "a", 1), "-o", other, "-o", one)
-    assert b"is there already" in done.stderr
+    assert b"already exists" in done.stderr
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -103,9 +103,7 @@ def test_what_there_was_no_room_for_is_said(
     assert done.stdout.endswith(": 3 read, 0 known before\n")
     dropped = 3 - len(cache())
     assert dropped > 0
-    assert f"keeps {capacity:,} bytes at most: there was no room for what was found of {dropped} of 3 segments" in (
-        done.stderr
-    )
+    assert f"keeps {capacity:,} bytes at most: the line indexes of {dropped} of 3 segments didn't fit" in (done.stderr)
 
 
 def test_one_in_the_background_reads_a_segment_once_although_there_is_no_room(

@@ -132,7 +132,7 @@ def test_it_shows_positions_and_how_far_they_are_behind(url: str, root: Path) ->
             "20",
             "30",
             "18",
-            "below the log start offset 20: what was to be read next is deleted",
+            "below the log start offset 20: the next record to read was deleted",
         ],
     ]
 
@@ -196,7 +196,7 @@ def test_a_group_without_positions_is_shown(url: str) -> None:
 
 def test_a_group_that_nobody_stored_is_an_error(url: str) -> None:
     put(url, "export", {"orders/0": 4})
-    expected = f"kfs: {url.partition('?')[0]}: nothing is stored of a group 'nobody'\n"
+    expected = f"kfs: {url.partition('?')[0]}: no positions of group 'nobody'\n"
     assert refused("offsets", "show", url, "--group", "nobody") == expected
     assert refused("offsets", "show", url, "--group", "nobody", "--json") == expected
 
@@ -224,7 +224,7 @@ def test_what_an_older_job_left_in_redis_is_shown_and_copied(
     rows("copy", address, url, "--group", "wordcount", "--to-group", "new")
     assert stored(url, "new") == {"orders/0": 10, "orders/1": 10}
     reason = refused("offsets", "show", address, "--group", "damaged")
-    assert reason.startswith(f"kfs: {address}: key damaged: no list of ranges, as JSON or as Python writes it: ")
+    assert reason.startswith(f"kfs: {address}: key damaged: not a list of ranges, as JSON or as Python writes it: ")
 
 
 @pytest.mark.parametrize("kind", PUT)
@@ -242,7 +242,7 @@ def test_a_group_that_cannot_be_understood_is_named_and_hides_no_other(
     assert (done.returncode, [json.loads(line)["group"] for line in done.stdout.splitlines()]) == (1, ["good"])
     done = kfs("offsets", "show", url, "--group", "nobody", "--group", "good")
     assert (done.returncode, b"good\torders\t0\t4\t" in done.stdout) == (1, True)
-    assert "nothing is stored of a group 'nobody'" in done.stderr.decode()
+    assert "no positions of group 'nobody'" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("kind", PUT)
@@ -290,14 +290,14 @@ def test_a_commit_that_cannot_be_read_hides_no_other(root: Path) -> None:
     InternalPartition(root, partition=1).append((commit("bad", "orders", 0, 1)[0], b"x"), commit("bad", "orders", 1, 3))
     done = kfs("offsets", "show", f"kafka:{root}")
     assert done.returncode == 1
-    assert "what was committed for orders-0 can't be read" in done.stderr.decode()
+    assert "the committed offset of orders-0 can't be read" in done.stderr.decode()
     found = [line.split("\t") for line in done.stdout.decode().splitlines()[1:]]
     assert {(row[0], row[2], row[3]) for row in found} >= {("bad", "0", "-"), ("bad", "1", "3"), ("mail", "0", "5")}
 
 
 def test_a_file_that_is_not_there_is_an_error(url_of: Callable[[str], str]) -> None:
     url = url_of("sqlite")
-    assert refused("offsets", "show", url) == f"kfs: {url}: there is no such file\n"
+    assert refused("offsets", "show", url) == f"kfs: {url}: no such file\n"
     assert not Path(url.removeprefix("sqlite://")).exists()
 
 
@@ -411,7 +411,7 @@ def test_log_directories_are_only_read(url: str, root: Path) -> None:
         ("reset", url, "--group", "billing", "--to", "5"),
         ("copy", f"kafka:{root}", url, "--group", "billing"),
     ):
-        assert f"kfs: {url}: the groups of a log directory are only read" in refused("offsets", *arguments)
+        assert f"kfs: {url}: the groups of a log directory are read-only" in refused("offsets", *arguments)
 
 
 # --- copy -------------------------------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ def test_what_is_not_there_is_not_copied(url: str, url_of: Callable[[str], str])
     name = url.partition("?")[0]
     to_url = url_of("sqlite")
     reason = refused("offsets", "copy", url, to_url, "--group", "nobody")
-    assert reason == f"kfs: {name}: nothing is stored of a group 'nobody'\n"
+    assert reason == f"kfs: {name}: no positions of group 'nobody'\n"
     reason = refused("offsets", "copy", url, to_url, "--group", "export", "--topic", "returns")
     assert reason == f"kfs: {name}: group export: no positions that match\n"
     assert not Path(to_url.removeprefix("sqlite://")).exists()
@@ -513,7 +513,7 @@ def test_all_is_reset_or_nothing(url: str, root: Path) -> None:
 def test_nothing_to_be_reset_is_an_error(url: str, root: Path) -> None:
     for topics in ((), ("--topic", "nothing*")):
         reason = refused("offsets", "reset", url, root, "--group", "export", "--to", "latest", *topics)
-        assert reason.startswith("kfs: no partition to set: nothing stored matches")
+        assert reason.startswith("kfs: no partition to set: no stored position matches")
     with open_writable_store(url) as store:
         assert store.load("export").is_empty
 
@@ -597,7 +597,7 @@ def test_positions_are_shown_reset_set_and_copied_with_the_logs_that_they_are_of
     make_topic(root, 100, A, {0: 0, 50: 3})
     assert "the record before it was written in leader epoch 2, and" in of_logs(other, root)[-1]
     make_topic(root, 250, B)
-    note = f"committed for a topic of id {A}: the one here, {B}, is another"
+    note = f"committed for topic id {A}, but the topic here has id {B}"
     assert of_logs(url, root) == ["70", str(A), "-", note]
     rows("reset", url, root, "--group", "export", "--to", "70")
     assert of_logs(url, root) == ["70", str(B), "0", "-"]

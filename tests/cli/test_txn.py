@@ -103,7 +103,7 @@ def test_a_terminal_gets_a_table_and_the_commands_that_end_what_hangs(root: Path
     assert open_one.index("open") == hanging.index("hanging") == head.index("STATE")
     assert advice == [
         "",
-        "To end what hangs:",
+        "To abort hanging transactions:",
         f"  {_ABORT} --start-offset 2",
         "",
         "before Kafka 3.0:",
@@ -122,8 +122,8 @@ def test_a_terminal_is_told_why_it_is_not_known(root: Path) -> None:
         shutil.rmtree(directory)
     lines = terminal_lines(root)
     assert [line.split()[2] for line in lines if line.startswith("stuck")] == ["unknown", "unknown"]
-    assert f"unknown: whether it hangs is for its coordinator to say, whose {STATE_TOPIC} isn't here." in lines
-    assert "To end what hangs:" not in lines
+    assert f"unknown: only its coordinator knows whether it hangs, and its {STATE_TOPIC} isn't here." in lines
+    assert "To abort hanging transactions:" not in lines
 
 
 def test_the_commands_name_the_broker_that_is_given(root: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_log_of_ids_without_its_beginning_is_said_to_be_one(root: Path) -> Non
     for arguments in ([root], ["--ids", root]):
         done = kfs("txn", *arguments)
         assert done.returncode == 0
-        expected = f"kfs: {write_more}: begins at offset 2: what was said before, and not again since, isn't known"
+        expected = f"kfs: {write_more}: begins at offset 2: state that was last written before it is unknown"
         assert done.stderr.decode().splitlines()[-1] == expected
 
 

@@ -276,7 +276,7 @@ def test_a_table_that_was_cut_is_never_taken_for_a_whole_one(kind: TableInput) -
     data = encoded(spark_rows(), kind)
     sizes = range(8, len(data))
     for size in [*random.Random(1).sample(sizes, min(len(sizes), 300)), len(data) - 8, len(data) - 4]:
-        with pytest.raises(KfsError, match=f"^input: behind row [0-5]: can't be read as {kind}: ."):
+        with pytest.raises(KfsError, match=f"^input: after row [0-5]: can't be read as {kind}: ."):
             rows_in(data[:size])
 
 
@@ -310,7 +310,7 @@ def test_what_has_to_be_read_from_its_end_is_no_pipe() -> None:
     for kind in (TableInput.PARQUET, TableInput.ARROW_FILE):
         reading, writing = os.pipe()
         os.close(writing)
-        with open(reading, "rb") as file, pytest.raises(KfsError, match=f"^input: is {kind}, of which the end"):
+        with open(reading, "rb") as file, pytest.raises(KfsError, match=f"^input: is {kind}, whose end"):
             list(rows_of(file, kind, "input"))
 
 

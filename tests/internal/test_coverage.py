@@ -46,7 +46,7 @@ def test_what_the_first_half_holds_may_be_all_there_is() -> None:
     found = coverage_of(TOPIC, kept(8, range(4)), None)
     assert (found.counts, found.count, found.lacks_some, found.is_complete) == ((4, 8), None, False, False)
     assert found.sentence() == (
-        "how many partitions __consumer_offsets has isn't known (4 or 8, by what is in them); here: 0 to 3"
+        "it is unknown how many partitions __consumer_offsets has (4 or 8, by what is in them); here: 0 to 3"
     )
 
 
@@ -65,7 +65,7 @@ def test_empty_partitions_say_how_many_there_are_at_least() -> None:
     found = coverage_of(TOPIC, [(2, []), (4, [])], None)
     assert (found.counts, found.least, found.lacks_some) == ((), 5, True)
     assert found.sentence() == (
-        "how many partitions __consumer_offsets has isn't known (at least 5); here: 2, 4; not here: 0 to 1, 3"
+        "it is unknown how many partitions __consumer_offsets has (at least 5); here: 2, 4; not here: 0 to 1, 3"
     )
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_said_of_a_topic_that_nobody_knows_of() -> None:
 def test_a_number_of_any_size_in_a_directory_name_costs_nothing() -> None:
     found = coverage_of(TOPIC, [(2**31 - 1, [])], None)
     assert found.sentence() == (
-        "how many partitions __consumer_offsets has isn't known (at least 2147483648); here: 2147483647; "
+        "it is unknown how many partitions __consumer_offsets has (at least 2147483648); here: 2147483647; "
         "not here: 0 to 2147483646"
     )
 
@@ -98,7 +98,7 @@ def test_what_is_not_found_is_in_a_partition_that_is_named() -> None:
     unsure = coverage_of(TOPIC, kept(8, range(4)), None)
     assert unsure.why_not_found(names[2]) is None  # of 4 and of 8 it is 2
     assert unsure.why_not_found(names[6]) == "it would be in __consumer_offsets-6, which is not here"
-    assert "isn't known" in str(coverage_of(TOPIC, [(0, [])], None).why_not_found("x"))
+    assert "it is unknown" in str(coverage_of(TOPIC, [(0, [])], None).why_not_found("x"))
     assert coverage_of(TOPIC, [], None).why_not_found("x") == "no partition of __consumer_offsets is here"
 
 

@@ -228,7 +228,7 @@ def test_a_group_that_changes_its_type_without_a_word_is_said_so(tmp_path: Path)
     InternalPartition(tmp_path).append(classic_group("g", [member("m")]), *consumer_group())
     groups = groups_of(tmp_path)
     assert described(tmp_path).description.type is GroupType.CONSUMER
-    assert ["was a group of type Classic" in record.reason for _, record in groups.state_problems().unread] == [True]
+    assert ["had type Classic" in record.reason for _, record in groups.state_problems().unread] == [True]
 
 
 # --- share groups ---------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_however_many_values_cannot_be_read_so_many_are_told_and_the_rest_is_cou
     assert (len(trouble.unread), trouble.unread_dropped, trouble.is_damaged) == (1000, 200, False)
     assert trouble.loses_something
     share, *rows, last = trouble.rows()
-    assert "how many partitions __consumer_offsets has isn't known" in str(share["reason"])
+    assert "it is unknown how many partitions __consumer_offsets has" in str(share["reason"])
     assert len(rows) == 1000
     assert last == {"reason": "and 200 more records that can't be read"}
 

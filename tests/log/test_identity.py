@@ -88,8 +88,8 @@ def test_another_id_is_another_topic(tmp_path: Path) -> None:
     assert other is not None
     assert other.common is None
     assert other.reason == (
-        f"topic t was deleted and made anew: position 25 of t-0 belongs to the topic of id {B}, and {tmp_path}/t-0 to "
-        f"that of id {A}"
+        f"topic t was deleted and re-created: position 25 of t-0 belongs to topic id {B}, and {tmp_path}/t-0 to "
+        f"topic id {A}"
     )
 
 

@@ -264,9 +264,9 @@ def test_the_schema_is_that_of_sparks_kafka_source() -> None:
     ("options", "reason"),
     [
         ({"columns": ["nothing"]}, "no column 'nothing'"),
-        ({"columns": "key"}, "expected several names"),
+        ({"columns": "key"}, "expected a sequence of names"),
         ({"columns": []}, "no columns"),
-        ({"keys": "key"}, "expected several"),
+        ({"keys": "key"}, "expected a sequence"),
         ({"offsets": (1, 2, 3)}, "expected a pair"),
         ({"offsets": 5}, "expected a pair"),
         ({"offsets": {0: ("1", None)}}, "expected an integer"),

@@ -127,8 +127,8 @@ def test_a_topic_made_anew_is_data_loss_and_read_from_its_start_where_that_is_ac
         strict.restart()
         lenient.restart()
     reason = (
-        rf"topic t was deleted and made anew: position 100 of t-0 belongs to the topic of id {A}, and .*/t-0 to that "
-        rf"of id {B}; option failOnDataLoss=false reads what there is"
+        rf"topic t was deleted and re-created: position 100 of t-0 belongs to topic id {A}, and .*/t-0 to topic "
+        rf"id {B}; option failOnDataLoss=false reads what there is"
     )
     with pytest.raises(DataLoss, match=reason):
         strict.next()
@@ -146,7 +146,7 @@ def test_a_topic_made_anew_after_a_micro_batch_was_written_down_is_data_loss(dat
         make_topic(data, 250, B)
         query.restart()
         if not options:
-            with pytest.raises(DataLoss, match="topic t was deleted and made anew"):
+            with pytest.raises(DataLoss, match="topic t was deleted and re-created"):
                 query.do()
         else:
             assert query.do() == []  # nothing of what it was to have is there
@@ -161,7 +161,7 @@ def test_a_topic_made_anew_twice_is_data_loss(data: Path) -> None:
         query.begin()
         make_topic(data, 250, C)
         if not options:
-            with pytest.raises(DataLoss, match=f"of id {B}, and .*/t-0 to that of id {C}"):
+            with pytest.raises(DataLoss, match=f"topic id {B}, and .*/t-0 to topic id {C}"):
                 query.do()
         else:
             assert query.do() == []
@@ -189,11 +189,11 @@ def test_a_batch_query_reads_one_topic(data: Path, caplog: pytest.LogCaptureFixt
     strict, lenient = options_for(data), options_for(data, **LENIENT)
     plans = planned(strict), planned(lenient)
     make_topic(data, 250, B)
-    with pytest.raises(DataLoss, match="were there when the query was planned, and topic t was deleted and made anew"):
+    with pytest.raises(DataLoss, match="were there when the query was planned, and topic t was deleted and re-created"):
         list(read(plans[0], strict))
     with caplog.at_level(logging.WARNING, "kfs.spark"):
         assert list(read(plans[1], lenient)) == []
-    assert "topic t was deleted and made anew" in caplog.text
+    assert "topic t was deleted and re-created" in caplog.text
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
@@ -202,7 +202,7 @@ def test_offsets_of_a_checkpoint_are_of_the_same_log_in_a_batch_query(option: st
     expected = range(60, 100) if option == "startingOffsets" else range(60)
     assert offsets_in(rows_of(data, **{option: offsets})) == list(expected)
     make_topic(data, 250, B)
-    with pytest.raises(DataLoss, match="topic t was deleted and made anew: position 60 of t-0"):
+    with pytest.raises(DataLoss, match="topic t was deleted and re-created: position 60 of t-0"):
         rows_of(data, **{option: offsets})
     rows = rows_of(data, **{option: offsets}, **LENIENT)
     assert offsets_in(rows) == (list(range(250)) if option == "startingOffsets" else [])
@@ -221,7 +221,7 @@ def test_a_log_that_went_another_way_is_data_loss_and_read_from_where_it_did(
     make_topic(data, end, A if topic_id else None, {0: 0, 50: 1, 70: 4})  # a backup that ended at 70, and went on
     reason = (
         r"the log of t-0 is not the one that was read up to offset 100: the record before it was written in leader "
-        r"epoch 1, and .*/t-0 has epoch 4 there: it was restored from a backup, or is a copy that went its own way"
+        r"epoch 1, and .*/t-0 has epoch 4 there: it was restored from a backup, or is a copy that diverged"
     )
     with pytest.raises(DataLoss, match=reason):
         strict.next() or strict.next()

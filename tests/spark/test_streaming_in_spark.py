@@ -122,7 +122,7 @@ def test_a_topic_made_anew_is_data_loss_after_a_restart(spark: SparkSession, dat
         job = Job(spark, data, directory, subscribe="t", failOnDataLoss=fails)
         assert job.checkpoint == [{"t": {"0": 100}, f"kfs:t?topicId={A}&leaderEpochs=0:0": {}}]
         if fails == "true":
-            with pytest.raises(Exception, match=f"DataLoss: topic t was deleted and made anew: .*{A}.*{B}"):
+            with pytest.raises(Exception, match=f"DataLoss: topic t was deleted and re-created: .*{A}.*{B}"):
                 job.run()
             assert job.offsets() == list(range(100))
         else:
@@ -140,7 +140,7 @@ def test_a_topic_made_anew_under_a_running_query_is_data_loss(
     queries[0].processAllAvailable()
     make_topic(data, 250, B)
     with pytest.raises(
-        Exception, match=rf"DataLoss: (topic t was deleted and made anew: .*{A}.*{B}|partitions t-0 are)"
+        Exception, match=rf"DataLoss: (topic t was deleted and re-created: .*{A}.*{B}|partitions t-0 are)"
     ):
         queries[0].awaitTermination(120)
     assert job.offsets() == list(range(100))

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_listed_with_its_bytes(root: Path, log: InternalP
     data[-1] ^= 0xFF
     log.active.write_bytes(bytes(data) + b"".join(each.data for each in dense(4, 4)))
     problem, share, unknown = lines_at(open_tree(root), "problems.jsonl")[:3]
-    assert "how many partitions __consumer_offsets has isn't known" in share["reason"]
+    assert "it is unknown how many partitions __consumer_offsets has" in share["reason"]
     assert (problem["file"], problem["position"]) == (str(log.active), damaged)
     assert (unknown["offset"], unknown["key"], unknown["value"]) == (0, "AGNuZXc=", "/w==")
     assert "unknown record type 99" in unknown["reason"]

@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_listed_with_its_bytes(tmp_path: Path) -> None:
     assert names(directory_at(tree, IDS)) == ["c.json", "problems.jsonl"]
     damage, share, beginning, version, kind = lines_at(tree, "problems.jsonl")
     assert (damage["file"], "CRC" in damage["reason"]) == (str(path), True)
-    assert "how many partitions __transaction_state has isn't known" in share["reason"]
+    assert "it is unknown how many partitions __transaction_state has" in share["reason"]
     assert (beginning["file"], beginning["reason"][:19]) == (str(directory), "begins at offset 1:")
     assert (version["offset"], version["key"], version["value"]) == (1, "AAAAAWI=", "AGNuZXc=")
     assert "99" in version["reason"]

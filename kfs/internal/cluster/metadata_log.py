@@ -199,7 +199,7 @@ class MetadataLog:
         first = segments[0].base_offset if segments else 0
         is_partial = snapshot is None and first > 0
         if is_partial:
-            reason = f"the log begins at offset {first}, and no snapshot says what was before"
+            reason = f"the log begins at offset {first}, and no snapshot has what was before"
             self.problems.add(Problem(self.directory.path, 0, 0, reason))
             replay.end_offset = first
         stopped = self._follow(replay, end_offset)
@@ -265,7 +265,7 @@ class MetadataLog:
         return None
 
     def _gap(self, item: DecodedBatches, end_offset: int) -> str:
-        reason = f"the offsets {end_offset} to {item.base_offset - 1} are missing: what follows isn't applied"
+        reason = f"the offsets {end_offset} to {item.base_offset - 1} are missing: later records aren't applied"
         self.problems.add(Problem(item.file, item.position, 0, reason))
         return f"{item.file}: position {item.position}: {reason}"
 
@@ -324,11 +324,11 @@ def read_snapshot(segment: Segment, replay: Replay) -> None:
     replay.timestamp = timestamp
     path = segment.files.log.path
     if not types or types[0] != ControlRecordType.SNAPSHOT_HEADER:
-        raise CorruptData("the first record is no SNAPSHOT_HEADER", 0, path)
+        raise CorruptData("the first record is not a SNAPSHOT_HEADER", 0, path)
     if ControlRecordType.SNAPSHOT_FOOTER not in types:
-        raise CorruptData("there is no SNAPSHOT_FOOTER: it isn't complete", segment.size(), path)
+        raise CorruptData("it has no SNAPSHOT_FOOTER: it is incomplete", segment.size(), path)
     if types[-1] != ControlRecordType.SNAPSHOT_FOOTER:
-        raise CorruptData("something follows the SNAPSHOT_FOOTER", segment.size(), path)
+        raise CorruptData("records follow the SNAPSHOT_FOOTER", segment.size(), path)
 
 
 def read_bootstrap(path: str, storage: Storage, problems: Problems) -> Replay | None:

@@ -127,9 +127,9 @@ class Export:
         reset = [without_secrets(options.store_url), *expand_paths(options.paths), "--group", options.group_name]
         also = f" (and {len(others) - 1} more partitions like that)" if len(others) > 1 else ""
         raise DataLoss(
-            f"{others[min(others)]}{also}: export it to another dataset; or remove from {options.dataset} what it has "
-            f"of topic {topic}, and begin again: kfs offsets reset {shlex.join(reset)} --topic {topic} --to earliest "
-            "(or --to latest, which leaves out what there is by now)"
+            f"{others[min(others)]}{also}: export it to another dataset; or remove topic {topic} from "
+            f"{options.dataset} and start again: kfs offsets reset {shlex.join(reset)} --topic {topic} --to earliest "
+            "(or --to latest, which leaves out the existing records)"
         )
 
     def _catch_up_with_sink(self) -> None:
@@ -157,7 +157,9 @@ class Export:
         topics = {each.topic for each in latest}
         gone = {each for each in self._output.progress.positions if each.topic in topics} - latest.keys()
         if gone - self._said_gone:
-            _LOG.warning("partitions %s have positions and aren't there (any more)", names_of(gone - self._said_gone))
+            _LOG.warning(
+                "partitions %s have positions, but are not in the log directories", names_of(gone - self._said_gone)
+            )
             self._said_gone |= gone
 
     def left(self, end: Offsets) -> int:

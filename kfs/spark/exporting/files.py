@@ -81,7 +81,7 @@ def check_for_doubles(dataset: str, files: Iterable[StagedFile]) -> None:
             if other_partition == partition and other_start < end and start < other_end:
                 raise KfsError(
                     f"{os.path.join(dataset, directory, other)}: has offsets of {start} to {end - 1}, which were about "
-                    "to be written: remove what belongs to them from the dataset, or set the positions behind them"
+                    "to be written: remove their records from the dataset, or set the positions after them"
                 )
 
 

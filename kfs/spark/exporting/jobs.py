@@ -119,7 +119,7 @@ def is_jvm_gone(error: Exception) -> bool:
 def reason_of(error: Exception) -> KfsError:
     """Return the cause of a job's failure as one sentence, without Spark's text around it."""
     if is_jvm_gone(error):
-        return UnusableSession("Spark's JVM has gone in the middle: it was killed, or had not enough memory")
+        return UnusableSession("Spark's JVM died: it was killed, or ran out of memory")
     text = str(error)
     raised = [match for match in _RAISED.finditer(text) if "Error" in match["kind"] or match["kind"].startswith(_OURS)]
     for match in raised:

@@ -188,7 +188,7 @@ def _positions(topics: dict[str, Any]) -> dict[TopicPartition, int]:
             raise ValueError(f"the partitions of {topic[:250]!r} aren't an object")
         for number in partitions:
             if not (number.isascii() and number.isdecimal() and len(number) <= 10):
-                raise ValueError(f"{number[:50]!r} is no partition's number")
+                raise ValueError(f"{number[:50]!r} is not a partition number")
             partition = TopicPartition(topic, int(number))
             positions[partition] = _take(partitions, number, int)
             check_position(partition, positions[partition])

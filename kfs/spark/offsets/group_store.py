@@ -91,7 +91,7 @@ class GroupStore(OffsetStore):
         place = f"{', '.join(self._data_dir.paths)}: group {group!r}"
         committed = partition.committed
         if committed is not None and committed.problem is not None:
-            raise CorruptStore(place, f"what was committed for {where} can't be read: {committed.problem}")
+            raise CorruptStore(place, f"the committed offset of {where} can't be read: {committed.problem}")
         if partition.offset is None:
             return None
         try:
@@ -101,7 +101,7 @@ class GroupStore(OffsetStore):
         log = self._data_dir.log(where.topic, where.partition)
         metadata = log.partition_metadata() if log is not None else None
         if partition.topic_id is not None and metadata is not None and partition.topic_id != str(metadata.topic_id):
-            _LOG.warning("%s: what was committed for %s was for another topic of that name; left out", place, where)
+            _LOG.warning("%s: the committed offset of %s is for another topic of that name; left out", place, where)
             return None
         return partition.offset
 

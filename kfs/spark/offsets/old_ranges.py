@@ -35,12 +35,12 @@ def parse_old_ranges(content: bytes, place: str) -> tuple[ConsumedRange, ...]:
         CorruptStore: it is something else, or has two ranges of one partition.
     """
     if len(content) > MAX_OLD_VALUE_BYTES:
-        raise CorruptStore(place, f"more than {MAX_OLD_VALUE_BYTES:,} bytes: no list of ranges")
+        raise CorruptStore(place, f"more than {MAX_OLD_VALUE_BYTES:,} bytes: not a list of ranges")
     try:
         value = _parsed(content.decode())
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError) as error:
         start = content[:_SHOWN].decode("utf-8", "backslashreplace")
-        raise CorruptStore(place, f"no list of ranges, as JSON or as Python writes it: {start!r}: {error}") from None
+        raise CorruptStore(place, f"not a list of ranges, as JSON or as Python writes it: {start!r}: {error}") from None
     if not isinstance(value, list | tuple):
         raise CorruptStore(place, f"a list of ranges was expected, and a {type(value).__name__} is there")
     ranges: dict[TopicPartition, ConsumedRange] = {}

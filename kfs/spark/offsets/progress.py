@@ -50,17 +50,17 @@ class ConsumedRange:
 def check_position(partition: TopicPartition, offset: int) -> None:
     """Raise ValueError unless Kafka could have such a partition, and such an offset in it."""
     if not is_legal_topic(partition.topic):
-        raise ValueError(f"{partition.topic[:250]!r} is no name of a topic")
+        raise ValueError(f"{partition.topic[:250]!r} is not a topic name")
     if not 0 <= partition.partition <= _MAX_PARTITION:
-        raise ValueError(f"{partition.partition} is no partition's number")
+        raise ValueError(f"{partition.partition} is not a partition number")
     if not 0 <= offset <= MAX_INT64:
-        raise ValueError(f"{partition}: {offset} is no offset")
+        raise ValueError(f"{partition}: {offset} is not an offset")
 
 
 def check_group(group: str) -> None:
     """Raise ValueError if a store can't keep a group of that name."""
     if not 0 < len(group) <= _LONGEST_GROUP or not group.isprintable():
-        raise ValueError(f"{group[:50]!r} is no name of a group: 1 to {_LONGEST_GROUP} printable characters")
+        raise ValueError(f"{group[:50]!r} is not a group name: 1 to {_LONGEST_GROUP} printable characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class StagedFile:
     def __post_init__(self) -> None:
         for path in (self.staged, self.final):
             if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-                raise ValueError(f"{path[:250]!r} is no path of a file below the dataset")
+                raise ValueError(f"{path[:250]!r} is not a path below the dataset")
 
 
 @dataclass(frozen=True, slots=True)

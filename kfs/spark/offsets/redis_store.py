@@ -158,7 +158,7 @@ class RedisStore(WritableStore):
         ]
         if amiss:
             _LOG.warning(
-                "%s runs with %s: a crash there may take back positions that it acknowledged: "
+                "%s runs with %s: a crash there may lose positions that it acknowledged: "
                 "set appendonly yes, appendfsync always and maxmemory-policy noeviction",
                 self.name,
                 ", ".join(amiss),

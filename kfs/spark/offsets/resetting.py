@@ -55,7 +55,7 @@ def parse_target(text: str) -> Target:
     """
     if text.isascii() and text.isdecimal():
         if len(text) > 19 or int(text) > MAX_INT64:
-            raise ValueError(f"{text[:40]} is no offset")
+            raise ValueError(f"{text[:40]} is not an offset")
         return AtOffset(int(text))
     try:
         return parse_offset_reset(text)
@@ -85,7 +85,7 @@ def new_positions(
         topics = [topic for topic in data_dir.topics() if (matches(topic) if matches is not None else topic in known)]
         partitions.update(TopicPartition(topic, number) for topic in topics for number in data_dir.partitions(topic))
     if not partitions:
-        raise NotFound("no partition to set: nothing stored matches; with --topic and LOG_DIR, all there are")
+        raise NotFound("no partition to set: no stored position matches; --topic with LOG_DIR sets all that are there")
     return [_new_position(each, data_dir, target) for each in sorted(partitions)]
 
 
@@ -96,7 +96,7 @@ def _new_position(partition: TopicPartition, data_dir: DataDir | None, target: T
     log = data_dir.log(partition.topic, partition.partition)
     if log is None:
         raise NotFound(
-            f"{partition} is not in the log directories: name its own too, or with --topic what is to be set"
+            f"{partition} is not in the log directories: name its directory too, or choose others with --topic"
         )
     found = _in_log(partition, log, target)
     return replace(found, identity=identity_at(log, found.offset))

@@ -55,7 +55,7 @@ class SqliteStore(WritableStore):
         with self._lock, self._errors():
             connection = self._connect()
             if connection is None:
-                raise NotFound(f"{self.name}: there is no such file")
+                raise NotFound(f"{self.name}: no such file")
             if not _has_tables(connection):
                 return []
             names = connection.execute("SELECT name FROM kfs_groups UNION SELECT group_name FROM kfs_positions")
@@ -125,9 +125,9 @@ class SqliteStore(WritableStore):
 
     def _progress(self, place: str, state: object, positions: dict[TopicPartition, int]) -> Progress:
         if state is None:
-            return Progress(positions, note="rows that something else has put there" if positions else "")
+            return Progress(positions, note="rows from another program" if positions else "")
         if not isinstance(state, str):
-            raise CorruptStore(place, "its state in kfs_groups is no text")
+            raise CorruptStore(place, "its state in kfs_groups is not text")
         return decode_document(state.encode("utf-8", "surrogateescape"), place, positions)
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection | None:

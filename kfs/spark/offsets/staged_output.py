@@ -185,8 +185,8 @@ class StagedOutput:
             if os.path.lexists(self._final(file)):
                 self.check()  # or the writer that took the group over has written it
                 raise KfsError(
-                    f"{self._final(file)}: is there already, so these offsets were written before: "
-                    "remove what belongs to them from the dataset, or set the positions behind them"
+                    f"{self._final(file)}: already exists, so these offsets were written before: "
+                    "remove their records from the dataset, or set the positions after them"
                 )
 
     def _make_directories(self) -> None:

@@ -35,7 +35,7 @@ def parse_offset_reset(value: str) -> OffsetReset:
     """
     found = _NAMES.get(value.strip().lower())
     if found is None:
-        raise OffsetStoreError(f"auto.offset.reset: {value[:50]!r} is none of {', '.join(_NAMES)}")
+        raise OffsetStoreError(f"auto.offset.reset: {value[:50]!r} is not one of {', '.join(_NAMES)}")
     return found
 
 

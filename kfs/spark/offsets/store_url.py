@@ -47,7 +47,7 @@ def open_store(url: str, log_dirs: Sequence[str] = (), *, patience: float = DEFA
         "kafka": lambda: _kafka(url),
     }
     if scheme is None or scheme[1] not in openers:
-        raise _bad(url, "no store that is known")
+        raise _bad(url, "an unknown kind of store")
     return openers[scheme[1]]()
 
 
@@ -55,7 +55,7 @@ def open_writable_store(url: str, *, patience: float = DEFAULT_PATIENCE) -> Writ
     """Return the store at ``url``, as :func:`open_store`; raise OffsetStoreError if it is read-only."""
     store = open_store(url, patience=patience) if not url.startswith(("group:", "kafka:")) else None
     if not isinstance(store, WritableStore):
-        raise _bad(url, "the groups of a log directory are only read")
+        raise _bad(url, "the groups of a log directory are read-only")
     return store
 
 
@@ -77,7 +77,7 @@ def _sqlite(url: str, patience: float) -> OffsetStore:
             raise _bad(url, "a file URL has no host: an absolute path begins with three slashes")
         path = "/" + path.lstrip("/")
     if not path or path.endswith("/") or "\0" in path:
-        raise _bad(url, "it has no path of a file")
+        raise _bad(url, "it has no file path")
     return SqliteStore(path, patience)
 
 
@@ -92,7 +92,7 @@ def _redis(url: str, patience: float) -> OffsetStore:
     if host is None or not _is_port(host["port"]):
         raise _bad(url, f"{server!r} is not host:port")
     if not re.fullmatch("[0-9]{0,5}", path):
-        raise _bad(url, f"{path!r} is no number of a database")
+        raise _bad(url, f"{path!r} is not a database number")
     options = _options(url, query, {"prefix", "old_key"})
     name = host["host"].strip("[]")
     tls = url.startswith("rediss:")
@@ -111,7 +111,7 @@ def _zookeeper(url: str, patience: float) -> OffsetStore:
             raise _bad(url, f"{server!r} is not host:port")
         hosts.append(f"{host['host']}:{host['port'] or _ZOOKEEPER_PORT}")
     if path and any(part in ("", ".", "..") for part in path.split("/")):
-        raise _bad(url, f"{path!r} is no path in ZooKeeper")
+        raise _bad(url, f"{path!r} is not a path in ZooKeeper")
     return ZooKeeperStore(ZooKeeperAddress(",".join(hosts), f"/{path}" if path else "", username, password), patience)
 
 
@@ -156,5 +156,5 @@ def _options(url: str, query: str, known: set[str]) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     unknown = sorted(options.keys() - known)
     if unknown:
-        raise _bad(url, f"{unknown[0]!r} is no option; there are {', '.join(sorted(known))}")
+        raise _bad(url, f"{unknown[0]!r} is not an option; there are {', '.join(sorted(known))}")
     return options

@@ -132,7 +132,7 @@ class ZooKeeperStore(WritableStore):
         found = {partition: version for partition, (_, version) in nodes.positions.items()}
         versions = _Versions(None if state is None else state[1], found, tuple(nodes.strays))
         if state is None:
-            note = "nodes that a consumer of ZooKeeper's days, or another program, has left" if positions else ""
+            note = "nodes of an old consumer, or of another program" if positions else ""
             return Stored(Progress(positions, note=note), versions, tuple(unreadable))
         place = f"{self.name}: node {self._path(group, 'kfs')}"
         stored = Stored.of(lambda: decode_document(state[0], place, positions), versions)
@@ -176,7 +176,7 @@ class ZooKeeperStore(WritableStore):
     def _partition(self, offsets: str, topic: str, number: str) -> TopicPartition:
         place = f"{self.name}: node {offsets}/{topic}/{number}"
         if not (number.isascii() and number.isdecimal() and len(number) <= 10 and str(int(number)) == number):
-            raise CorruptStore(place, "its name is no partition's number")
+            raise CorruptStore(place, "its name is not a partition number")
         partition = TopicPartition(topic, int(number))
         try:
             check_position(partition, 0)

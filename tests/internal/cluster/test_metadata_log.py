@@ -132,11 +132,11 @@ def test_the_newest_whole_snapshot_counts(tmp_path: Path) -> None:
         (lambda data: data[: -len(control_batch(2, SnapshotFooter()))], "no SNAPSHOT_FOOTER"),
         (lambda data: data[:-5], "no SNAPSHOT_FOOTER"),
         (lambda data: data[: data.index(b"new")] + b"nev" + data[data.index(b"new") + 3 :], "CRC"),
-        (lambda data: data[len(control_batch(0, SnapshotHeader(0))) :], "no SNAPSHOT_HEADER"),
-        (lambda data: data + batch(3, [topic("more", 7)]), "follows the SNAPSHOT_FOOTER"),
-        (lambda data: b"", "no SNAPSHOT_HEADER"),
+        (lambda data: data[len(control_batch(0, SnapshotHeader(0))) :], "not a SNAPSHOT_HEADER"),
+        (lambda data: data + batch(3, [topic("more", 7)]), "follow the SNAPSHOT_FOOTER"),
+        (lambda data: b"", "not a SNAPSHOT_HEADER"),
         (lambda data: b"garbage " * 50, ""),
-        (lambda data: b"\0" * 500, "no SNAPSHOT_HEADER"),
+        (lambda data: b"\0" * 500, "not a SNAPSHOT_HEADER"),
     ],
 )
 def test_a_snapshot_that_is_not_whole_is_told_and_not_used(
@@ -169,7 +169,7 @@ def test_what_lies_between_a_snapshot_and_the_log_is_missed(tmp_path: Path) -> N
     assert state.stopped is not None
     assert "offsets 10 to 14 are missing" in state.stopped
     assert [problem.reason for problem in log.problems] == [
-        "the offsets 10 to 14 are missing: what follows isn't applied"
+        "the offsets 10 to 14 are missing: later records aren't applied"
     ]
 
 

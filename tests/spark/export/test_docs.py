@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "EXPORT.md").read_text()
 
 
 def test_every_option_is_there_and_none_that_is_not() -> None:
-    table = PAGE[PAGE.index("| `kfs export LOG_DIR... DATASET`") : PAGE.index("On a terminal")]
+    table = PAGE[PAGE.index("| `kfs export LOG_DIR... DATASET`") : PAGE.index("Exit code 1 means")]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
     documented = {name for cell in cells for name in re.findall(r"`(--[a-z-]+)", cell)}
     assert documented == {name for parameter in export.params for name in parameter.opts if name.startswith("--")}

@@ -71,7 +71,7 @@ def after_its_jvm(place: Place, export: RunningExport, chance: random.Random) ->
     export.go_on()
     status, said = export.wait()
     assert status == 1, said
-    assert said.splitlines()[-1].startswith("kfs: Spark's JVM has gone in the middle"), said
+    assert said.splitlines()[-1].startswith("kfs: Spark's JVM died"), said
 
 
 def after_its_store(place: Place, export: RunningExport, chance: random.Random) -> None:

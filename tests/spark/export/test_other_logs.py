@@ -85,8 +85,8 @@ def test_a_topic_made_anew_is_refused_and_the_ways_on_lead_on(data: Path, datase
     make_topic(data, 250, B)
     reason = refusal(data, dataset)
     assert reason.startswith(
-        f"topic t was deleted and made anew: position 100 of t-0 belongs to the topic of id {A}, and {data}/t-0 to "
-        f"that of id {B}: export it to another dataset; or remove from {dataset} what it has of topic t, and begin "
+        f"topic t was deleted and re-created: position 100 of t-0 belongs to topic id {A}, and {data}/t-0 to "
+        f"topic id {B}: export it to another dataset; or remove topic t from {dataset} and start "
         f"again: kfs offsets reset sqlite://{dataset}/_kfs/progress.db {data} --group export --topic t --to earliest"
     )
     assert "failOnDataLoss" not in reason
@@ -133,7 +133,7 @@ def test_one_position_that_is_set_by_hand_is_taken_for_the_same_topic(data: Path
     export(options_for(data, dataset))
     make_topic(data, 300, B)
     printed("offsets", "set", url, "t/0=250", "--group", "export")
-    assert "topic t was deleted and made anew" in refusal(data, dataset)
+    assert "topic t was deleted and re-created" in refusal(data, dataset)
 
 
 def test_a_position_of_an_earlier_version_is_taken_as_it_is_and_gets_what_it_lacks(data: Path, dataset: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_topic_made_anew_while_a_batch_is_written_is_refused(read: ReadOptions
     def make_it_anew(_exporting: Export) -> None:
         make_topic(data, 250, B)
 
-    with pytest.raises(DataLoss, match="topic t was deleted and made anew"):
+    with pytest.raises(DataLoss, match="topic t was deleted and re-created"):
         export(options_for(data, dataset, read=read), at_batch=make_it_anew)
     assert exported(dataset) == []
     shutil.rmtree(dataset)
@@ -167,7 +167,7 @@ def test_a_topic_made_anew_when_its_records_were_read_is_refused(data: Path, dat
             make_topic(data, 250, B)
             return done  # type: ignore[return-value]
 
-    with pytest.raises(DataLoss, match="topic t was deleted and made anew"):
+    with pytest.raises(DataLoss, match="topic t was deleted and re-created"):
         export(options_for(data, dataset), ThenMadeAnew())
     assert exported(dataset) == []
 

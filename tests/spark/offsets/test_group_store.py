@@ -88,7 +88,7 @@ def test_every_group_of_a_broker_is_carried_over_to_every_store(corpus: Corpus, 
 def test_nothing_is_written_to_it(corpus: Corpus) -> None:
     data = str(corpus("d_groups") / "data")
     for url in (f"kafka:{data}", "group:classic-grp"):
-        with pytest.raises(OffsetStoreError, match="the groups of a log directory are only read"):
+        with pytest.raises(OffsetStoreError, match="the groups of a log directory are read-only"):
             open_writable_store(url)
 
 
@@ -144,12 +144,12 @@ def test_a_commit_for_another_topic_of_that_name_is_left_out(root: Path, caplog:
     (root / "orders-0/partition.metadata").write_bytes(encode_partition_metadata(PartitionMetadata(other)))
     with caplog.at_level(logging.WARNING, logger="kfs"):
         assert load(root) == {}
-    assert "group 'billing': what was committed for orders-0 was for another topic of that name" in caplog.text
+    assert "group 'billing': the committed offset of orders-0 is for another topic of that name" in caplog.text
 
 
 def test_an_offset_that_is_none_is_an_error(root: Path) -> None:
     InternalPartition(root).append(commit("billing", "orders", 0, -2))
-    with pytest.raises(CorruptStore, match=rf"{root}: group 'billing': orders-0: -2 is no offset"):
+    with pytest.raises(CorruptStore, match=rf"{root}: group 'billing': orders-0: -2 is not an offset"):
         load(root)
 
 
@@ -161,7 +161,7 @@ def test_an_offset_that_stands_for_none_is_no_position(root: Path) -> None:
 def test_a_value_that_cannot_be_read_is_an_error(root: Path) -> None:
     key, _ = commit("billing", "orders", 0, 4)
     InternalPartition(root).append(commit("billing", "orders", 0, 4), (key, b"\x00\x03\x00"))
-    with pytest.raises(CorruptStore, match=r"group 'billing': what was committed for orders-0 can't be read: "):
+    with pytest.raises(CorruptStore, match=r"group 'billing': the committed offset of orders-0 can't be read: "):
         load(root)
 
 

@@ -310,7 +310,7 @@ def test_a_row_of_positions_that_is_none_is_refused(row: tuple[object, ...], tmp
 @pytest.mark.parametrize(
     ("content", "kind", "reason"),
     [
-        (document(), "BLOB", "its state in kfs_groups is no text"),
+        (document(), "BLOB", "its state in kfs_groups is not text"),
         (b"\xff", "TEXT", "not UTF-8 at byte 0"),
         (b" " * (MAX_DOCUMENT_BYTES + 1), "TEXT", f"a value of more than {MAX_DOCUMENT_BYTES:,} bytes"),
     ],
@@ -333,7 +333,7 @@ def test_a_name_of_a_group_that_is_no_text_hides_no_other(tmp_path: Path) -> Non
         assert [name for name in names if name.isprintable()] == [GROUP]
         for name in names:
             if name != GROUP:
-                with pytest.raises(OffsetStoreError, match="is no name of a group"):
+                with pytest.raises(OffsetStoreError, match="is not a group name"):
                     store.inspect(name)
 
 
@@ -463,7 +463,7 @@ def test_names_of_groups_that_are_no_text_are_listed_and_refused(
         client.set(prefix.encode() + b"\xff\xfe", b"")
     store = open_one(url)
     assert store.groups() == ["\udcff\udcfe"]
-    with pytest.raises(OffsetStoreError, match="is no name of a group"):
+    with pytest.raises(OffsetStoreError, match="is not a group name"):
         store.inspect(store.groups()[0])
 
 
@@ -480,13 +480,13 @@ def test_names_of_groups_that_are_no_text_are_listed_and_refused(
         ("orders", "0", b"\xff" * 100, "an offset as decimal text was expected"),
         ("orders", "0", "\u0661".encode(), "an offset as decimal text was expected"),
         ("orders", "0", b"9" * 100_000, "an offset as decimal text was expected"),
-        ("orders", "0", b"9223372036854775808", "orders-0: 9223372036854775808 is no offset"),
-        ("orders", "x", b"1", "its name is no partition's number"),
-        ("orders", "00", b"1", "its name is no partition's number"),
-        ("orders", "-1", b"1", "its name is no partition's number"),
-        ("orders", "2147483648", b"1", "2147483648 is no partition's number"),
-        ("or ders", "0", b"1", "'or ders' is no name of a topic"),
-        ("x" * 250, "0", b"1", "is no name of a topic"),
+        ("orders", "0", b"9223372036854775808", "orders-0: 9223372036854775808 is not an offset"),
+        ("orders", "x", b"1", "its name is not a partition number"),
+        ("orders", "00", b"1", "its name is not a partition number"),
+        ("orders", "-1", b"1", "its name is not a partition number"),
+        ("orders", "2147483648", b"1", "2147483648 is not a partition number"),
+        ("or ders", "0", b"1", "'or ders' is not a topic name"),
+        ("x" * 250, "0", b"1", "is not a topic name"),
     ],
 )
 def test_a_node_that_is_no_position_is_refused(

@@ -180,7 +180,7 @@ def test_a_server_that_forgets_what_it_acknowledged_does_not_double_the_output(
             output.commit([ConsumedRange("orders", 0, 10, 20)], [output.staging.write("orders-10-20", [b"more"])])
         again = StagedOutput(store, "export", str(tmp_path / "dataset"))
         assert again.progress.positions == {}
-        with pytest.raises(KfsError, match="is there already, so these offsets were written before"):
+        with pytest.raises(KfsError, match="already exists, so these offsets were written before"):
             again.commit([orders], [again.staging.write("orders-0-10", [b"records"])])
         assert store.load("export").positions == {}
     finally:
@@ -218,7 +218,7 @@ def test_a_server_that_may_forget_is_warned_of_once(
     warnings = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(warnings) == (said is not None)
     if said is not None:
-        assert warnings[0].startswith(f"{server.url} runs with {said}: a crash there may take back positions")
+        assert warnings[0].startswith(f"{server.url} runs with {said}: a crash there may lose positions")
 
 
 def test_a_server_that_takes_nothing_more_is_read_all_the_same(

@@ -75,7 +75,7 @@ def test_no_ranges_are_none() -> None:
 )
 def test_nothing_in_a_value_is_run(text: str, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    with pytest.raises(CorruptStore, match="there: no list of ranges, as JSON or as Python writes it"):
+    with pytest.raises(CorruptStore, match="there: not a list of ranges, as JSON or as Python writes it"):
         parse_old_ranges(text.format(made=made).encode(), "there")
     assert not made.exists()
 

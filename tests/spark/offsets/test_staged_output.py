@@ -238,7 +238,7 @@ def test_a_record_is_not_written_again_when_positions_go_back(local: WritableSto
     local.set_positions(GROUP, {ORDERS.topic_partition: 3})
     with (
         StagedOutput(local, GROUP, str(tmp_path / "dataset")) as output,
-        pytest.raises(KfsError, match="dataset/a: is there already, so these offsets were written before"),
+        pytest.raises(KfsError, match="dataset/a: already exists, so these offsets were written before"),
     ):
         output.commit([ORDERS], [output.staging.write("a", [b"again"])])
     assert (tmp_path / "dataset/a").read_bytes() == b"first"
