@@ -20,10 +20,13 @@ InPython = TypeVar("InPython")
 Compiled = TypeVar("Compiled")
 
 
-def compiled_or_python(in_python: InPython, import_compiled: Callable[[], Compiled]) -> InPython | Compiled:
+def compiled_or_python(
+    import_python: Callable[[], InPython], import_compiled: Callable[[], Compiled]
+) -> InPython | Compiled:
     """Return the class or function that ``import_compiled`` imports.
 
-    Return ``in_python`` if the import fails, or if the environment variable asks for it.
+    Return what ``import_python`` returns if that import fails, or if the environment variable asks for it: only one of
+    the two is imported.
 
     Raises:
         KfsError: the environment variable asks for compiled code that wasn't built, or has an unknown value.
@@ -32,10 +35,10 @@ def compiled_or_python(in_python: InPython, import_compiled: Callable[[], Compil
     if wanted not in ("", PYTHON, COMPILED):
         raise KfsError(f"{IMPLEMENTATION_VARIABLE} is {wanted!r}, expected {PYTHON} or {COMPILED}")
     if wanted == PYTHON:
-        return in_python
+        return import_python()
     try:
         return import_compiled()
     except ImportError as error:
         if wanted == COMPILED:
             raise KfsError(f"{IMPLEMENTATION_VARIABLE} is {COMPILED}, but that was not built: {error}") from None
-        return in_python
+        return import_python()

@@ -7,7 +7,8 @@ import pytest
 from kfs.cat.output import Fields, python_fields
 from kfs.dump.batch_text import BatchLines, BatchText
 from kfs.errors import KfsError
-from kfs.format.decode import BlockDecoder, PythonDecoder
+from kfs.format.decode import PythonDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.read.selection import PythonRows, Rows
 from kfs.render.arrow_builder import ArrowBuilder, PythonArrowBuilder
 from kfs.render.record_json import RecordJson, SequencedJson

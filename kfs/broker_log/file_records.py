@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, crc_mismatch, is_intact, unpack_batch_header
-from kfs.format.decode import BlockDecoder
-from kfs.format.decoders import default_decoder
+from kfs.format.decoders import BlockDecoder, default_decoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     CODEC_MASK,

@@ -95,7 +95,7 @@ def python_fields(
 
 @cache
 def _fields() -> Fields:
-    return compiled_or_python(python_fields, _import_compiled)
+    return compiled_or_python(lambda: python_fields, _import_compiled)
 
 
 def _import_compiled() -> Fields:

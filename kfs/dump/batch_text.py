@@ -36,7 +36,7 @@ def batch_lines(printing: Printing) -> BatchLines:
 
 @cache
 def _lines_class() -> type[BatchLines]:
-    lines: type[BatchLines] = compiled_or_python(BatchText, _import_compiled)
+    lines: type[BatchLines] = compiled_or_python(lambda: BatchText, _import_compiled)
     return lines
 
 

@@ -13,13 +13,11 @@ from kfs.errors import CorruptData
 from kfs.format.batch_table import BatchTable
 from kfs.format.codecs import decompress
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PythonDecoder
 from kfs.format.record import TimestampType
 
 cdef array INT64 = array("q")
 cdef array INT32 = array("i")
 
-cdef object PLAIN = PythonDecoder()
 cdef object CREATE_TIME = TimestampType.CREATE_TIME
 cdef object LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
@@ -140,7 +138,7 @@ cdef class CompiledDecoder:
         long long limit,
         long long max_size,
     ):
-        """See :meth:`kfs.format.decode.BlockDecoder.scan`."""
+        """See :meth:`kfs.format.decoders.BlockDecoder.scan`."""
         cdef const byte* data = buffer
         cdef Py_ssize_t end = len(buffer)
         cdef Batch* rows = NULL
@@ -157,7 +155,7 @@ cdef class CompiledDecoder:
             free(rows)
 
     def decode(self, header, bytes data not None, limit):
-        """See :meth:`kfs.format.decode.BlockDecoder.decode`."""
+        """See :meth:`kfs.format.decoders.BlockDecoder.decode`."""
         cdef Batch batch
         cdef Columns columns
         if header.magic == MAGIC_V2:
@@ -176,16 +174,16 @@ cdef class CompiledDecoder:
             columns = columns_of_wrapper(header, data, limit)
         else:
             columns = columns_of_messages(data, header.magic, None, header.timestamp_type)
-        return PLAIN.decode(header, data, limit) if columns is None else columns.finish()
+        return decoded_in_python(header, data, limit) if columns is None else columns.finish()
 
     def decode_rows(self, table, Py_ssize_t first, Py_ssize_t stop, limit):
-        """See :meth:`kfs.format.decode.BlockDecoder.decode_rows`."""
+        """See :meth:`kfs.format.decoders.BlockDecoder.decode_rows`."""
         cdef Py_ssize_t rows = stop - first
         cdef Columns columns = columns_of_rows(
             table.buffer, table.positions[first] - table.buffer_position, limit, &rows
         )
         if columns is None:
-            return PLAIN.decode(table.header(first), table.data(first), limit), first + 1
+            return decoded_in_python(table.header(first), table.data(first), limit), first + 1
         return columns.finish(), first + rows
 
     def count_records(self, table, Py_ssize_t first, Py_ssize_t stop, limit, bint exact_timestamps=False):
@@ -216,7 +214,7 @@ cdef class CompiledDecoder:
         return messages, stop - left
 
     def scan_messages(self, bytes buffer not None, Py_ssize_t at, Py_ssize_t end, header, long long last, long long limit):
-        """See :meth:`kfs.format.decode.BlockDecoder.scan_messages`."""
+        """See :meth:`kfs.format.decoders.BlockDecoder.scan_messages`."""
         cdef const byte* data = buffer
         cdef int magic = header.magic
         cdef int attributes = header.attributes
@@ -226,6 +224,13 @@ cdef class CompiledDecoder:
         with nogil:
             scan_messages(data, &at, end, magic, attributes, &last, limit, &latest)
         return at, last, latest
+
+
+cdef decoded_in_python(header, data, limit):
+    """Decode a batch that the code here gave up on."""
+    from kfs.format.decode import PythonDecoder
+
+    return PythonDecoder().decode(header, data, limit)
 
 
 cdef Columns columns_of_rows(bytes buffer, Py_ssize_t at, limit, Py_ssize_t* rows):

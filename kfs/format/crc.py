@@ -18,7 +18,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 @cache
 def _chosen() -> _Crc:
-    return compiled_or_python(_of_library, _import_compiled)
+    return compiled_or_python(lambda: _of_library, _import_compiled)
 
 
 def _import_compiled() -> _Crc:

@@ -18,7 +18,7 @@ from kfs.format.layout import (
 
 
 def scan_batches(buffer: bytes, at: int, position: int, after: int, limit: int, max_size: int) -> BatchTable:
-    """See :meth:`kfs.format.decode.BlockDecoder.scan`."""
+    """See :meth:`kfs.format.decoders.BlockDecoder.scan`."""
     rows: list[BatchHeader] = []
     buffer_position = position - at
     view = memoryview(buffer)
@@ -52,7 +52,7 @@ def scan_batches(buffer: bytes, at: int, position: int, after: int, limit: int, 
 
 
 def scan_messages(buffer: bytes, at: int, end: int, header: BatchHeader, last: int, limit: int) -> tuple[int, int, int]:
-    """See :meth:`kfs.format.decode.BlockDecoder.scan_messages`."""
+    """See :meth:`kfs.format.decoders.BlockDecoder.scan_messages`."""
     view = memoryview(buffer)
     latest = NO_TIMESTAMP
     while end - at >= LOG_OVERHEAD + MIN_MESSAGE_SIZE[header.magic] and buffer[at + MAGIC_OFFSET] == header.magic:

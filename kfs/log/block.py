@@ -9,7 +9,7 @@ from enum import Enum, auto
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem

@@ -1,7 +1,7 @@
 """Fast reading of a segment: many batches at a time, in as few sets of columns as possible.
 
 It yields the same records, damage and problems as a walk that decodes every block, in the same order. Ordinary batches
-go through :meth:`~kfs.format.decode.BlockDecoder.scan`, a window at a time. The walk judges everything else, one item
+go through :meth:`~kfs.format.decoders.BlockDecoder.scan`, a window at a time. The walk judges everything else, one item
 at a time.
 """
 

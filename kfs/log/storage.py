@@ -12,8 +12,7 @@ from typing import Final
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
-from kfs.format.decoders import default_decoder
+from kfs.format.decoders import BlockDecoder, default_decoder
 from kfs.format.layout import MAX_INT32
 from kfs.log.block import Block
 from kfs.log.index_file import IndexPool

@@ -13,8 +13,7 @@ from kfs.format.batch_header import (
     is_intact,
 )
 from kfs.format.batch_table import BatchTable
-from kfs.format.decode import BlockDecoder
-from kfs.format.decoders import default_decoder
+from kfs.format.decoders import BlockDecoder, default_decoder
 from kfs.format.layout import (
     BATCH_OVERHEAD,
     HEADER_SIZE_UP_TO_MAGIC,

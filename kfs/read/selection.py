@@ -142,7 +142,7 @@ class PythonRows:
 
 @cache
 def _rows() -> type[Rows]:
-    return compiled_or_python(PythonRows, _import_compiled)
+    return compiled_or_python(lambda: PythonRows, _import_compiled)
 
 
 def _import_compiled() -> type[Rows]:

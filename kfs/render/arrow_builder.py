@@ -97,7 +97,7 @@ def open_arena() -> Arena | None:
 
 @cache
 def _builder_class() -> type[ArrowBuilder]:
-    builder: type[ArrowBuilder] = compiled_or_python(PythonArrowBuilder, _import_compiled)
+    builder: type[ArrowBuilder] = compiled_or_python(lambda: PythonArrowBuilder, _import_compiled)
     return builder
 
 

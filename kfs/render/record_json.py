@@ -10,13 +10,10 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import later_sequence
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import PythonDecoder
 from kfs.format.layout import CONTROL_MASK
 from kfs.format.record import Header, Record, TimestampType
 from kfs.render.quoting import json_bytes, quote
 from kfs.render.timestamps import iso_time
-
-_DECODER = PythonDecoder()
 
 
 def line_start(topic: str, partition: int) -> str:
@@ -84,10 +81,15 @@ class RecordJson:
 
         ``limit`` bounds the decompressed bytes of each batch. Returns the lines, and the row after the last one.
         """
+        from kfs.format.decode import (
+            PythonDecoder,  # only here: compiled code, which needs this module, renders batches
+        )
+
+        decoder = PythonDecoder()
         lines = []
         while first < stop and not table.attributes[first] & CONTROL_MASK:
             try:
-                columns, after = _DECODER.decode_rows(table, first, stop, limit)
+                columns, after = decoder.decode_rows(table, first, stop, limit)
             except CorruptData:
                 break
             lines.append(self.text(columns))

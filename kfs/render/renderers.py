@@ -60,7 +60,7 @@ def line_renderer(topic: str, partition: int) -> LineRenderer:
 
 @cache
 def _renderer_class() -> type[LineRenderer]:
-    renderer: type[LineRenderer] = compiled_or_python(RecordJson, _import_compiled)
+    renderer: type[LineRenderer] = compiled_or_python(lambda: RecordJson, _import_compiled)
     return renderer
 
 
@@ -77,7 +77,7 @@ def sequenced_renderer() -> SequencedRenderer:
 
 @cache
 def _sequenced_class() -> type[SequencedRenderer]:
-    renderer: type[SequencedRenderer] = compiled_or_python(SequencedJson, _import_compiled_sequenced)
+    renderer: type[SequencedRenderer] = compiled_or_python(lambda: SequencedJson, _import_compiled_sequenced)
     return renderer
 
 

@@ -20,7 +20,7 @@ from kfs.dump.message_parsers import (
 )
 from kfs.dump.problems import DumpProblems
 from kfs.dump.text_form import TextForm
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.log.storage import Storage
 from kfs.render.renderers import SequencedRenderer
 

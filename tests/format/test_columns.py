@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.format.batch_header import read_header
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch
 from tests.format.faults import with_fault

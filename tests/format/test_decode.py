@@ -18,7 +18,7 @@ from kfs.errors import CorruptData, LimitExceeded
 from kfs.format.batch_header import BatchHeader, read_header
 from kfs.format.codecs import Codec, compress
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
 from kfs.format.legacy_writer import encode_message_set
 from kfs.format.record import Record, TimestampType

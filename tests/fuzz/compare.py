@@ -11,7 +11,7 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import HEADER_BYTES_NEEDED, BatchHeader, read_header
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from tests.fuzz.seeds import LIMIT
 from tests.implementations import DECODERS, RENDERERS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAX_INT32
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES, Storage
 from kfs.verify.finding import Finding, FindingKind
 from kfs.verify.job import reports_of

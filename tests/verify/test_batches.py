@@ -11,7 +11,7 @@ import pytest
 
 from kfs.format.codecs import Codec
 from kfs.format.control_record import AbortMarker, LeaderChange, encode_control_record
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.record import Record, TimestampType
 from kfs.format.writer import encode_batch, encode_empty_batch
 from kfs.log.storage import Storage

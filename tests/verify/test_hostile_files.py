@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from tests.implementations import EVERY_DECODER
 from tests.thoroughness import examples
 from tests.verify.checking import verified_by

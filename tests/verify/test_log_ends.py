@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kfs.format.codecs import Codec
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 from kfs.verify.finding import FindingKind
 from tests.implementations import EVERY_DECODER

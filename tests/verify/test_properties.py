@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kfs.broker_log.log_config import LogConfig
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, read_header
 from kfs.format.codecs import Codec
-from kfs.format.decode import BlockDecoder, PythonDecoder
+from kfs.format.decode import PythonDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import LEGACY_CRC_OFFSET, MAGIC_OFFSET, MAGIC_V2, MAX_INT64
 from kfs.verify.finding import Finding, FindingKind
 from tests.implementations import DECODERS, EVERY_DECODER

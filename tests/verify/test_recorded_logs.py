@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfs.format.decode import BlockDecoder
+from kfs.format.decoders import BlockDecoder
 from kfs.verify.finding import Finding, FindingKind, Severity
 from tests.corpus import corpus_names, take_manifest
 from tests.implementations import EVERY_DECODER

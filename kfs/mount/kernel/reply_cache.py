@@ -211,7 +211,7 @@ class ReplyCache:
 @cache
 def reply_cache_class() -> type[ReplyCache]:
     """Return the class to use, as chosen by :func:`~kfs.compiled.compiled_or_python`; raises as that does."""
-    return compiled_or_python(ReplyCache, _import_compiled)
+    return compiled_or_python(lambda: ReplyCache, _import_compiled)
 
 
 def _import_compiled() -> type[ReplyCache]:
