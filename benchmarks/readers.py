@@ -23,9 +23,9 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 from kfs.errors import KfsError
 from kfs.log.bulk import BulkReader, DecodedBatches
 from kfs.log.data_dir import DataDir
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.problem import Problem
 from kfs.log.segment import Segment
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from kfs.render.renderers import line_renderer

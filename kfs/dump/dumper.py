@@ -25,8 +25,8 @@ from kfs.format.properties import parse_properties
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.problem import Problem
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from kfs.storage.open_files import OpenFile

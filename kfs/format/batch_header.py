@@ -170,6 +170,11 @@ def read_header(buffer: bytes, at: int, position: int) -> BatchHeader:
     )
 
 
+def claimed_size(buffer: bytes, at: int) -> int:
+    """Return the size in bytes that the batch or message at ``at`` claims."""
+    return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+
+
 def _read_v2(buffer: bytes, at: int, position: int) -> BatchHeader:
     if int.from_bytes(buffer[at + 8 : at + 12], "big") < BATCH_MIN_LENGTH:
         raise CorruptData(f"length is below the overhead of a record batch ({BATCH_MIN_LENGTH})", position)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
-from kfs.format.columns import RecordColumns
-from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
+
+if TYPE_CHECKING:
+    from kfs.format.columns import RecordColumns
+    from kfs.format.decoders import BlockDecoder
 
 
 @dataclass(slots=True)

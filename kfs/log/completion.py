@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kfs.log.partition_directory import PartitionDirectory
-from kfs.log.problem import Problem
-from kfs.log.segment_files import SegmentFiles, SegmentKey
-from kfs.log.storage import Storage
-from kfs.storage.patched_file import Patch
+if TYPE_CHECKING:
+    from kfs.log.partition_directory import PartitionDirectory
+    from kfs.log.problem import Problem
+    from kfs.log.segment_files import SegmentFiles, SegmentKey
+    from kfs.log.storage import Storage
+    from kfs.storage.patched_file import Patch
 
 _LOG: Final = logging.getLogger("kfs")
 #: The same text for every log, so that a command prints it once.

@@ -16,19 +16,20 @@ from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
-from kfs.log.healing import Healer
 from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
-from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier
 from kfs.log.storage import Storage
 from kfs.storage.listing import list_directory, list_names
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import PathKind, is_there, kind_at, status_at
 
 if TYPE_CHECKING:
+    from kfs.log.completion import Healed
+    from kfs.log.remote_offsets import Tier
+    from kfs.log.segment_files import SegmentKey
     from kfs.log.topic_ids import TopicIds
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
@@ -53,6 +54,19 @@ class _Partitions:
     copies: dict[tuple[str, int], list[PartitionDirectory]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, list[int]] = field(default_factory=dict)
     deleted: dict[tuple[str, str], PartitionDirectory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherCopies:
+    """The :class:`~kfs.log.completion.OtherCopies` of a directory."""
+
+    directory: PartitionDirectory
+    others: Callable[[], Sequence[PartitionDirectory]]
+
+    def healed(self, storage: Storage) -> dict[SegmentKey, Healed]:
+        from kfs.log.healing import Healer  # only here: most logs have lost nothing
+
+        return Healer(self.directory, self.others).healed(storage)
 
 
 class DataDir:
@@ -252,13 +266,15 @@ class DataDir:
                 self.storage,
                 until_high_watermark=self.until_high_watermark,
                 tier=self._tier_of,
-                copies=Healer(directory, partial(self.other_copies, directory)) if heals else None,
+                copies=_OtherCopies(directory, partial(self.other_copies, directory)) if heals else None,
             )
             log = self._logs.setdefault(key, made)
         return log
 
     def _tier_of(self, directory: PartitionDirectory) -> Tier:
         """Return what is known about tiered storage of a directory's topic."""
+        from kfs.log.remote_offsets import REMOTE_LOG_INDEX_CACHE, Tier  # only here: few logs lack offsets
+
         if self.topic_ids is not None:
             is_tiered = self.topic_ids().is_tiered(directory.name.topic, directory.log_dir)
             if is_tiered is not None:

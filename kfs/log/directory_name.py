@@ -7,11 +7,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 #: The characters that Kafka accepts in a topic name (``Topic.LEGAL_CHARS``), regardless of length.
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 #: The topic of KRaft's metadata log.
 CLUSTER_METADATA = "__cluster_metadata"
+#: Topics that Kafka never tiers (``UnifiedLog.isRemoteLogEnabled``).
+NEVER_TIERED: Final = frozenset(
+    {
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__cluster_metadata",
+        "__remote_log_metadata",
+    }
+)
 _SPECIAL = re.compile(r"(?P<name>.+)\.(?P<uuid>[0-9a-f]{32})-(?P<kind>delete|future|stray)\Z", re.DOTALL)
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})\Z", re.DOTALL)
 _MAX_PARTITION = 2**31 - 1

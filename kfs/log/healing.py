@@ -24,12 +24,12 @@ from kfs.format.layout import LOG_OVERHEAD, LOG_OVERHEAD_STRUCT, MAGIC_V2, MAX_I
 from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
 from kfs.log.completion import Healed
+from kfs.log.directory_name import NEVER_TIERED
 from kfs.log.log import Log, gap_behind
 from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.problem import Problem, Problems
-from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.log.segment import Segment
 from kfs.log.segment_files import SegmentKey
 from kfs.log.storage import Storage

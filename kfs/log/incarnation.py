@@ -1,8 +1,14 @@
-"""Detection of a ``.log`` that is no longer the same file: until its segment is closed, it may only grow.
+"""Detection of files and directories that are no longer the same under their name.
+
+Until its segment is closed, a ``.log`` may only grow.
 
 A follower truncates its log where its leader's history differs, and then fetches the leader's records. The file stays
 the same, and soon it is longer than before, with other records in it. Neither the inode nor the size reveals that. So
 the header of the last batch seen is remembered, with its CRC and leader epoch: any truncation removes that batch.
+
+A partition directory may be replaced, or its topic recreated under the same name. A file system reuses the inode number
+of a deleted file or directory. So inode numbers of the files in a directory prove nothing once the directory, or its
+topic, is a different one.
 """
 
 from __future__ import annotations
@@ -10,9 +16,13 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
+from kfs.errors import CorruptData, Shortage
 from kfs.format.layout import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
+from kfs.format.partition_metadata import parse_partition_metadata
+from kfs.format.uuid import Uuid
 from kfs.log.block import Block
 from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.side_file import Watched, read_side_file
 from kfs.storage.status import Status
 
 
@@ -26,6 +36,8 @@ class _SizeAndTime(NamedTuple):
 #: The maximum difference, in nanoseconds, between mtime and ctime if one call sets both.
 _AT_ONCE_NS: Final = 50_000_000
 _NOT_YET: Final = _SizeAndTime(0, -1)
+#: Of a directory that wasn't checked yet.
+_NO_NUMBER: Final = (-1, -1)
 
 
 class LogIncarnation:
@@ -131,3 +143,45 @@ def _last_header(block: Block) -> tuple[int, bytes]:
 
 def _size_at(data: bytes, at: int) -> int:
     return LOG_OVERHEAD + int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big")
+
+
+class DirectoryIncarnation:
+    """The device and inode number of a directory, and its topic id if known (KIP-516)."""
+
+    def __init__(self) -> None:
+        self._number = _NO_NUMBER
+        self._topic_id: Uuid | None = None
+        self._watched = Watched()
+
+    def has_number_of(self, status: Status) -> bool:
+        """Whether the directory had this device and inode number at the last check."""
+        return self._number == status.number
+
+    def is_another(self, status: Status, metadata_path: str) -> bool:
+        """Check the directory; return whether it is a different one than at the last check.
+
+        ``metadata_path`` is its ``partition.metadata``. Older brokers don't write that file, and newer ones may write
+        it after they create the directory.
+
+        Raises:
+            Shortage: no file descriptor is available to read the file.
+        """
+        topic_id = self._topic_id_in(metadata_path)
+        is_other_topic = topic_id is not None and self._topic_id not in (None, topic_id)
+        is_another = self._number != _NO_NUMBER and (not self.has_number_of(status) or is_other_topic)
+        self._number = status.number
+        if topic_id is not None or is_another:
+            self._topic_id = topic_id
+        return is_another
+
+    def _topic_id_in(self, path: str) -> Uuid | None:
+        if not self._watched.changed(path):
+            return self._topic_id
+        try:
+            metadata = read_side_file(path, parse_partition_metadata)
+        except CorruptData:  # callers that need its content get the error
+            return None
+        except Shortage:
+            self._watched.look_again()
+            raise
+        return None if metadata is None else metadata.topic_id

@@ -12,38 +12,39 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
-from typing import Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
-from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.checkpoint import EpochEntry, TopicPartition, parse_leader_epoch_checkpoint
 from kfs.format.layout import MAX_INT64
 from kfs.format.partition_metadata import PartitionMetadata, parse_partition_metadata
-from kfs.format.producer_snapshot import ProducerStateEntry, parse_producer_snapshot
 from kfs.log.block import Block, Damage
 from kfs.log.completion import Completion, OtherCopies
-from kfs.log.directory_incarnation import DirectoryIncarnation
-from kfs.log.directory_name import DirectoryKind
+from kfs.log.directory_name import NEVER_TIERED, DirectoryKind
+from kfs.log.incarnation import DirectoryIncarnation
 from kfs.log.log_dir import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kfs.log.lost_segments import LostSegments
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
-from kfs.log.remote_offsets import NEVER_TIERED, RemoteOffsets, Tier
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.span import DeletedSegments, Span, consecutive_spans
 from kfs.log.storage import LoadedBlock, Storage
-from kfs.storage.open_files import FileChanged
-from kfs.storage.patched_file import Patched
+from kfs.storage.open_files import FileChanged, Patched
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import Status, status_at
+
+if TYPE_CHECKING:
+    from kfs.format.aborted_txn import AbortedTxn
+    from kfs.format.producer_snapshot import ProducerStateEntry
+    from kfs.log.lost_segments import LostSegments
+    from kfs.log.remote_offsets import RemoteOffsets, Tier
 
 #: Maximum age, in seconds, of the cached listing of a live directory.
 LOOK_AGAIN_SECONDS: Final = 0.25
@@ -74,7 +75,8 @@ class Log:
 
     Creating it reads nothing. With ``until_high_watermark``, visible offsets end at the high watermark checkpoint, as
     for a consumer, instead of the end of the files. ``tier`` is called if the offsets at the start of the log aren't
-    here. ``copies`` is consulted if records are lost. Problems go to ``problems``.
+    here; without it nothing is known of tiered storage. ``copies`` is consulted if records are lost. Problems go to
+    ``problems``.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Log:
         storage: Storage,
         *,
         until_high_watermark: bool = False,
-        tier: Callable[[PartitionDirectory], Tier] = lambda _directory: Tier.UNKNOWN,
+        tier: Callable[[PartitionDirectory], Tier] | None = None,
         copies: OtherCopies | None = None,
         problems: Problems | None = None,
     ) -> None:
@@ -112,7 +114,7 @@ class Log:
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
         self._completion = Completion(copies, storage, self.problems.level)
-        self._lost_segments = LostSegments(self)
+        self._lost_segments: LostSegments | None = None
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the copies that can complete this one."""
@@ -245,7 +247,7 @@ class Log:
             Segment,
             *(files, self.storage, self.problems, self.look_again),
             look_now=self._look_now,
-            missing=self._lost_segments.between,
+            missing=self._lost_between,
         )
         if healed is None:
             return make(on_loss=self._note_loss)
@@ -269,6 +271,13 @@ class Log:
         segment.end(_COMPLETED, Patched)
         self.look_again()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
+
+    def _lost_between(self, segment: Segment, gap: OffsetRange) -> OffsetRange | None:
+        if self._lost_segments is None:
+            from kfs.log.lost_segments import LostSegments  # only here: most logs have no gaps
+
+            self._lost_segments = LostSegments(self)
+        return self._lost_segments.between(segment, gap)
 
     def complete(self, paths: Collection[str]) -> None:
         """Search other copies for the lost records of the segments whose ``.log`` is among ``paths``.
@@ -496,7 +505,9 @@ class Log:
             start = next((entry.start_offset for entry in self.leader_epochs()), None)
         if start is None or not 0 <= start < first:
             return None
-        tier = self._tier(self.directory)
+        from kfs.log.remote_offsets import RemoteOffsets, Tier  # only here: few logs lack offsets
+
+        tier = Tier.UNKNOWN if self._tier is None else self._tier(self.directory)
         if tier is Tier.NONE:
             return None
         return RemoteOffsets(start, first, self.directory.path, tier)
@@ -620,6 +631,8 @@ class Log:
 
     def producer_snapshots(self, *, newest_first: bool = False) -> Iterator[tuple[int, tuple[ProducerStateEntry, ...]]]:
         """Yield the offset and the producers of each readable ``.snapshot``, in offset order."""
+        from kfs.format.producer_snapshot import parse_producer_snapshot  # only here: readers of records need none
+
         _ = self.segments
         for offset, found in sorted(self.files.snapshots.items(), reverse=newest_first):
             entries = self._side_file(os.path.basename(found.path), parse_producer_snapshot)
@@ -628,6 +641,8 @@ class Log:
 
     def aborted_transactions(self) -> Iterator[tuple[Segment, AbortedTxn]]:
         """Yield the entries of every readable ``.txnindex``, in the order of their markers."""
+        from kfs.format.aborted_txn import parse_aborted_transactions  # only here: readers of records need none
+
         for segment in self.segments:
             found = segment.files.txnindex
             if found is not None:

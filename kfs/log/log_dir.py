@@ -6,16 +6,18 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.format.checkpoint import TopicPartition, parse_offset_checkpoint
-from kfs.format.properties import MetaProperties, parse_meta_properties
 from kfs.log.directory_name import parse_directory_name
 from kfs.log.problem import Problems
 from kfs.storage.listing import list_names
 from kfs.storage.side_file import Watched, read_side_file
 from kfs.storage.status import is_there, kind_at, status_at
+
+if TYPE_CHECKING:
+    from kfs.format.properties import MetaProperties
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -83,6 +85,8 @@ class LogDir:
 
     def meta_properties(self) -> MetaProperties | None:
         """Return ``meta.properties``; None if it is missing or unreadable; the latter is a problem."""
+        from kfs.format.properties import parse_meta_properties  # only here: readers of records don't need it
+
         try:
             return read_side_file(os.path.join(self.path, META_PROPERTIES), parse_meta_properties)
         except CorruptData as error:

@@ -15,11 +15,10 @@ from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.bulk import ScannedBatches
-from kfs.log.directory_name import DirectoryKind
+from kfs.log.directory_name import NEVER_TIERED, DirectoryKind
 from kfs.log.log_dir import CLEANER_OFFSET_CHECKPOINT
 from kfs.log.missing import Evidence, Gap, evidence_of
 from kfs.log.offset_range import OffsetRange
-from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 
 if TYPE_CHECKING:

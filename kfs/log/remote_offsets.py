@@ -14,16 +14,6 @@ from kfs.log.problem import Problem
 REMOTE_LOG_INDEX_CACHE: Final = "remote-log-index-cache"
 #: The topic config that enables tiered storage.
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
-#: Topics that Kafka never tiers (``UnifiedLog.isRemoteLogEnabled``).
-NEVER_TIERED: Final = frozenset(
-    {
-        "__consumer_offsets",
-        "__transaction_state",
-        "__share_group_state",
-        "__cluster_metadata",
-        "__remote_log_metadata",
-    }
-)
 
 
 class Tier(StrEnum):

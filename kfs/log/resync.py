@@ -16,7 +16,7 @@ from kfs.format.layout import (
     MAGIC_V2,
     MAX_INT32,
 )
-from kfs.log.segment_bounds import SegmentBounds
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.window import Window
 from kfs.storage.holes import next_data
 from kfs.storage.open_files import FileChanged, OpenFile

@@ -8,25 +8,26 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, is_intact, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
 from kfs.log.incarnation import LogIncarnation
-from kfs.log.offset_range import OffsetRange
+from kfs.log.offset_range import OffsetRange, SegmentBounds
 from kfs.log.problem import Problem, Problems
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentWalk
 from kfs.log.window import WINDOW_BYTES, Window
-from kfs.storage.open_files import FileChanged, FileGone, OpenFile
-from kfs.storage.patched_file import Extent, Patch, Patched, PatchedFile
+from kfs.storage.open_files import FileChanged, FileGone, OpenFile, Patched
 from kfs.storage.status import PathKind, kind_at, status_at
+
+if TYPE_CHECKING:
+    from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
+    from kfs.storage.patched_file import Extent, Patch
 
 #: The distance in bytes between the marks that walks set for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
@@ -121,6 +122,8 @@ class Segment:
             self._on_change()
             raise
         if self.patch is not None:
+            from kfs.storage.patched_file import PatchedFile  # only here: few segments are damaged
+
             file = PatchedFile(file, self.patch, self._opened, self._spoil)
         return file, self._verify(file)
 
@@ -226,6 +229,8 @@ class Segment:
         ``report`` receives problems in place of :attr:`problems`. Without ``tells_missing``, a gap after the segment
         isn't damage.
         """
+        from kfs.log.bulk import BulkReader  # only here: a look-up needs none
+
         report = report or self.problems.add
         return BulkReader(self._walk_that_tells(report, tells_missing=tells_missing), self.storage, report)
 

@@ -23,8 +23,6 @@ from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
 from kfs.log.problem import Problem
-from kfs.log.time_index import LAYOUT as TIME_LAYOUT
-from kfs.log.time_index import TimeIndex, check_time_index
 from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged
 from kfs.storage.status import Version
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from kfs.log.problem import Problems
     from kfs.log.segment_files import SegmentFiles
     from kfs.log.storage import LoadedBlock, Storage
+    from kfs.log.time_index import TimeIndex
     from kfs.log.window import Window
     from kfs.storage.open_files import OpenFile
 
@@ -55,7 +54,6 @@ class _Verified(NamedTuple):
 class _State:
     """The state of an index file: the version that was checked, and whether it is usable."""
 
-    suffix: str
     layout: EntryLayout
     version: Version | None = None
     usable: bool = False
@@ -102,8 +100,8 @@ class SegmentIndexes:
 
     def __init__(self, segment: IndexedSegment) -> None:
         self._segment = segment
-        self._offset = _State(".index", OFFSET_LAYOUT)
-        self._time = _State(".timeindex", TIME_LAYOUT)
+        self._offset = _State(OFFSET_LAYOUT)
+        self._time: _State | None = None
         self._verified: dict[int, _Verified] = {}
 
     def position_before(self, offset: int, window: Window | None) -> int:
@@ -161,6 +159,10 @@ class SegmentIndexes:
 
     def time_index(self) -> TimeIndex | None:
         """Return the time index if there is a valid one; use it at once."""
+        from kfs.log.time_index import LAYOUT, TimeIndex, check_time_index  # only here: few readers look up a time
+
+        if self._time is None:
+            self._time = _State(LAYOUT)
         content = self._checked(self._time, self._segment.files.timeindex, check_time_index)
         return TimeIndex(content, self._segment.base_offset) if content is not None else None
 

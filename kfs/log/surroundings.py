@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from kfs.errors import CorruptData
-from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, is_intact, read_header
+from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, claimed_size, is_intact
 from kfs.format.layout import (
-    BATCH_OVERHEAD,
     HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_TIMESTAMP_OFFSET,
-    LOG_OVERHEAD,
     MAGIC_V1,
 )
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.resync import find_batch, is_plausible, is_zero_to_end
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import Window
 from kfs.storage.open_files import FileChanged
 
@@ -37,20 +35,11 @@ class Surroundings:
         self._limit = limit
         self._size = window.size
 
-    def header(self, position: int) -> BatchHeader:
-        """Return the header at ``position``.
-
-        Raises:
-            CorruptData: there is no possible one, or the file changed.
-        """
-        buffer, at = self._window.at(position, min(BATCH_OVERHEAD, self._size - position))
-        return read_header(buffer, at, position)
-
     def intact_at(self, position: int, after: int) -> BatchHeader | None:
         """Return the header at ``position`` if the batch there is intact and can be the next one, else None."""
         if not is_plausible(self._window, self._bounds, position, after):
             return None
-        header = self.header(position)
+        header = self._window.header(position)
         if header.size > min(self._limit, self._size - position):
             return None
         return header if is_intact(header, self._window.read(position, header.size)) else None
@@ -71,7 +60,7 @@ class Surroundings:
     def _begin_of(self, position: int) -> int | None:
         """Return the base offset of the batch at ``position``; None if it is a wrapper or there is no batch."""
         try:
-            header = self.header(position)
+            header = self._window.header(position)
         except FileChanged:
             raise
         except CorruptData:
@@ -143,7 +132,7 @@ class Surroundings:
         last = after
         while position < stop:
             try:
-                header = self.header(position)
+                header = self._window.header(position)
             except FileChanged:
                 raise
             except CorruptData:
@@ -154,8 +143,3 @@ class Surroundings:
                 break
             position, last = position + header.size, header.last_offset
         return position, last
-
-
-def claimed_size(buffer: bytes, at: int) -> int:
-    """Return the size in bytes that the batch or message at ``at`` claims."""
-    return int.from_bytes(buffer[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData, LimitExceeded
 from kfs.format.batch_header import (
     UNKNOWN_COUNT,
     BatchHeader,
+    claimed_size,
     crc_mismatch,
     is_intact,
 )
@@ -22,14 +23,13 @@ from kfs.format.layout import (
     MAX_INT64,
 )
 from kfs.log.block import Block, Cause, Damage
-from kfs.log.missing import missing_sentence
-from kfs.log.offset_range import OffsetRange
+from kfs.log.offset_range import OffsetRange, SegmentBounds
 from kfs.log.problem import Problem
-from kfs.log.resync import find_batch, find_bytes
-from kfs.log.segment_bounds import SegmentBounds
-from kfs.log.surroundings import Surroundings, claimed_size
 from kfs.log.window import WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, OpenFile
+
+if TYPE_CHECKING:
+    from kfs.log.surroundings import Surroundings
 
 #: The maximum size in bytes of a block of consecutive uncompressed messages.
 RUN_BYTES: Final = 256 * 1024
@@ -66,7 +66,7 @@ class SegmentWalk:
         self._on_loss = on_loss
         self._missing = missing
         self._window = window or Window(file, file.size())
-        self._surroundings = Surroundings(self._window, bounds, limit)
+        self._looked_around: Surroundings | None = None
         self.size = self.end = self._window.size
         self._after = bounds.base_offset - 1
         self._after_is_known = True
@@ -79,6 +79,15 @@ class SegmentWalk:
         self._looks_behind = True
         self._looked_behind_to = -1
         self._behind = MAX_INT64
+
+    @property
+    def _surroundings(self) -> Surroundings:
+        """What looks around a broken batch; made, and imported, for the first one."""
+        if self._looked_around is None:
+            from kfs.log.surroundings import Surroundings
+
+            self._looked_around = Surroundings(self._window, self.bounds, self.limit)
+        return self._looked_around
 
     def items(self, position: int = 0, after: int | None = None) -> Iterator[Block | Damage]:
         """Walk from ``position`` to the end; ``after`` is the highest offset before it, if known.
@@ -148,6 +157,8 @@ class SegmentWalk:
         missing = self._missing(OffsetRange(self._after + 1, following))
         if missing is None:
             return None
+        from kfs.log.missing import missing_sentence  # only here: most logs have no gaps
+
         problem, shift = self._report(self.size, 0, missing_sentence(missing))
         return Damage(problem, Cause.MISSING, missing.start - 1, self._after, before=missing.end, shift=shift)
 
@@ -159,7 +170,7 @@ class SegmentWalk:
         header: BatchHeader | None = None
         cause = Cause.HEADER
         try:
-            header = self._surroundings.header(position)
+            header = self._window.header(position)
             if header.size > left:
                 return self._tail(position, header)
             if header.size > self.limit:
@@ -200,6 +211,8 @@ class SegmentWalk:
         A codec may store incompressible data unchanged. So a batch found inside a compressed message that is just being
         written may be one of the messages inside it. Its offset isn't above that of the outer message.
         """
+        from kfs.log.resync import find_batch  # here and below on demand: a log without damage needs no search
+
         after = self._after
         is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._surroundings.is_begun(header)
         if header is not None and is_begun and self.bounds.is_last:  # only the last segment is written to
@@ -208,6 +221,8 @@ class SegmentWalk:
 
     def _damage(self, position: int, reason: str, cause: Cause, header: BatchHeader | None) -> Damage:
         """Step over a broken batch: to the next header if its size is plausible, else to the next intact batch."""
+        from kfs.log.resync import find_batch
+
         end_of_bytes = self.file.end_of_extent(position) or self.size  # a batch doesn't span files
         if header is not None and header.size <= end_of_bytes - position:
             behind = position + header.size
@@ -333,6 +348,8 @@ class SegmentWalk:
         if self._repeated_up_to >= 0 and self.file.read(self._repeated_up_to, len(head)) == head:
             found: int | None = self._repeated_up_to  # consecutive repetitions, such as a block that was copied twice
         else:
+            from kfs.log.resync import find_bytes
+
             found = find_bytes(self.file, head, header.position, self._search_budget)
             self._search_budget -= header.position if found is None else found
         self._repeated_up_to = -1 if found is None else found + header.size

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kfs.log.segment_bounds import SegmentBounds
+from kfs.format.batch_header import BatchHeader, read_header
+from kfs.format.layout import BATCH_OVERHEAD
+from kfs.log.offset_range import SegmentBounds
 from kfs.storage.open_files import FileChanged, OpenFile
 
 _FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
@@ -55,6 +57,15 @@ class Window:
             return self._checked(position, length, self.file.read(position, length))
         self._fill(position, length)
         return self._buffer[:length]
+
+    def header(self, position: int) -> BatchHeader:
+        """Return the header at ``position``.
+
+        Raises:
+            CorruptData: there is no possible one, or the file changed.
+        """
+        buffer, at = self.at(position, min(BATCH_OVERHEAD, self.size - position))
+        return read_header(buffer, at, position)
 
     def _fill(self, position: int, length: int) -> None:
         if self._buffer and position > self._start:  # sequential access: read further ahead

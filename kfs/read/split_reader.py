@@ -24,8 +24,7 @@ from kfs.read.plan import BatchRange, of_span, splits_of
 from kfs.read.selection import Selection
 from kfs.read.sight import Sight, Unreadable
 from kfs.read.wanted_offsets import WantedOffsets
-from kfs.storage.open_files import FileChanged, FileGone
-from kfs.storage.patched_file import Patched
+from kfs.storage.open_files import FileChanged, FileGone, Patched
 
 if TYPE_CHECKING:
     from kfs.read.aborted_transactions import AbortedTransactions

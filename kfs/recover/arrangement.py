@@ -16,10 +16,10 @@ from typing import Final
 from kfs.format.layout import MAX_INT64
 from kfs.log.compare import compare
 from kfs.log.log import Log
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.partition_directory import PartitionDirectory
 from kfs.log.resync import find_batch
 from kfs.log.segment import Segment
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.window import Window
 from kfs.recover.report import Change

@@ -14,10 +14,10 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, MAGIC_V2, NO_PRODUCER_ID
 from kfs.log.block import Block, Cause, Damage
 from kfs.log.bulk import ScannedBatches
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.producer_state import ProducerState
 from kfs.log.resync import find_batch, is_zero_to_end
 from kfs.log.segment import Segment
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.window import Window
 
 #: Causes of damage where the batch itself is intact, but in the wrong place.

@@ -10,10 +10,10 @@ from kfs.errors import CorruptData, SourceLost
 from kfs.format.layout import MAGIC_V2, MAX_INT64
 from kfs.log.block import Block, Damage
 from kfs.log.compare import compare
+from kfs.log.directory_name import NEVER_TIERED
 from kfs.log.healing import CommonHistory, batches_in, without
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
-from kfs.log.remote_offsets import NEVER_TIERED
 from kfs.recover.runs import Run, joined
 
 

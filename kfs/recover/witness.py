@@ -13,8 +13,8 @@ from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.resync import is_zero_to_end
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import DEFAULT_MAX_BATCH_BYTES
 from kfs.log.walk import SegmentWalk
 from kfs.recover.report import Change, Loss, PartitionReport

@@ -7,12 +7,12 @@ import operator
 import os
 from collections.abc import Iterator
 from functools import reduce
+from threading import Lock
 from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData, Shortage
 from kfs.format.layout import BATCH_OVERHEAD
 from kfs.storage.descriptors import BUDGET, Descriptor
-from kfs.storage.positioned import read_at
 from kfs.storage.status import PathKind, Status, Version
 
 _PAGE: Final = 4096
@@ -24,11 +24,32 @@ _WANTED: Final = ("O_BINARY", "O_CLOEXEC", "O_NOINHERIT", "O_NONBLOCK", "O_NOCTT
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _FLAGS: Final = reduce(operator.or_, (getattr(os, name, 0) for name in _WANTED), os.O_RDONLY)
 
+#: Without ``pread`` the file position is shared, so a seek and its read must not be interleaved with others.
+_MOVING: Final = Lock()
+
+
+def _moved_and_read(descriptor: int, length: int, position: int) -> bytes:
+    with _MOVING:
+        os.lseek(descriptor, position, os.SEEK_SET)
+        return os.read(descriptor, length)
+
+
+def _read_at(descriptor: int, length: int, position: int) -> bytes:
+    return os.pread(descriptor, length, position)
+
+
+#: Return at most ``length`` bytes from ``position`` of an open file; raises OSError.
+read_at: Final = _read_at if hasattr(os, "pread") else _moved_and_read
+
 
 class FileChanged(CorruptData):
     """The path names another file now, or none, or one that was truncated or rewritten; this isn't damage."""
 
     errno = errno.ESTALE
+
+
+class Patched(FileChanged):
+    """The file is now read with a new patch, which moves positions in it; offsets stay the same."""
 
 
 class FileGone(FileChanged):

@@ -6,12 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.open_files import OpenFile, Patched
 from kfs.storage.status import Status, Version
-
-
-class Patched(FileChanged):
-    """The file is now read with a new patch, which moves positions in it; offsets stay the same."""
 
 
 class Extent(NamedTuple):

@@ -12,9 +12,9 @@ from kfs.format.batch_table import BatchTable
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V0, MAGIC_V2
 from kfs.log.block import Block
 from kfs.log.bulk import BulkReader, ScannedBatches
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.problem import Problem
 from kfs.log.resync import is_zero_to_end
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from kfs.storage.listing import FoundFile

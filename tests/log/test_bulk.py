@@ -18,8 +18,8 @@ from kfs.format.decoders import BlockDecoder
 from kfs.format.layout import MAX_INT32
 from kfs.log.block import Damage
 from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
+from kfs.log.offset_range import SegmentBounds
 from kfs.log.problem import Problem
-from kfs.log.segment_bounds import SegmentBounds
 from kfs.log.storage import Storage
 from kfs.log.walk import SegmentWalk
 from tests.corpus import corpus_names
