@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from kfs.cat.output import OutputFormat, Writer
+from kfs.cat.output import OutputFormat, Renderer
 from kfs.errors import CorruptData
 from kfs.log.log import Log
 from kfs.log.problem import Problem
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
 from kfs.read.selection import Selection
-from kfs.read.split_reader import SelectedRecords, SplitReader
+from kfs.read.split_reader import SplitReader
 from kfs.read.workers.job import Output
 
 
@@ -83,21 +83,3 @@ class OpenCatJob(OpenLogJob[Item]):
             yield Problem.of(error)
         if self._counts:
             yield Found(task.path, found, task.size)
-
-
-@dataclass(slots=True)
-class Renderer:
-    """Turns records of any partition into output bytes."""
-
-    output: OutputFormat
-    _writers: dict[tuple[str, int, str], Writer] = field(default_factory=dict)
-
-    def render(self, path: str, log: Log, selected: SelectedRecords) -> bytes:
-        """Return the output of selected records; ``path`` is the log's path in the tree."""
-        if selected.records is None or not selected.indexes:
-            return b""
-        key = (log.topic, log.partition, path)
-        writer = self._writers.get(key)
-        if writer is None:
-            writer = self._writers[key] = self.output.writer(*key)
-        return writer(selected.records.columns, selected.indexes)

@@ -6,15 +6,19 @@ import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.compiled import compiled_or_python
 from kfs.format.columns import RecordColumns
 from kfs.read.selection import rows_of
 from kfs.render.renderers import line_renderer
+
+if TYPE_CHECKING:
+    from kfs.log.log import Log
+    from kfs.read.split_reader import SelectedRecords
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -25,6 +29,13 @@ class RecordPart(StrEnum):
     RECORD = "json"  # the whole record as a line of JSON
     VALUE = "value"  # the raw bytes
     KEY = "key"
+
+
+class TableFormat(StrEnum):
+    """The format of a table file."""
+
+    ARROW = "arrow"  # a file that can be mapped; or the stream format if the output isn't a file
+    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,24 @@ class OutputFormat:
 
 #: Returns the output of the records of a block at the given indexes.
 Writer = Callable[[RecordColumns, Sequence[int]], bytes]
+
+
+@dataclass(slots=True)
+class Renderer:
+    """Turns records of any partition into output bytes."""
+
+    output: OutputFormat
+    _writers: dict[tuple[str, int, str], Writer] = field(default_factory=dict)
+
+    def render(self, path: str, log: Log, selected: SelectedRecords) -> bytes:
+        """Return the output of selected records; ``path`` is the log's path in the tree."""
+        if selected.records is None or not selected.indexes:
+            return b""
+        key = (log.topic, log.partition, path)
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = self.output.writer(*key)
+        return writer(selected.records.columns, selected.indexes)
 
 
 Fields = Callable[[bytes, "array[int]", "array[int]", Sequence[int], bytes | None], bytes]

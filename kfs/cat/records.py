@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from kfs.cat.job import CatJob, CatTask, Found, Renderer
-from kfs.cat.output import OutputFormat
+from kfs.cat.output import OutputFormat, Renderer
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.checkpoint import TopicPartition
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.isolation_level import IsolationLevel
-from kfs.read.log_source import LogsOfParent, NotedProblem
 from kfs.read.plan import BatchRange, holds_some_of, splits_of
 from kfs.read.selection import Selection
 from kfs.read.split_reader import SelectedRecords, SplitReader, last_in, selected_in
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
-from kfs.read.workers.job import Output, write
+from kfs.storage.descriptors import write_all
+
+if TYPE_CHECKING:
+    from kfs.cat.job import CatTask
+    from kfs.read.log_source import LogsOfParent
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +61,25 @@ class CatTotals:
                 if holds_some_of(offsets, span):
                     self.segments[span.segment.files.log.path] = span.segment.size()
 
-    def add_found(self, found: Found) -> None:
-        """Add the records of a task."""
-        self.records[found.path] += found.records
-        self.advance(found.bytes)
+    def add_found(self, path: str, records: int, bytes_read: int) -> None:
+        """Add a number of records of the place at ``path``, and the approximate number of bytes read for them."""
+        self.records[path] += records
+        self.advance(bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
 class CatRequest:
     """A request for the ``first``, the ``last``, or all wanted records of each partition.
 
-    With ``output=None`` they are only counted.
+    With ``output=None`` they are only counted. ``jobs`` is the number of processes for all records; None means as many
+    as there are cores.
     """
 
     selection: Selection
     output: OutputFormat | None
     first: int | None = None
     last: int | None = None
-    jobs: int = 1
+    jobs: int | None = 1
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def write(self, out: int, places: Sequence[Place], totals: CatTotals | None = None) -> Iterator[Problem]:
@@ -98,10 +102,10 @@ class CatRequest:
                 for _, selected in some_of(reader, place.log, self._offsets(place, totals), self.first, self.last):
                     found += selected.count
                     if renderer is not None:
-                        write(out, renderer.render(place.path, place.log, selected))
+                        write_all(out, renderer.render(place.path, place.log, selected))
                     yield from selected.problems
                 if totals is not None:
-                    totals.add_found(Found(place.path, found, 0))
+                    totals.add_found(place.path, found, 0)
                 problem = _remote_problem(place, self.selection)
                 if problem is not None and lacks_some(found, self.first, self.last):
                     yield problem
@@ -109,7 +113,11 @@ class CatRequest:
                 yield _problem_of(place, error)
 
     def _write_all(self, out: int, places: Sequence[Place], totals: CatTotals | None) -> Iterator[Problem]:
-        from kfs.read.workers.run import run  # only here: a few records need no workers
+        from kfs.cat.job import CatJob, Found  # only here: a few records need no workers
+        from kfs.read.log_source import LogsOfParent, NotedProblem
+        from kfs.read.workers.cores import cores
+        from kfs.read.workers.job import Output
+        from kfs.read.workers.run import run
 
         readable, unplanned = list[Place](), list[Problem]()
         for place in places:
@@ -124,10 +132,10 @@ class CatRequest:
         job = CatJob(self.selection, self.output, self.isolation, totals is not None)
         here = LogsOfParent()
         tasks = self._tasks(here, readable, totals, unplanned)
-        for item in run(job, tasks, self.jobs, here=job.open_on(here), output=out):
+        for item in run(job, tasks, self.jobs or cores(), here=job.open_on(here), output=out):
             if isinstance(item, Found):
                 assert totals is not None
-                totals.add_found(item)
+                totals.add_found(*item)
             elif isinstance(item, NotedProblem):
                 here.note(item)
             elif not isinstance(item, Output):  # the worker has written that already
@@ -138,6 +146,8 @@ class CatRequest:
         self, here: LogsOfParent, places: Iterable[Place], totals: CatTotals | None, unplanned: list[Problem]
     ) -> Iterator[CatTask]:
         """Yield the tasks of places; if a place can't be planned to its end, add the reason to ``unplanned``."""
+        from kfs.cat.job import CatTask
+
         for place in places:
             try:
                 source, offsets = here.source_of(place.log), self._offsets(place, totals)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from kfs.cat.output import TableFormat
 from kfs.errors import KfsError
 from kfs.render.arrow_columns import SPARK_COLUMNS_WITH_HEADERS, Column
 
@@ -24,13 +24,6 @@ _REPEATING: Final = (
 )
 #: The columns of a file: Spark's with headers, and Kafka's timestamp in milliseconds, as not all of them fit Spark's.
 FILE_COLUMNS: Final = tuple(column.label for column in (*SPARK_COLUMNS_WITH_HEADERS, Column.TIMESTAMP_MILLIS))
-
-
-class TableFormat(StrEnum):
-    """The format of a table file."""
-
-    ARROW = "arrow"  # a file that can be mapped; or the stream format if the output isn't a file
-    PARQUET = "parquet"
 
 
 def need_pyarrow() -> None:

@@ -6,31 +6,28 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from kfs.cat.output import OutputFormat, RecordPart
-from kfs.cat.records import CatRequest
-from kfs.cat.table_file import FILE_COLUMNS, TableFormat, TableWriter, need_pyarrow
+from kfs.cat.output import OutputFormat, RecordPart, TableFormat
 from kfs.cli.messages import messages
 from kfs.cli.options import also_option, choice_option, jobs_option, output_option
 from kfs.cli.places import Records, places_of, records_at
-from kfs.cli.printing import Printing
 from kfs.cli.source import SourceOptions, source_options
 from kfs.format.layout import MAX_INT64
-from kfs.log.data_dir import DataDir
 from kfs.log.problem import DamagePolicy
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
-from kfs.read.workers.cores import cores
-from kfs.render.timestamps import parse_time
 from kfs.storage.memory import collect_garbage_less, keep_freed_memory
 
 if TYPE_CHECKING:
+    from kfs.cli.printing import Printing
+    from kfs.log.data_dir import DataDir
     from kfs.tree.kafka_tree import KafkaTree
 
 _FAILED: Final = 1
@@ -43,6 +40,8 @@ class _Time(click.ParamType[int]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from kfs.render.timestamps import parse_time  # only here: few commands select by time
+
         try:
             return value if isinstance(value, int) else parse_time(value)
         except (ValueError, OverflowError):
@@ -157,7 +156,7 @@ def cat(
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
     selection = _selection(offsets, since, before, key, grep, headers)
-    wanted = _Wanted(selection, first, last, IsolationLevel(source.isolation), jobs or cores())
+    wanted = _Wanted(selection, first, last, IsolationLevel(source.isolation), jobs)
     has_extras = deleted or with_path or count
     table = TableFormat(form) if form in list(TableFormat) else None
     if table is not None:
@@ -176,11 +175,10 @@ def cat(
                 if table is not None:
                     code = _write_table(data_dir, paths, wanted, table, out)
                 else:
-                    rest = (wanted.first, wanted.last, wanted.jobs, wanted.isolation)
                     ending = None if length_prefix else _unescaped(delimiter)
                     output_format = None if count else OutputFormat(RecordPart(form), ending, with_path)
-                    printing = Printing(CatRequest(selection, output_format, *rest), count, with_path)
-                    code = _write_each(data_dir, source, paths, printing, out, deleted=deleted)
+                    make_printing = partial(_printing, wanted, output_format, with_path)
+                    code = _write_each(data_dir, source, paths, make_printing, out, deleted=deleted)
         except BrokenPipeError:
             _leave_quietly()
         except OSError as error:
@@ -194,13 +192,13 @@ def cat(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The records to read from each path, and the number of processes."""
+    """The records to read from each path, and the number of processes; None means as many as there are cores."""
 
     selection: Selection
     first: int | None
     last: int | None
     isolation: IsolationLevel
-    jobs: int
+    jobs: int | None
 
     @property
     def selects(self) -> bool:
@@ -253,6 +251,8 @@ def _check_files(paths: Sequence[str], *, selects: bool, has_extras: bool) -> No
 
 
 def _check_table(table: TableFormat, output: str, paths: Sequence[str]) -> None:
+    from kfs.cat.table_file import need_pyarrow  # only here: see _write_table
+
     need_pyarrow()
     for path in paths:
         if records_at(path) is None:
@@ -280,6 +280,7 @@ def _opened(output: str, log_dirs: Sequence[str]) -> Iterator[BinaryIO]:
 def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table: TableFormat, out: BinaryIO) -> int:
     """Write all records as one table; return the exit code."""
     from kfs import __version__  # only here: these imports would double the time of a short command
+    from kfs.cat.table_file import FILE_COLUMNS, TableWriter
     from kfs.cli.progress import LogsProgress, progress_bar
     from kfs.scan import Scan
 
@@ -312,24 +313,33 @@ def _records(paths: Iterable[str]) -> list[Records]:
     return [records for records in map(records_at, paths) if records is not None]
 
 
+def _printing(wanted: _Wanted, output: OutputFormat | None, with_path: bool) -> Printing:
+    """Return what prints records, or counts them if ``output`` is None."""
+    from kfs.cat.records import CatRequest  # only here: a file of the tree needs neither
+    from kfs.cli.printing import Printing
+
+    request = CatRequest(wanted.selection, output, wanted.first, wanted.last, wanted.jobs, wanted.isolation)
+    return Printing(request, output is None, with_path)
+
+
 def _write_each(
     data_dir: DataDir,
     source: SourceOptions,
     paths: Sequence[str],
-    printing: Printing,
+    make_printing: Callable[[], Printing],
     out: BinaryIO,
     *,
     deleted: bool,
 ) -> int:
     """Write the records or the file at each path, or all topics if there are no paths; return the exit code."""
     if all(map(records_at, paths)):
-        return printing.write(places_of(data_dir, _records(paths), deleted=deleted), out)
+        return make_printing().write(places_of(data_dir, _records(paths), deleted=deleted), out)
     tree: KafkaTree | None = None
     code = 0
     for path in paths:
         place = records_at(path)
         if place is not None:
-            code |= printing.write(places_of(data_dir, [place], deleted=deleted), out)
+            code |= make_printing().write(places_of(data_dir, [place], deleted=deleted), out)
             continue
         from kfs.tree.whole_file import write_file  # only here: records need no tree
 

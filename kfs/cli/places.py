@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kfs.cat.records import Place
 from kfs.errors import NotFound, SourceLost
-from kfs.log.data_dir import DataDir
-from kfs.log.log import Log
 from kfs.tree.names import ABOUT, topic_name, tree_name
+
+if TYPE_CHECKING:
+    from kfs.cat.records import Place
+    from kfs.log.data_dir import DataDir
 
 _DELETED = f"{ABOUT}/deleted"
 
@@ -58,6 +59,9 @@ def _named(data_dir: DataDir, wanted: Records, deleted: bool) -> Iterator[Place]
 
 
 def _of(data_dir: DataDir, wanted: Records, deleted: bool) -> Iterator[Place]:
+    from kfs.cat.records import Place  # only here: a file of the tree needs none
+    from kfs.log.log import Log
+
     topic, partition = wanted
     name = tree_name(topic)
     for number in data_dir.partitions(topic) if partition is None else [partition]:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from kfs.cat.records import CatRequest, CatTotals, Place
 from kfs.cli.messages import messages
-from kfs.read.workers.job import write
+from kfs.storage.descriptors import write_all
 
 _FAILED: Final = 1
 _NOT_FOUND: Final = 3
@@ -70,9 +70,9 @@ class Printing:
     def _write_counts(self, places: Sequence[Place], totals: CatTotals, out: BinaryIO) -> None:
         if self.with_path:
             counts = (b"%s\t%d\n" % (os.fsencode(place.path), totals.records[place.path]) for place in places)
-            write(out.fileno(), b"".join(counts))
+            write_all(out.fileno(), b"".join(counts))
         else:
-            write(out.fileno(), b"%d\n" % totals.records.total())
+            write_all(out.fileno(), b"%d\n" % totals.records.total())
 
     def _claim(self, totals: CatTotals, found: int, is_complete: bool) -> str:
         records = f"{_counted(found, 'record')} found"

@@ -20,12 +20,12 @@ from kfs.cli.options import (
     until_option,
 )
 from kfs.internal.broker_state import BrokerState
-from kfs.log.data_dir import DataDir
 from kfs.log.storage import DEFAULT_CACHE_BYTES
 from kfs.tree.options import DEFAULT_RENDERED_BYTES
 from kfs.tree.source import TreeSource
 
 if TYPE_CHECKING:
+    from kfs.log.data_dir import DataDir
     from kfs.tree.kafka_tree import KafkaTree
 
 Command = TypeVar("Command", bound=Callable[..., Any])

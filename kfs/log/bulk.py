@@ -61,6 +61,17 @@ class ScannedBatches(Batches):
         return ScannedBatches(self.table, first, stop)
 
 
+class WholeBatches(ScannedBatches):
+    """Batches that a reader doesn't decode because all of their records are wanted."""
+
+    __slots__ = ()
+
+    @property
+    def count(self) -> int:
+        """The number of records in the batches, by their headers."""
+        return sum(self.table.counts[self.first : self.stop])
+
+
 class DecodedBatches(Batches):
     """The records of consecutive batches, decoded together.
 

@@ -14,22 +14,11 @@ from itertools import groupby
 
 from kfs.format.codecs import Codec
 from kfs.format.layout import CODEC_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
-from kfs.log.bulk import ScannedBatches
+from kfs.log.bulk import ScannedBatches, WholeBatches
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
 from kfs.read.selection import Selection
 from kfs.read.sight import IsAborted
-
-
-class WholeBatches(ScannedBatches):
-    """Batches that aren't decoded because all of their records are wanted."""
-
-    __slots__ = ()
-
-    @property
-    def count(self) -> int:
-        """The number of records in the batches."""
-        return sum(self.table.counts[self.first : self.stop])
 
 
 def divided(batches: ScannedBatches, offsets: OffsetRange, selection: Selection) -> Iterator[ScannedBatches]:

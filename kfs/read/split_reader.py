@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
-from kfs.log.bulk import DecodedBatches, ScannedBatches
+from kfs.log.bulk import DecodedBatches, ScannedBatches, WholeBatches
 from kfs.log.log import MOST_LOOKS, Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment
-from kfs.read.by_header import WholeBatches, divided, visible
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.plan import BatchRange, of_span, splits_of
 from kfs.read.selection import Selection
@@ -105,6 +104,8 @@ class SplitReader:
         for item in self._read(segment, batches, offsets):
             if isinstance(item, ScannedBatches):
                 if isinstance(item, WholeBatches):  # other batches that aren't decoded have no wanted records
+                    from kfs.read.by_header import visible  # only here, and below: records that are printed need none
+
                     for part in visible(segment, item, is_aborted):
                         yield SelectedRecords(whole=part)
                 first, last = item.base_offset, item.last_offset
@@ -128,6 +129,8 @@ class SplitReader:
     ) -> Iterator[ScannedBatches | DecodedBatches | Unreadable]:
         """Read batches of a segment; decode only those that can have wanted records according to their headers."""
         reader = segment.bulk_reader()
+        if self.by_header:
+            from kfs.read.by_header import divided
         for item in reader.batches(batches.position, batches.after, batches.end):
             if isinstance(item, ScannedBatches):
                 for part, may_hold in self._parts(item, offsets):

@@ -14,10 +14,9 @@ from kfs.errors import CorruptData
 from kfs.format.columns import RecordColumns
 from kfs.format.layout import MAX_INT32
 from kfs.format.record import TimestampType
-from kfs.log.bulk import DecodedBatches
+from kfs.log.bulk import DecodedBatches, WholeBatches
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.by_header import WholeBatches
 from kfs.read.plan import BatchRange
 from kfs.read.split_reader import SelectedRecords, SplitReader
 from kfs.read.wanted_offsets import WantedOffsets

@@ -9,8 +9,7 @@ from itertools import groupby
 from kfs.format.batch_header import BatchHeader
 from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2, TIMESTAMP_TYPE_MASK
 from kfs.format.record import TimestampType
-from kfs.log.bulk import DecodedBatches
-from kfs.read.by_header import WholeBatches
+from kfs.log.bulk import DecodedBatches, WholeBatches
 from kfs.render.arrow_builder import NO_BATCH
 from kfs.render.arrow_columns import BatchFields
 

@@ -12,10 +12,9 @@ from typing import Final
 
 from kfs.format.layout import MAX_INT64
 from kfs.format.uuid import Uuid
-from kfs.log.file_version import FileVersion
 from kfs.log.offset_range import OffsetRange
 from kfs.read.log_source import LogSource
-from kfs.read.plan import BatchRange, holds_some_of, splits_of
+from kfs.read.plan import BatchRange, FileVersion, holds_some_of, splits_of
 from kfs.read.wanted_offsets import WantedOffsets
 from kfs.read.workers.cores import cores
 from kfs.spark.options import SplitOptions

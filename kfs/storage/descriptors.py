@@ -286,3 +286,10 @@ def raise_limit() -> None:
         except (ValueError, OSError):  # macOS accepts less than the hard limit
             return
     BUDGET.look_up_limit()
+
+
+def write_all(number: int, data: bytes) -> None:
+    """Write all of ``data`` to an open descriptor; raise OSError if that fails."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(number, rest) :]

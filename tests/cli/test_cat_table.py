@@ -16,7 +16,8 @@ import pytest
 from pyarrow import parquet
 
 from kfs.cat import table_file
-from kfs.cat.table_file import TableFormat, TableWriter
+from kfs.cat.output import TableFormat
+from kfs.cat.table_file import TableWriter
 from kfs.format.codecs import Codec
 from kfs.format.record import TimestampType
 from kfs.render.record_line import parse_line

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from kfs.cat.table_file import FILE_COLUMNS, TableFormat, TableWriter
+from kfs.cat.output import TableFormat
+from kfs.cat.table_file import FILE_COLUMNS, TableWriter
 from kfs.errors import BadLine, KfsError
 from kfs.format.checkpoint import TopicPartition
 from kfs.format.layout import MAX_INT64

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from kfs.read.workers.job import Job, OpenJob, Output, portions_of, write
+from kfs.read.workers.job import Job, OpenJob, Output, portions_of
+from kfs.storage.descriptors import write_all
 
 
 class InThisProcess:
@@ -28,7 +29,7 @@ class InThisProcess:
                 yield from items
             else:
                 for portion, _ in portions_of(items, self._job.portion_bytes):
-                    write(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
+                    write_all(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
                     yield from (item for item in portion if not isinstance(item, Output))
 
     def close(self) -> None:

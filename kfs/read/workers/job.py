@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -69,13 +68,6 @@ class Output:
     """An item that the process which made it writes to the request's output."""
 
     data: bytes
-
-
-def write(output: int, data: bytes) -> None:
-    """Write all of ``data`` to a descriptor; raise OSError if that fails."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(output, rest) :]
 
 
 class OpenJob(ABC, Generic[Task, Item]):

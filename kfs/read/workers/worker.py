@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from kfs.read.workers.channel import Channel, OtherEndGone
 from kfs.read.workers.cores import cores
-from kfs.read.workers.job import OpenJob, Output, portions_of, write
+from kfs.read.workers.job import OpenJob, Output, portions_of
 from kfs.read.workers.kept_log import KeptLog, Logged, log_from
 from kfs.read.workers.messages import Begin, End, Failed, Give, PortionTaken, Ready, Rest, Turn
 from kfs.read.workers.portion import send_portion
 from kfs.read.workers.shared import WorkerMemory
-from kfs.storage.descriptors import BUDGET, raise_limit
+from kfs.storage.descriptors import BUDGET, raise_limit, write_all
 from kfs.storage.memory import keep_freed_memory
 
 #: Seconds without a job after which a worker ends; another one is started on demand.
@@ -168,7 +168,7 @@ class Worker:
     def _write(self, ready: _Waiting) -> None:
         assert self._output is not None
         try:
-            write(self._output, b"".join(item.data for item in ready.items if isinstance(item, Output)))
+            write_all(self._output, b"".join(item.data for item in ready.items if isinstance(item, Output)))
         except OSError as error:
             self._failed = Failed(error)  # nothing else is sent: the parent raises it, and ends this worker
             self._waiting.clear()

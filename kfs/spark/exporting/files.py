@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kfs.cat.table_file import TableFormat, TableWriter
+from kfs.cat.output import TableFormat
+from kfs.cat.table_file import TableWriter
 from kfs.errors import Fenced, KfsError, UnusableSession
 from kfs.format.checkpoint import TopicPartition
 from kfs.render.arrow_columns import SPARK_COLUMNS_WITH_HEADERS, Column
