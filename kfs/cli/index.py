@@ -52,13 +52,13 @@ def index(log_dirs: tuple[str, ...], jobs: int | None, background: bool, source:
         if background:
             _accompany(tree)
         else:
-            store = tree.context.options.index_store
+            store = tree.context.text.store
             assert store is not None
             _index(SizeJob(log_dirs, source, store), tree, jobs or cores())
 
 
 def _check_store(tree: KafkaTree) -> None:
-    store = tree.context.options.index_store
+    store = tree.context.text.store
     assert store is not None
     try:
         store.check()
@@ -94,7 +94,7 @@ def _say_what_was_dropped(tree: KafkaTree, sized: list[ClosedSegment]) -> None:
     """Report line indexes that weren't kept for lack of room: a mount has to make them again."""
     dropped = sum(not is_kept(tree.context, closed) for closed in sized)
     if dropped:
-        store = tree.context.options.index_store
+        store = tree.context.text.store
         assert store is not None
         messages.say(
             f"{store.directory} keeps {store.capacity:,} bytes at most: the line indexes of "

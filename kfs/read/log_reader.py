@@ -13,7 +13,6 @@ from kfs.log.block import Block
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
-from kfs.read.sight import Sight
 from kfs.storage.open_files import FileChanged
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ class LogReader:
 
     def first_from(self, start: int, lost: Callable[[Problem], None]) -> Located | None:
         """Return the first record from offset ``start`` on; call ``lost`` with damage that may hide an earlier one."""
+        from kfs.read.sight import Sight  # only here: other look-ups report no losses
+
         offsets = self.offsets
         wanted = OffsetRange(max(start, offsets.start), offsets.end)
         sight = Sight(wanted, wanted.end + 1)

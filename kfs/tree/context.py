@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
@@ -17,13 +18,15 @@ from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
 from kfs.render.record_json import RenderedLines
 from kfs.storage.status import Status, status_at
-from kfs.tree.lines.cache import LineCache, TextKey
-from kfs.tree.lines.record_lines import ReaderPool
 from kfs.tree.node import LIVE, Attributes
 from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.options import TreeOptions
 from kfs.tree.pending_invalidations import PendingInvalidations
 from kfs.tree.work_ahead import WorkAhead
+
+if TYPE_CHECKING:
+    from kfs.tree.lines.cache import LineCache, TextKey
+    from kfs.tree.lines.record_lines import ReaderPool
 
 _TEXT_BYTES: Final = 16 * 1024 * 1024
 _GENERATED_KEPT: Final = 64
@@ -72,12 +75,10 @@ class TreeContext:
         self.options = options
         self.ids = NodeIds()
         self.rendered: OffsetCache[RenderedLines] = OffsetCache(options.rendered_bytes)
-        self.readers = ReaderPool()
         #: Measures the segments after the requested one.
         self.sizing = WorkAhead()
         #: Renders ahead in a file that is read.
         self.reading = WorkAhead()
-        self.text = LineCache(_TEXT_BYTES, options.index_store, self.reading)
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
         self.pending = PendingInvalidations()
@@ -86,6 +87,21 @@ class TreeContext:
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
         self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
+
+    @cached_property
+    def readers(self) -> ReaderPool:
+        """The readers of segments whose lines were read lately; like :attr:`text`, single records need none."""
+        from kfs.tree.lines.record_lines import ReaderPool
+
+        return ReaderPool()
+
+    @cached_property
+    def text(self) -> LineCache:
+        """The cache of texts."""
+        from kfs.tree.lines.cache import LineCache
+
+        store = None if self.options.index_store is None else self.options.index_store()
+        return LineCache(_TEXT_BYTES, store, self.reading)
 
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
         """Return the content that ``produce`` made for ``path``, kept briefly so that size and bytes match.

@@ -6,14 +6,12 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
-from kfs.tree.about_dir import about_directory
 from kfs.tree.context import TreeContext, source_of, status_of
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
-from kfs.tree.line_files import SegmentLinesFile
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node, Tree
 from kfs.tree.node_ids import ROOT_ID, View
@@ -21,8 +19,9 @@ from kfs.tree.options import TreeOptions
 from kfs.tree.partition_dir import partition_directory
 from kfs.tree.partition_views import PartitionViews
 from kfs.tree.record_files import FieldFile, RecordFile, contents_from
-from kfs.tree.time_dirs import hour_of, record_link
-from kfs.tree.watch import Watch
+
+if TYPE_CHECKING:
+    from kfs.tree.watch import Watch
 
 _TOTALS_SECONDS: Final = 60.0
 #: Of the highest partition, an int32.
@@ -36,7 +35,7 @@ class KafkaTree(Tree):
         self.context = TreeContext(data_dir, options or TreeOptions())
         self.views = PartitionViews(self.context)
         self._root = _RootDirectory(self.views)
-        self._watch = Watch(self.views)
+        self._watch: Watch | None = None
         self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
@@ -80,7 +79,11 @@ class KafkaTree(Tree):
         if view in (View.VALUE, View.KEY):
             return FieldFile(partition, offset, segment, view)
         if view is View.SEGMENT:
+            from kfs.tree.line_files import SegmentLinesFile  # on demand, as in partition_directory
+
             return self._same(SegmentLinesFile.of(partition, segment, offset), node_id)
+        from kfs.tree.time_dirs import hour_of, record_link
+
         _, loaded, index = partition.records.loaded(offset)
         timestamp = loaded.columns.timestamps[index]
         up = "../"
@@ -137,6 +140,10 @@ class KafkaTree(Tree):
 
     def invalidations(self) -> frozenset[Invalidation]:
         """See :meth:`kfs.tree.node.Tree.invalidations`."""
+        if self._watch is None:
+            from kfs.tree.watch import Watch  # only here: commands keep no promises
+
+            self._watch = Watch(self.views)
         return self._watch.invalidations()
 
     def close(self) -> None:
@@ -161,11 +168,16 @@ class _RootDirectory(Directory):
 
     def lookup(self, name: str) -> Node:
         if name == ABOUT:
-            return about_directory(self._views)
+            return self._about()
         topic = topic_name(name)
         if topic is None or not self.context.data_dir.partitions(topic):
             raise NotFound(f"no topic {name!r}")
         return self._topic(topic)
+
+    def _about(self) -> Node:
+        from kfs.tree.about_dir import about_directory
+
+        return about_directory(self._views)
 
     def _topic(self, topic: str) -> FixedDirectory:
         partitions = _Partitions(self.context.data_dir.partitions(topic), partial(self._partition, topic))
@@ -180,7 +192,7 @@ class _RootDirectory(Directory):
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         names: dict[str, Maker] = {tree_name(topic): partial(self._topic, topic) for topic in self._topics()}
         if self.context.options.views:
-            names[ABOUT] = partial(about_directory, self._views)
+            names[ABOUT] = self._about
         yield from list_nodes(names, cookie, with_attributes=with_attributes)
 
     def _topics(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,11 +20,12 @@ DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 class TreeOptions:
     """How the tree is shown: ``views`` lists the names that otherwise only resolve.
 
-    ``index_store`` keeps the indexes of closed segments between mounts. ``isolation`` applies to the whole tree.
+    ``index_store`` makes, once, what keeps the indexes of closed segments between mounts. ``isolation`` applies to the
+    whole tree.
     """
 
     views: bool = False
     on_damage: DamagePolicy = DamagePolicy.FAIL
     rendered_bytes: int = DEFAULT_RENDERED_BYTES
-    index_store: LineIndexStore | None = None
+    index_store: Callable[[], LineIndexStore] | None = None
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.tree.context import TreeContext
-from kfs.tree.partition_lines import PartitionLines
 from kfs.tree.partition_records import PartitionRecords
 from kfs.tree.visible_log import VisibleLog
+
+if TYPE_CHECKING:
+    from kfs.tree.partition_lines import PartitionLines
 
 
 class PartitionView(VisibleLog):
@@ -20,4 +24,16 @@ class PartitionView(VisibleLog):
     ) -> None:
         super().__init__(context, log, path, choose_range)
         self.records = PartitionRecords(self)
-        self.lines = PartitionLines(self)
+        self._lines: PartitionLines | None = None
+        self._making = Lock()
+
+    @property
+    def lines(self) -> PartitionLines:
+        """The line files; the same object always, as it knows what was promised of them."""
+        if self._lines is None:
+            from kfs.tree.partition_lines import PartitionLines  # only here: single records need none
+
+            with self._making:
+                if self._lines is None:  # no other thread was faster
+                    self._lines = PartitionLines(self)
+        return self._lines

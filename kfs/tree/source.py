@@ -40,13 +40,12 @@ class TreeSource:
     def tree(self, data_dir: DataDir, index_store: LineIndexStore | None = None) -> KafkaTree:
         """Return the tree over a data directory that was opened with these options."""
         from kfs.tree.kafka_tree import KafkaTree  # imported here: reading records needs no tree
-        from kfs.tree.lines.index_store import LineIndexStore, default_directory
 
         options = TreeOptions(
             self.views,
             DamagePolicy(self.on_damage),
             self._rendered_bytes,
-            index_store or LineIndexStore(default_directory()),
+            _users_store if index_store is None else lambda: index_store,
             IsolationLevel(self.isolation),
         )
         return KafkaTree(data_dir, options)
@@ -61,3 +60,9 @@ class TreeSource:
     @property
     def _rendered_bytes(self) -> int:
         return self.cache_bytes * 3 // 5
+
+
+def _users_store() -> LineIndexStore:
+    from kfs.tree.lines.index_store import LineIndexStore, default_directory  # only here: see TreeContext.text
+
+    return LineIndexStore(default_directory())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from kfs.errors import CorruptData
@@ -13,15 +14,17 @@ from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
 from kfs.log.span import Span
-from kfs.read.isolation import CommittedReader
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
-from kfs.read.transactions import TransactionHistory
 from kfs.render.renderers import line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
 from kfs.tree.slot_table import SlotTable
+
+if TYPE_CHECKING:
+    from kfs.read.isolation import CommittedReader
+    from kfs.read.transactions import TransactionHistory
 
 #: How long, in seconds, the visible range is reused.
 _RANGE_SECONDS: Final = 0.1
@@ -49,10 +52,6 @@ class VisibleLog:
         self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as last told to the front that shows this partition.
         self.promised = state_of(log)
-        #: Knows the transactions of the log; reads nothing before it is used.
-        self.transactions = CommittedReader(log)
-        #: Knows more of them, for which it reads the whole log once it is used.
-        self.history = TransactionHistory(log)
         self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
         self.committed = self.transactions if is_committed else None
@@ -67,6 +66,20 @@ class VisibleLog:
         self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] = WeakKeyDictionary()
         self._falls = 0  # how often the end of the visible range has moved back, perhaps without the log
         self._choosing = threading.Lock()
+
+    @cached_property
+    def transactions(self) -> CommittedReader:
+        """What knows the transactions of the log; reads nothing before it is used."""
+        from kfs.read.isolation import CommittedReader  # only here: readers of everything don't ask
+
+        return CommittedReader(self.log)
+
+    @cached_property
+    def history(self) -> TransactionHistory:
+        """What knows more of them, for which it reads the whole log once it is used."""
+        from kfs.read.transactions import TransactionHistory
+
+        return TransactionHistory(self.log)
 
     @property
     def offsets(self) -> OffsetRange:

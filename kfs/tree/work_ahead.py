@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kfs.errors import KfsError
-from kfs.read.workers.cores import cores
 
 #: Jobs ahead of the reader, for each thread.
 _AHEAD: Final = 2
@@ -37,6 +36,8 @@ class WorkAhead:
 
     def start(self) -> None:
         """Run jobs from now on; with a single core there is no thread for it."""
+        from kfs.read.workers.cores import cores  # only here: commands don't work ahead
+
         self._most = cores() if cores() > 1 else 0
 
     @property

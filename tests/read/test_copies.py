@@ -311,7 +311,7 @@ def test_what_was_measured_of_a_damaged_segment_is_not_taken_for_the_completed_o
     for name in ("one", "two"):
         write_partition(tmp_path / name / "t-0", {0: CONTENT[:3], 30: CONTENT[3:]})
     broken(tmp_path / "one", positions(CONTENT)[1] + 70)
-    options = TreeOptions(on_damage=DamagePolicy.SKIP, index_store=LineIndexStore(str(tmp_path / "lines")))
+    options = TreeOptions(on_damage=DamagePolicy.SKIP, index_store=lambda: LineIndexStore(str(tmp_path / "lines")))
     path = f"t/0/segment/{log_name(0, '.jsonl')}"
     alone = read_file(open_tree(tmp_path / "one", options=options), path)
     both = read_file(open_tree(tmp_path / "one", tmp_path / "two", options=options), path)

@@ -516,7 +516,7 @@ def test_a_kept_table_doesn_t_outlive_a_change_of_the_proof(tmp_path: Path, monk
     store = LineIndexStore(str(tmp_path / "lines"))
 
     def size() -> int:
-        tree = open_tree(root, options=TreeOptions(index_store=store))
+        tree = open_tree(root, options=TreeOptions(index_store=lambda: store))
         for entry in sorted((root / "t-0").glob("*.log")):
             file_at(tree, f"t/0/segment/{int(entry.stem)}.jsonl").attributes()
         return file_at(tree, "t/0/segment/0.jsonl").attributes().size

@@ -371,7 +371,7 @@ def worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stored(root: Path, store: Path, level: IsolationLevel = IsolationLevel.READ_COMMITTED) -> KafkaTree:
-    return open_tree(root, options=TreeOptions(index_store=LineIndexStore(str(store)), isolation=level))
+    return open_tree(root, options=TreeOptions(index_store=lambda: LineIndexStore(str(store)), isolation=level))
 
 
 @pytest.mark.usefixtures("worth_keeping", "eager")

@@ -56,7 +56,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
 
 def mounted_again(log: Path) -> KafkaTree:
     data = log.parent.parent
-    return open_tree(data, options=TreeOptions(index_store=LineIndexStore(str(data.with_name("store")))))
+    return open_tree(data, options=TreeOptions(index_store=lambda: LineIndexStore(str(data.with_name("store")))))
 
 
 def append(log: Path, offset: int, written: float) -> None:
