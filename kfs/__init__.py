@@ -5,7 +5,7 @@
 ...     print(data["launch_info"][0][368776].value)
 b'4567890'
 
-See ``docs/PYTHON.md`` for more. Everything here is imported at first use.
+See ``docs/PYTHON.md`` for more. Everything here but the version is imported at first use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kfs.log.problem import Problem
     from kfs.read.isolation_level import IsolationLevel
 
-    __version__: str
+#: Also the version of the package: the build reads it here.
+__version__ = "0.1.0"
 
 __all__ = [
     "CorruptData",
@@ -56,7 +57,7 @@ _MODULES: Final = {
     "Group": "kfs.api.groups",
     "GroupOffset": "kfs.api.groups",
     "Groups": "kfs.api.groups",
-    "IsolationLevel": "kfs.read.isolation",
+    "IsolationLevel": "kfs.read.isolation_level",
     "KfsError": "kfs.errors",
     "NotFound": "kfs.errors",
     "DamagePolicy": "kfs.api",
@@ -76,24 +77,11 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        value: object = getattr(import_module(_MODULES[name]), name)
-    elif name == "__version__":
-        value = _version()
-    else:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value  # the next access finds it without calling this function
     return value
-
-
-def _version() -> str:
-    # Looking it up takes longer than some commands, so it happens only on demand.
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kfs")
-    except PackageNotFoundError:  # a checkout that was never installed
-        return "0+unknown"
 
 
 def __dir__() -> list[str]:

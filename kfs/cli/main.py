@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from kfs.cli.messages import messages
 from kfs.errors import KfsError
 from kfs.storage.descriptors import raise_limit
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXIT_FAILED: Final = 1
 #: The exit codes for failures of commands that, like diff(1), use 1 as a regular answer.
@@ -66,6 +67,8 @@ class _Group(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         commands = [CompletionItem(name, help=does) for name, does in _COMMANDS.items() if name.startswith(incomplete)]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
@@ -121,6 +124,8 @@ def _is_output_lost() -> bool:
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not ctx.resilient_parsing:
+        import platform
+
         from kfs import __version__
         from kfs.format.decoders import default_decoder
 

@@ -66,7 +66,7 @@ def own_version() -> str:
     """Return the version of kfs in this process."""
     from kfs import __version__
 
-    return str(__version__)
+    return __version__
 
 
 def check_version(driver: str) -> None:
