@@ -15,16 +15,16 @@ import struct
 import threading
 from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
-from typing import Final, Protocol, cast
-
-import cramjam
-import lz4.frame
-import zstandard
-from isal import isal_zlib
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kfs.errors import CorruptData, LimitExceeded
 from kfs.format.layout import CODEC_MASK, MAGIC_V0, MAGIC_V2
+
+if TYPE_CHECKING:
+    import cramjam
+    import zstandard
 
 
 class Codec(IntEnum):
@@ -67,7 +67,7 @@ def decompress(codec: int, data: bytes | memoryview, *, magic: int, limit: int) 
     except _LimitPassedError:
         label = Codec.of(codec).label
         raise LimitExceeded(f"{label} data decompresses to more than max-batch-bytes ({limit} bytes)") from None
-    except _LIBRARY_ERRORS as error:
+    except _library_errors() as error:
         raise CorruptData(f"cannot decompress {Codec.of(codec).label}: {error}") from error
 
 
@@ -89,14 +89,46 @@ class _BrokenStreamError(Exception):
     """A broken stream that the libraries don't detect."""
 
 
-_GzipError = cast("type[Exception]", isal_zlib.error)  # the library's stub calls it an instance
-_LIBRARY_ERRORS: Final = (
-    _BrokenStreamError,
-    _GzipError,
-    cramjam.DecompressionError,
-    RuntimeError,  # lz4.frame
-    zstandard.ZstdError,
-)
+# A log usually has one codec, and many commands decompress nothing, so each library is imported at its first use. Later
+# calls of these functions take less time than an import statement that finds its module.
+
+
+@cache
+def _isal_zlib() -> ModuleType:
+    from isal import isal_zlib
+
+    return isal_zlib
+
+
+@cache
+def _cramjam() -> ModuleType:
+    import cramjam
+
+    return cramjam
+
+
+@cache
+def _lz4_frame() -> ModuleType:
+    import lz4.frame
+
+    return cast(ModuleType, lz4.frame)
+
+
+@cache
+def _zstandard() -> ModuleType:
+    import zstandard
+
+    return zstandard
+
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    return (
+        _BrokenStreamError,
+        _isal_zlib().error,
+        _cramjam().DecompressionError,
+        RuntimeError,  # lz4.frame
+        _zstandard().ZstdError,
+    )
 
 
 def _check_limit(size: int, limit: int) -> None:
@@ -123,7 +155,7 @@ def _gunzip(data: bytes | memoryview, magic: int, limit: int) -> bytes:
     size = 0
     rest: bytes | memoryview = data
     while rest or not members:
-        member = isal_zlib.decompressobj(_GZIP_FRAMING)
+        member = _isal_zlib().decompressobj(_GZIP_FRAMING)
         # One byte beyond the limit, or a member of exactly that size could not reach its trailer.
         members.append(member.decompress(rest, limit - size + 1))
         size += len(members[-1])
@@ -135,7 +167,7 @@ def _gunzip(data: bytes | memoryview, magic: int, limit: int) -> bytes:
 
 
 def _gzip(data: bytes, magic: int) -> bytes:
-    compressed: bytes = isal_zlib.compress(data, wbits=_GZIP_FRAMING)
+    compressed: bytes = _isal_zlib().compress(data, wbits=_GZIP_FRAMING)
     return compressed
 
 
@@ -187,7 +219,8 @@ def _after_xerial_header(view: memoryview, position: int) -> int:
 
 def _unsnap_block(block: memoryview, limit: int) -> cramjam.Buffer:
     _check_limit(_snappy_length(block), limit)
-    return cramjam.snappy.decompress_raw(block)
+    block_content: cramjam.Buffer = _cramjam().snappy.decompress_raw(block)
+    return block_content
 
 
 def _snappy_length(block: memoryview) -> int:
@@ -205,7 +238,7 @@ def _snap(data: bytes, magic: int) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, _XERIAL_VERSION, _XERIAL_VERSION)]
     for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        block = bytes(_cramjam().snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
         parts += (_XERIAL_BLOCK_LENGTH.pack(len(block)), block)
     return b"".join(parts)
 
@@ -267,10 +300,10 @@ def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes:
     if header is not None:
         view = memoryview(b"".join((header, view[blocks:])))
     if len(view) * _LZ4_MAX_RATIO <= limit:
-        content, used = lz4.frame.decompress(view, return_bytes_read=True)
+        content, used = _lz4_frame().decompress(view, return_bytes_read=True)
         rest = len(view) - used
     else:
-        decompressor = lz4.frame.LZ4FrameDecompressor()
+        decompressor = _lz4_frame().LZ4FrameDecompressor()
         content, after = _decompress_frame(decompressor, view, _LZ4_MAX_RATIO, limit)
         rest = len(after)
     if rest != checksum_length:
@@ -314,14 +347,15 @@ def _lz4_header_checksum(descriptor: bytes) -> int:
 
     The library has no hash function, but it can end a frame with the hash of the frame's content.
     """
-    frame: bytes = lz4.frame.compress(descriptor, content_checksum=True)
+    frame: bytes = _lz4_frame().compress(descriptor, content_checksum=True)
     return frame[-_LZ4_CONTENT_CHECKSUM_LENGTH + 1]
 
 
 def _lz4(data: bytes, magic: int) -> bytes:
     # The settings of KafkaLZ4BlockOutputStream.
-    frame: bytes = lz4.frame.compress(
-        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    lz4_frame = _lz4_frame()
+    frame: bytes = lz4_frame.compress(
+        data, block_size=lz4_frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
     if magic > MAGIC_V0:
         return frame
@@ -344,12 +378,12 @@ def _unzstd(data: bytes | memoryview, magic: int, limit: int) -> bytes:
     if len(rest) == 0:
         raise _BrokenStreamError("no data")
     context = _zstd_context()
-    content_size = zstandard.frame_content_size(rest)  # negative if not written, as by the Java client
+    content_size = _zstandard().frame_content_size(rest)  # negative if not written, as by the Java client
     _check_limit(content_size, limit)
     if content_size > 0:
         try:
             return context.decompress(rest, allow_extra_data=False)  # never more than content_size
-        except zstandard.ZstdError:
+        except _zstandard().ZstdError:
             pass  # more frames follow, or it is broken; the loop below decides
     frames: list[bytes] = []
     while rest:
@@ -362,12 +396,13 @@ def _unzstd(data: bytes | memoryview, magic: int, limit: int) -> bytes:
 def _zstd_context() -> zstandard.ZstdDecompressor:
     context: zstandard.ZstdDecompressor | None = getattr(_zstd_contexts, "decompressor", None)
     if context is None:
-        context = _zstd_contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+        context = _zstd_contexts.decompressor = _zstandard().ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     return context
 
 
 def _zstd(data: bytes, magic: int) -> bytes:
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+    content: bytes = _zstandard().ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+    return content
 
 
 _DECOMPRESS: Final[dict[int, Callable[[bytes | memoryview, int, int], bytes]]] = {
