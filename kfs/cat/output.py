@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfs.compiled import compiled_or_python
 from kfs.format.columns import RecordColumns
@@ -38,8 +38,7 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFormat:
+class OutputFormat(NamedTuple):
     """The format in which records are written.
 
     A raw field comes before ``delimiter`` or, if that is None, after its length as a big-endian int32, -1 for null.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kfs.cat.output import OutputFormat, Renderer
 from kfs.errors import CorruptData, SourceLost
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from kfs.read.log_source import LogsOfParent
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A log, a path in the tree, and the function that returns the range of the log's offsets under that path."""
 
     log: Log

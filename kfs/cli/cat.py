@@ -8,9 +8,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import click
 
@@ -190,8 +189,7 @@ def cat(
         raise click.exceptions.Exit(code)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """The records to read from each path, and the number of processes; None means as many as there are cores."""
 
     selection: Selection

@@ -15,8 +15,7 @@ as Kafka creates it, has no entries; the same is true of a file that ends after 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32, MAX_INT64
@@ -28,8 +27,7 @@ CHECKPOINT_VERSION: Final = 0
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """A partition, by topic name and number."""
 
     topic: str
@@ -39,8 +37,7 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEntry:
+class EpochEntry(NamedTuple):
     """A leader epoch and the first offset written in it."""
 
     leader_epoch: int

@@ -6,8 +6,7 @@ versions can add lines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT32
@@ -18,8 +17,7 @@ PARTITION_METADATA_VERSION: Final = 0
 MAX_PARTITION_METADATA_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """The content of a ``partition.metadata``."""
 
     topic_id: Uuid

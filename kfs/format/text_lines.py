@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData, LimitExceeded
 
@@ -14,8 +13,7 @@ _DECIMAL: Final = re.compile(rb"[0-9]{1,19}")
 _SHOWN_LENGTH: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
+class TextLine(NamedTuple):
     """A line without its line end, and the byte position of its start."""
 
     text: bytes

@@ -56,8 +56,7 @@ class _Partitions:
     deleted: dict[tuple[str, str], PartitionDirectory] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _OtherCopies:
+class _OtherCopies(NamedTuple):
     """The :class:`~kfs.log.completion.OtherCopies` of a directory."""
 
     directory: PartitionDirectory

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.storage.descriptors import BUDGET
@@ -24,16 +23,14 @@ _Key = tuple[str, int, int]
 _LARGEST_INDEX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class EntryLayout:
+class EntryLayout(NamedTuple):
     """The size of an entry, and the position of its relative offset (int32), both in bytes."""
 
     size: int
     offset_field: int
 
 
-@dataclass(frozen=True, slots=True)
-class IndexBytes:
+class IndexBytes(NamedTuple):
     """The entries of an index file at one moment, without the preallocated tail of zeros.
 
     ``file_size`` is the size of the whole file. ``version`` identifies the file and its state.
@@ -46,7 +43,7 @@ class IndexBytes:
 
     def copied(self, layout: EntryLayout) -> IndexBytes:
         """Return the same with copied entries, for callers that keep them."""
-        return replace(self, data=self.data[: self.entries * layout.size])
+        return self._replace(data=self.data[: self.entries * layout.size])
 
 
 class IndexPool:

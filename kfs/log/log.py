@@ -9,10 +9,10 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
@@ -60,8 +60,7 @@ _COMPLETED: Final = "its lost offsets are read from another copy"
 _NOT_LOOKED: Final = ((-1, None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
+class _Listing(NamedTuple):
     """Segments and their base offsets, replaced as a whole because other threads may be reading."""
 
     segments: tuple[Segment, ...]

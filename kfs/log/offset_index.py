@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.layout import OFFSET_INDEX_ENTRY
@@ -14,8 +13,7 @@ from kfs.log.index_file import EntryLayout, IndexBytes
 LAYOUT: Final = EntryLayout(OFFSET_INDEX_ENTRY.size, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetPosition:
+class OffsetPosition(NamedTuple):
     """An entry: an absolute offset, and the byte position of a batch that begins at or below it."""
 
     offset: int

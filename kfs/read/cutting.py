@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Final, NamedTuple, Protocol
 
@@ -41,8 +40,7 @@ class SplitSizes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EvenSplits:
+class EvenSplits(NamedTuple):
     """Splits of about the same size, cut only where that is cheap."""
 
     target: int
@@ -54,16 +52,14 @@ class EvenSplits:
         return self.target
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """A batch boundary, and the highest offset before it; None if that isn't known."""
 
     position: int
     after: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Cuts:
+class Cuts(NamedTuple):
     """The boundary where reading begins, further boundaries where it can begin, and the one where it ends.
 
     ``cuts`` is lazy; it ends early if the segment vanishes. If ``end`` is None, reading ends with the segment. ``stop``

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.log.log import Log
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 SPLIT_BYTES: Final = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+class FileVersion(NamedTuple):
     """What identifies the content of a segment's file; for a file that may grow, only the inode and the minimum size.
 
     It has the part of :class:`~kfs.storage.status.Version` that must match for the bytes to be the same. A rename or a
@@ -79,8 +78,7 @@ class BatchRange:
         return (self.topic, self.partition, self.base_offset) == (other.topic, other.partition, other.base_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Batches, the wanted offsets among them, and the approximate number of bytes to read.
 
     Each wanted offset is in exactly one split. So is all damage: it belongs to the split whose bytes include it,

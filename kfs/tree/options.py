@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfs.log.problem import DamagePolicy
 from kfs.read.isolation_level import IsolationLevel
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_RENDERED_BYTES: Final = 48 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TreeOptions:
+class TreeOptions(NamedTuple):
     """How the tree is shown: ``views`` lists the names that otherwise only resolve.
 
     ``index_store`` makes, once, what keeps the indexes of closed segments between mounts. ``isolation`` applies to the
