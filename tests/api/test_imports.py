@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 import kfs
+from kfs.compiled import IMPLEMENTATION_VARIABLE
 
 #: What takes records elsewhere, for those who ask for that.
 ENGINES: Final = frozenset({"duckdb", "fsspec", "numpy", "pandas", "polars", "pyarrow", "pyspark"})
@@ -61,6 +62,36 @@ with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(Syst
     )
     assert "click" in modules
     assert not {name.split(".")[0] for name in modules} & ENGINES
+
+
+@pytest.mark.parametrize("implementation", ["", "python"])
+@pytest.mark.parametrize(
+    ("arguments", "most"),
+    [
+        (["cat", "data", "launch_info/0/offset/368776.json"], 93),
+        (["cat", "data", "orders/0", "--last", "1"], 84),
+        (["ls", "data"], 87),
+        (["--version"], 24),
+    ],
+)
+def test_a_short_command_imports_no_more_than_it_needs(
+    arguments: list[str], most: int, implementation: str, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(IMPLEMENTATION_VARIABLE, implementation)
+    modules = imported_by(
+        f"""
+import contextlib, os
+from kfs.cli.main import main
+with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(SystemExit):
+    main({arguments!r})
+""",
+        demo,
+    )
+    of_kfs = {name for name in modules if name.split(".")[0] == "kfs"}
+    assert "kfs.cli.main" in of_kfs
+    assert len(of_kfs) <= most, sorted(of_kfs)
+    rarely_needed = ("kfs.log.healing", "kfs.log.resync", "kfs.read.isolation.", "kfs.read.workers")
+    assert not [name for name in of_kfs if f"{name}.".startswith(rarely_needed)]
 
 
 def test_listing_the_commands_imports_none_of_them(demo: Path) -> None:
