@@ -166,7 +166,7 @@ class DataDir:
                 continue
             served = self._served(copies)
             for directory in copies:
-                if directory is not served:
+                if directory != served:
                     yield self._copy_name(directory), self._log_of(directory)
 
     def copies(self) -> Iterator[list[Log]]:
@@ -180,7 +180,7 @@ class DataDir:
         if len(copies) < 2 or directory not in copies:
             return []
         older = self._of_older_topics(copies)
-        return [other for other in copies if other is not directory and other not in older and other.is_whole]
+        return [other for other in copies if other != directory and other not in older and other.is_whole]
 
     def copies_of(self, log: Log) -> list[Log]:
         """Return the other copies of the partition of ``log``."""
@@ -248,7 +248,7 @@ class DataDir:
         candidates = [directory for directory in copies if directory not in older] or copies
         logs = [self._log_of(directory) for directory in candidates]
         best = max([log for log in logs if log.can_be_listed] or logs[:1], key=Log.standing)
-        others = ", ".join(directory.path for directory in copies if directory is not best.directory)
+        others = ", ".join(directory.path for directory in copies if directory != best.directory)
         reason = f"{best.topic_partition} has several copies; this one is served, not {others}"
         self.problems.add(Problem(best.directory.path, 0, 0, reason), is_settled=True)
         return best.directory

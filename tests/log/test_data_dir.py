@@ -232,6 +232,18 @@ def replica(directory: Path, count: int, epoch: int | None, value: bytes = b"v")
     return directory
 
 
+def test_copies_stay_the_same_when_they_are_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfs.log.data_dir.LOOK_AGAIN_SECONDS", 0)
+    roots = [root(tmp_path, "one"), root(tmp_path, "two")]
+    replica(roots[0] / "t-0", 9, 3)
+    replica(roots[1] / "t-0", 5, 3)
+    data_dir = opened(*roots)
+    log = log_of(data_dir)
+    for _ in range(2):
+        assert [other.directory.path for _, other in data_dir.replicas()] == [str(roots[1] / "t-0")]
+        assert data_dir.copies_of(log) == [other for _, other in data_dir.replicas()]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "served"),
     [
