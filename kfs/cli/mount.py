@@ -48,7 +48,8 @@ def mount(
     """Mount LOG_DIR... at MOUNTPOINT, an empty directory; returns once the mount answers.
 
     Each LOG_DIR is a log directory (one of a broker's log.dirs), a single partition directory, or a
-    .log file; several are shown as one. It is opened read-only.
+    .log file; several are shown as one. It is opened read-only. A mount that a killed daemon left at
+    MOUNTPOINT is replaced.
 
     \b
       kfs mount /var/lib/kafka/data /mnt/k
@@ -61,7 +62,7 @@ def mount(
     mount_tree(
         partial(_opened, source, log_dirs),
         mountpoint,
-        source=log_dirs[0] if len(log_dirs) == 1 else f"{log_dirs[0]}+{len(log_dirs) - 1}",
+        source=os.path.realpath(log_dirs[0]),  # as mount(8) has it
         front=front,
         foreground=foreground,
         allow_other=allow_other,

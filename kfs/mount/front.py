@@ -12,8 +12,8 @@ from kfs.tree.node import Tree
 class MountOptions:
     """The options of a mount, common to all fronts.
 
-    ``source`` is shown by ``mount`` and ``df`` after ``kfs:``. With ``allow_other``, users other than the one who
-    mounts have access, subject to the modes of the files.
+    ``source`` is shown by ``mount`` and ``df``; by it and the mount point, ``mount -a`` knows what is mounted. With
+    ``allow_other``, users other than the one who mounts have access, subject to the modes of the files.
     """
 
     source: str = ""
@@ -37,10 +37,15 @@ class Front(Protocol):
 def kernel_options(options: MountOptions) -> dict[str, str | bool]:
     """Return the mount options that every libfuse passes on or understands.
 
-    ``ro`` makes the kernel itself refuse writes. The kernel checks permissions only with ``allow_other``: for the user
-    who mounts, that would cost a request for each directory on a path.
+    ``ro`` makes the kernel itself refuse writes; there is nothing to execute. The kernel checks permissions only with
+    ``allow_other``: for the user who mounts, that would cost a request for each directory on a path.
     """
-    chosen: dict[str, str | bool] = {"ro": True, "fsname": _escaped(source_name(options)), "subtype": "kfs"}
+    chosen: dict[str, str | bool] = {
+        "ro": True,
+        "noexec": True,
+        "fsname": _escaped(source_name(options)),
+        "subtype": "kfs",
+    }
     if options.allow_other:
         chosen |= {"allow_other": True, "default_permissions": True}
     return chosen
@@ -48,7 +53,7 @@ def kernel_options(options: MountOptions) -> dict[str, str | bool]:
 
 def source_name(options: MountOptions) -> str:
     """Return the source for the mount table."""
-    return f"kfs:{options.source}"
+    return options.source or "kfs"
 
 
 def _escaped(value: str) -> str:

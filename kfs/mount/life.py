@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
@@ -19,7 +18,7 @@ from kfs.errors import KfsError, MountFailed
 from kfs.mount import daemon, fronts
 from kfs.mount.background_indexer import indexing_in_background
 from kfs.mount.front import MountOptions
-from kfs.mount.mounts import canonical, mount_at
+from kfs.mount.mounts import DEAD, Mounted, canonical, is_automounted, is_mounted, mount_at
 from kfs.mount.readiness import Probe
 from kfs.mount.unmounting import unmount
 from kfs.tree.node import Tree
@@ -30,9 +29,6 @@ logger = logging.getLogger("kfs.mount")
 READY_TIMEOUT: Final = 30.0
 #: How long, in seconds, to wait for the lock on the mount point, which an unmount holds briefly.
 _LOCK_TIMEOUT: Final = 1.0
-
-#: Errors of a mount whose daemon is gone; the second if the daemon died during the request.
-_DEAD: Final = (errno.ENOTCONN, errno.ECONNABORTED)
 
 _FUSE_CONFIGURATION: Final = Path("/etc/fuse.conf")
 
@@ -67,7 +63,9 @@ def mount(
     returns once the mount is gone: by :func:`unmount`, SIGTERM, SIGINT or SIGHUP. It then prints a line, and notifies
     systemd, when the mount answers.
 
-    ``source`` is the name that the mount table shows after ``kfs:``. Later errors are logged to ``log_file``; without
+    A mount that was left there by a daemon that died is replaced.
+
+    ``source`` is the source that the mount table shows. Later errors are logged to ``log_file``; without
     one, to standard error in the foreground, and nowhere in a daemon.
 
     ``indexer`` is a command that runs beside the serving process, starting a moment later, until the mount is gone.
@@ -112,11 +110,14 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
     """Serve until the mount is gone; call ``mounting`` when the tree is open and ``ready`` when the mount answers."""
     probe = Probe(plan.mountpoint)
     try:
-        with _locked(plan.mountpoint):
+        with contextlib.ExitStack() as released_last:
             front = fronts.load(plan.front)
             tree = plan.tree_factory()
             try:
                 mounting()
+                # Only now: an error where a dead mount is says more than the empty directory under it.
+                _take_dead_away(plan.mountpoint)
+                released_last.enter_context(_locked(plan.mountpoint))
                 probe.when_ready(ready)
                 logger.info("%s: mounting with %s", plan.mountpoint, front.name)
                 with indexing_in_background(plan.indexer):
@@ -134,23 +135,38 @@ def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:
     mounted = mount_at(point)
     try:
         if mounted is not None and mounted.is_ours:
-            # Attributes may still be cached after the daemon died; an open never is.
-            os.close(os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            raise MountFailed(f"{point}: already mounted ({mounted.source}); to unmount it: kfs umount {point}")
+            if not _is_dead(mounted):
+                raise MountFailed(f"{point}: already mounted ({mounted.source}); to unmount it: kfs umount {point}")
+            return point
+        if is_automounted(point):
+            return point
         names = os.listdir(point)
     except FileNotFoundError:
         raise MountFailed(f"{point}: no such directory; make it first: mkdir -p {point}") from None
     except NotADirectoryError:
         raise MountFailed(f"{point}: not a directory") from None
     except OSError as error:
-        if error.errno in _DEAD and mounted is not None and mounted.is_ours:
-            raise MountFailed(
-                f"{point}: a daemon died and left its mount behind; to unmount it: kfs umount {point}"
-            ) from None
         raise MountFailed(f"{point}: {error.strerror}") from None
     if names:
         raise MountFailed(f"{point}: not empty, and the mount would hide its files: choose an empty directory")
     return point
+
+
+def _is_dead(mounted: Mounted) -> bool:
+    """Return whether a mount of ours was left behind by a daemon that died."""
+    try:
+        # Attributes may still be cached after the daemon died; an open never is.
+        os.close(os.open(mounted.mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno in DEAD
+    return False
+
+
+def _take_dead_away(mountpoint: str) -> None:
+    """Detach what daemons that died left at the mount point; what is open in it stays dead."""
+    while (mounted := mount_at(mountpoint)) is not None and mounted.is_ours and _is_dead(mounted):
+        logger.warning("%s: a daemon died here; its mount is replaced", mountpoint)
+        unmount(mountpoint, lazy=True)
 
 
 def _check_allow_other() -> None:
@@ -171,8 +187,12 @@ def _locked(mountpoint: str) -> Iterator[None]:
     """Hold a lock on the directory under the mount for as long as this process lives.
 
     It keeps two daemons from mounting over each other, and tells ``kfs umount`` when this one is gone and has released
-    its source, without leaving a file behind.
+    its source, without leaving a file behind. Under autofs, which lets nobody open the directory until this is mounted,
+    it does neither.
     """
+    if is_automounted(mountpoint):
+        yield
+        return
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT
@@ -188,6 +208,8 @@ def _locked(mountpoint: str) -> Iterator[None]:
                 # A directory on a network filesystem may not support locks; then go on without one.
                 logger.info("%s: no lock: %s", mountpoint, error)
                 break
+        if is_mounted(mountpoint):  # while the tree was opened; then it is in that mount that we have the lock
+            raise MountFailed(f"{mountpoint}: another kfs was mounted here meanwhile")
         yield
     finally:
         os.close(descriptor)

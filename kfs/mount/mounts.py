@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from typing import Final
 
 #: The filesystem type of our mounts: FUSE's, and our subtype.
 FILESYSTEM_TYPE: Final = "fuse.kfs"
+
+#: Errors of a mount whose daemon is gone; the second if the daemon died during the request.
+DEAD: Final = (errno.ENOTCONN, errno.ECONNABORTED)
 
 _MOUNTINFO: Final = "/proc/self/mountinfo"
 _OCTAL_ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
@@ -51,6 +55,15 @@ def is_mounted(mountpoint: str | os.PathLike[str]) -> bool:
     """Return whether kfs is mounted at ``mountpoint``, alive or left by a killed daemon."""
     mounted = mount_at(mountpoint)
     return mounted is not None and mounted.is_ours
+
+
+def is_automounted(mountpoint: str | os.PathLike[str]) -> bool:
+    """Return whether autofs waits for a mount at ``mountpoint``: whoever opens that directory waits, too."""
+    table = mount_table(Path(_MOUNTINFO).read_bytes())
+    path = _canonical(mountpoint, table)
+    above = [mounted for mounted in table if mounted.contains(path)]
+    # Of two at the same place the later one hides the other.
+    return max(above, key=lambda mounted: len(mounted.mountpoint)).filesystem_type == "autofs" if above else False
 
 
 def mount_table(mountinfo: bytes) -> list[Mounted]:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kfs.mount.mounts import is_mounted
+from kfs.mount.mounts import DEAD, is_mounted
 
 #: How often, in milliseconds, the probe checks whether its parent is still alive.
 _PARENT_CHECK_MS: Final = 500
@@ -27,7 +27,8 @@ class Probe:
 
     def __init__(self, mountpoint: str) -> None:
         server = os.getpid()
-        before = os.stat(mountpoint).st_dev  # before the fork: the child may first run after the mount
+        # Before the fork: the child may first run after the mount. A dead mount's number may be given to the next one.
+        before = None if is_mounted(mountpoint) else os.stat(mountpoint).st_dev
         self._reading, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -59,7 +60,7 @@ class Probe:
             act()
 
 
-def _answers(mountpoint: str, before: int, server: int) -> bool:
+def _answers(mountpoint: str, before: int | None, server: int) -> bool:
     """Return True once the mount answers, on another device than ``before``; False when the server is gone."""
     with open("/proc/self/mountinfo", "rb") as table:
         changes = select.poll()
@@ -68,8 +69,18 @@ def _answers(mountpoint: str, before: int, server: int) -> bool:
         while os.getppid() == server:
             if is_mounted(mountpoint):
                 try:
-                    return os.stat(mountpoint).st_dev != before
-                except OSError:
-                    return False
+                    return _device(mountpoint) != before
+                except OSError as error:
+                    if error.errno not in DEAD:  # else it is the dead mount that is about to be replaced
+                        return False
             changes.poll(_PARENT_CHECK_MS)
     return False
+
+
+def _device(mountpoint: str) -> int:
+    """Return the number of the device. A dead mount may still have cached attributes, but can't be opened."""
+    descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return os.fstat(descriptor).st_dev
+    finally:
+        os.close(descriptor)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kfs.errors import MountFailed
-from kfs.mount.mounts import Mounted, canonical, mount_at
+from kfs.mount.mounts import Mounted, canonical, is_automounted, mount_at
 
 #: How long, in seconds, a daemon may take to end after its mount is gone.
 END_TIMEOUT: Final = 10.0
@@ -85,6 +85,8 @@ def _fusermount(mountpoint: str, lazy: bool) -> int:
 
 def _daemon_ended(mountpoint: str, timeout: float) -> bool:
     """Wait for the lock on the underlying directory, held by the daemon all its life; return whether it is released."""
+    if is_automounted(mountpoint):
+        return True  # nobody can open that directory, so the daemon doesn't hold a lock either
     try:
         descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

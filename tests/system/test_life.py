@@ -342,13 +342,18 @@ def test_a_killed_daemon_is_cleared_away_by_umount(shop: Shop, mount_kafka: Moun
     mounted = mount_kafka(shop.root)
     os.kill(mounted.pid, signal.SIGKILL)
     assert eventually(lambda: not is_running(mounted.pid))
-    refused = kfs("mount", shop.root, mounted.point)
-    assert refused.returncode == 1
-    assert f"kfs umount {mounted.point}" in refused.stderr.decode()
     assert kfs("umount", mounted.point).returncode == 0
+    assert os.listdir(mounted.point) == []
+
+
+def test_a_killed_daemon_is_replaced_by_mounting_again(shop: Shop, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(shop.root)
+    os.kill(mounted.pid, signal.SIGKILL)
+    assert eventually(lambda: not is_running(mounted.pid))
     mounted.start()
     assert mounted.path("orders/0/offset/3.json").read_bytes() == shop.orders.line(3)
     mounted.stop()
+    assert not is_mounted(mounted.point)
 
 
 def test_what_is_not_mounted_cannot_be_unmounted(point: Path) -> None:
@@ -375,5 +380,5 @@ def test_the_mount_table_names_the_source(shop: Shop, mount_kafka: MountKafka) -
     lines = [line for line in Path("/proc/self/mounts").read_text().splitlines() if f" {mounted.point} " in line]
     assert len(lines) == 1
     source, _, kind, options, *_ = lines[0].split()
-    assert (source, kind) == (f"kfs:{shop.root}", "fuse.kfs")
+    assert (source, kind) == (str(shop.root), "fuse.kfs")
     assert "ro" in options.split(",")

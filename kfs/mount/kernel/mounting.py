@@ -26,6 +26,7 @@ READ_AHEAD_BYTES: Final = 1 << 20
 _MS_RDONLY: Final = 1
 _MS_NOSUID: Final = 2
 _MS_NODEV: Final = 4
+_MS_NOEXEC: Final = 8
 _MNT_FORCE: Final = 1
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
@@ -54,7 +55,7 @@ def _mount_as_root(mountpoint: str, options: MountOptions) -> int:
         os.fsencode(source_name(options)),
         os.fsencode(mountpoint),
         FILESYSTEM_TYPE.encode(),
-        ctypes.c_ulong(_MS_RDONLY | _MS_NOSUID | _MS_NODEV),
+        ctypes.c_ulong(_MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC),
         settings.encode(),
     )
     if failed:
