@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import logging
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kfs.errors import KfsError, MountFailed
-from kfs.mount import daemon, fronts
+from kfs.mount import daemon, fronts, systemd
 from kfs.mount.background_indexer import indexing_in_background
 from kfs.mount.front import MountOptions
 from kfs.mount.mounts import DEAD, Mounted, canonical, is_automounted, is_mounted, mount_at
@@ -83,7 +83,8 @@ def mount(
     plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), indexer)
     if foreground:
         _log_to(log)
-        _serve(plan, mounting=lambda: None, ready=lambda: _announce(point))
+        faulthandler.enable()  # a supervisor ends one that hangs by SIGABRT: this says where
+        _serve(plan, mounting=lambda: None, ready=lambda: _announce(plan))
         return
     try:
         daemon.start(
@@ -215,16 +216,11 @@ def _locked(mountpoint: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _announce(mountpoint: str) -> None:
-    """Print that the mount answers, and notify systemd if it started us."""
+def _announce(plan: _Plan) -> None:
+    """Print that the mount answers, and tell the supervisor if it started us."""
     with contextlib.suppress(OSError):
-        os.write(sys.stdout.fileno(), f"{mountpoint}: mounted\n".encode("utf-8", "surrogateescape"))
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            # A leading @ stands for the zero byte of an abstract socket.
-            notify.connect("\0" + address[1:] if address.startswith("@") else address)
-            notify.send(b"READY=1")
+        os.write(sys.stdout.fileno(), f"{plan.mountpoint}: mounted\n".encode("utf-8", "surrogateescape"))
+    systemd.notify("READY=1", f"STATUS=serving {plan.options.source} at {plan.mountpoint}")
 
 
 def _log_to(log_file: str | None) -> None:

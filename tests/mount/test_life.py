@@ -338,7 +338,7 @@ def test_systemd_is_told(make_mount: MakeMount, tmp_path: Path) -> None:
         notified.bind(address)
         notified.settimeout(10)
         process = toy.popen(NOTIFY_SOCKET=address)
-        assert notified.recv(100) == b"READY=1"
+        assert notified.recv(1000).startswith(b"READY=1\nSTATUS=serving /data/kafka, old at ")
     process.terminate()
     process.communicate(timeout=10)
 

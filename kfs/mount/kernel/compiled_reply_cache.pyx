@@ -25,7 +25,10 @@ cdef extern from "<sys/uio.h>" nogil:
     Py_ssize_t writev(int descriptor, const iovec* parts, int count)
 
 cdef extern from "next_request.h" nogil:
-    Py_ssize_t read_next_request(int device, void* request, size_t size, int asks, int* comes_fast)
+    long long nanoseconds_now()
+    Py_ssize_t read_next_request(
+        int device, void* request, size_t size, int asks, int* comes_fast, long long until
+    )
 
 ctypedef unsigned char byte
 ctypedef unsigned int uint32
@@ -210,8 +213,8 @@ class CompiledReplyCache(ReplyCache):
 
     table_class = CompiledTable
 
-    def __init__(self, device, is_followed):
-        super().__init__(device, is_followed)
+    def __init__(self, device, is_followed, most_seconds=None):
+        super().__init__(device, is_followed, most_seconds)
         os.set_blocking(device, False)
         self.arrival = Arrival()
 
@@ -224,13 +227,18 @@ class CompiledReplyCache(ReplyCache):
         cdef int number = 0
         cdef object kept = None  # the object that the reply points into
         cdef Arrival arrival = self.arrival
+        cdef int64 until = 0
+        if self.most_seconds is not None:
+            until = nanoseconds_now() + <int64>(self.most_seconds * NANOSECONDS)
         reply.parts = 0
         while True:
             with nogil:
                 if reply.parts and writev(device, reply.part, reply.parts) < 0:
                     number = errno
                 if number == 0 or number == ENOENT or number == ENODEV:  # as NOT_WAITED_FOR
-                    size = read_next_request(device, &request, sizeof(Request), arrival.asks, &arrival.comes_fast)
+                    size = read_next_request(
+                        device, &request, sizeof(Request), arrival.asks, &arrival.comes_fast, until
+                    )
                     number = errno if size < 0 else 0
             if number:
                 raise OSError(number, os.strerror(number))

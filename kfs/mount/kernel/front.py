@@ -6,6 +6,7 @@ from kfs.mount.front import MountOptions
 from kfs.mount.kernel import mounting
 from kfs.mount.kernel.request_loop import Stopped, stopped_by_signals
 from kfs.mount.kernel.session import Session
+from kfs.mount.systemd import watchdog
 from kfs.storage.memory import share_one_heap
 from kfs.tree.node import Tree
 
@@ -20,7 +21,7 @@ class KernelFront:
         share_one_heap()
         device = mounting.mount_device(mountpoint, options)
         mounting.read_further_ahead(mountpoint)
-        session = Session(tree, device)
+        session = Session(tree, device, watchdog())
         try:
             with stopped_by_signals():
                 session.run()

@@ -29,10 +29,16 @@ static inline long long nanoseconds_now(void)
 }
 
 /* As read(), but waits for data. comes_fast says whether the last request came fast, and then whether this one did.
-   Where asks is 0 we never ask before we wait: there is no other CPU that a process could send a request from. */
-static inline ssize_t read_next_request(int device, void *request, size_t size, int asks, int *comes_fast)
+   Where asks is 0 we never ask before we wait: there is no other CPU that a process could send a request from.
+   until is a time by nanoseconds_now(), 0 for never: at that time errno is ETIMEDOUT, be it that requests still come. */
+static inline ssize_t read_next_request(int device, void *request, size_t size, int asks, int *comes_fast,
+                                        long long until)
 {
     long long begun = nanoseconds_now();
+    if (until && begun >= until) {
+        errno = ETIMEDOUT;
+        return -1;
+    }
     for (;;) {
         ssize_t got = read(device, request, size);
         long long taken = nanoseconds_now() - begun;
@@ -44,7 +50,13 @@ static inline ssize_t read_next_request(int device, void *request, size_t size, 
             sched_yield();
         } else {
             struct pollfd readable = {device, POLLIN, 0};
-            poll(&readable, 1, -1);
+            long long left = until ? until - nanoseconds_now() : 0;
+            if (left < 0)
+                left = 0;
+            if (poll(&readable, 1, until ? (int)((left + 999999) / 1000000) : -1) == 0) {
+                errno = ETIMEDOUT;
+                return -1;
+            }
         }
     }
 }

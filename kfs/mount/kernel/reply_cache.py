@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import threading
 import time
 from array import array
@@ -131,14 +132,18 @@ class ReplyTable:
 class ReplyCache:
     """Reads requests from ``device`` and answers those whose reply is cached.
 
-    Passes on reads of files whose id ``is_followed`` accepts. One thread reads, several may put.
+    Passes on reads of files whose id ``is_followed`` accepts. One thread reads, several may put. :meth:`next_request`
+    takes ``most_seconds`` at most, if given.
     """
 
     table_class: type[ReplyTable] = ReplyTable
 
-    def __init__(self, device: int, is_followed: Callable[[int], bool]) -> None:
+    def __init__(self, device: int, is_followed: Callable[[int], bool], most_seconds: float | None = None) -> None:
         self.device = device
         self.is_followed = is_followed
+        self.most_seconds = most_seconds
+        if most_seconds is not None:
+            os.set_blocking(device, False)  # a request may be withdrawn after it was announced
         self.table = self.table_class()
         self._changing = threading.Lock()
 
@@ -158,9 +163,12 @@ class ReplyCache:
         """Answer requests from the cache; return the first that isn't there.
 
         Raises:
-            OSError: the device, or a request on it, is gone.
+            OSError: the device, or a request on it, is gone; with ETIMEDOUT, the most seconds are over.
         """
+        until = None if self.most_seconds is None else time.monotonic() + self.most_seconds
         while True:
+            if until is not None and not self._comes_before(until):
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             request = os.read(self.device, FUSE_MIN_READ_BUFFER)
             _, opcode, unique, node_id = IN_HEADER.unpack_from(request)
             if opcode == _LOOKUP:
@@ -176,6 +184,15 @@ class ReplyCache:
             except OSError as error:
                 if error.errno not in NOT_WAITED_FOR:
                     raise
+
+    def _comes_before(self, until: float) -> bool:
+        """Wait for a request, until a time by the monotonic clock; return whether there is one."""
+        left = until - time.monotonic()
+        if left <= 0:
+            return False
+        arrival = select.poll()
+        arrival.register(self.device, select.POLLIN)
+        return bool(arrival.poll(left * 1000))
 
     def _entry(self, unique: int, node_id: int, request: bytes) -> tuple[bytes, ...] | None:
         directory = self.table.directories.get(node_id)

@@ -3,6 +3,9 @@
 Handing each request to a pool would cost a wake-up each, and predicting which requests are slow is guesswork: any
 access to a file may hit a stalled disk. So the thread that reads requests, the leader, answers them itself. If one
 takes too long, another thread becomes the leader; the late one answers when it can and ends.
+
+The leader also feeds the supervisor's watchdog, busy or idle. So it starves when nobody reads requests any more, and
+not when a disk stalls.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from kfs.mount.kernel.protocol import IN_HEADER
+from kfs.mount.systemd import Watchdog
 
 logger = logging.getLogger("kfs.mount")
 
@@ -34,29 +39,46 @@ _STACK_BYTES: Final = 1 << 20
 Answer = Callable[[int, int, int, bytes], None]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Errors of a read of the device after which to read again: the request was withdrawn, or for no reason at all.
-_TRY_AGAIN: Final = (errno.ENOENT, errno.EINTR, errno.EAGAIN)
+#: Errors of a read of the device after which to read again: the request was withdrawn, for no reason at all, or to feed
+#: the watchdog.
+_TRY_AGAIN: Final = (errno.ENOENT, errno.EINTR, errno.EAGAIN, errno.ETIMEDOUT)
 
 
 class _Server:
     """The state of a thread: the unique number of the request that it answers, 0 while it waits for one."""
 
-    __slots__ = ("unique",)
+    __slots__ = ("thread_id", "unique")
 
     def __init__(self) -> None:
         self.unique = 0
+        self.thread_id = 0
+
+    def waits_for_a_lock(self) -> bool:
+        """Return whether the thread waits for another one; False where the system doesn't say it."""
+        try:
+            return "futex" in Path(f"/proc/self/task/{self.thread_id}/wchan").read_text()
+        except OSError:
+            return False
 
 
 class RequestLoop:
     """Passes each request from ``next_request`` to ``answer``, until the kernel hangs up.
 
-    Calls ``look`` every :data:`PATIENCE` seconds for at least a second after each request.
+    Calls ``look`` every :data:`PATIENCE` seconds for at least a second after each request. ``next_request`` returns, or
+    raises TimeoutError, often enough for the ``watchdog``.
     """
 
-    def __init__(self, next_request: Callable[[], bytes], answer: Answer, look: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        next_request: Callable[[], bytes],
+        answer: Answer,
+        look: Callable[[], None],
+        watchdog: Watchdog | None = None,
+    ) -> None:
         self._next_request = next_request
         self._answer = answer
         self._look = look
+        self._watchdog = watchdog
         self._leader = _Server()
         self._late: set[_Server] = set()
         self._is_watched = True
@@ -112,10 +134,16 @@ class RequestLoop:
                 logger.warning(
                     "%d requests wait for the disk or for long computations; further ones wait for them", MOST_LATE
                 )
+            if self._watchdog is not None and self._watchdog.is_due() and not self._is_deadlocked():
+                self._watchdog.feed()  # a disk may stall for hours, and a new process would wait for it, too
             return
         late, self._leader = self._leader, _Server()
         self._late.add(late)
         self._start(self._leader)
+
+    def _is_deadlocked(self) -> bool:
+        """Return whether all threads wait for one another."""
+        return all(server.waits_for_a_lock() for server in [*self._late, self._leader])
 
     def _start(self, server: _Server) -> None:
         before = threading.stack_size(_STACK_BYTES)
@@ -126,6 +154,7 @@ class RequestLoop:
 
     def _serve(self, server: _Server) -> None:
         """Answer requests for as long as this is the leader."""
+        server.thread_id = threading.get_native_id()
         try:
             self._lead(server)
         except OSError as error:
@@ -137,9 +166,11 @@ class RequestLoop:
             self._late.discard(server)
 
     def _lead(self, server: _Server) -> None:
-        next_request, answer = self._next_request, self._answer
+        next_request, answer, watchdog = self._next_request, self._answer, self._watchdog
         unpack = IN_HEADER.unpack_from
         while self._leader is server:
+            if watchdog is not None:
+                watchdog.feed()
             try:
                 request = next_request()
             except OSError as error:

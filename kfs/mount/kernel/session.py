@@ -36,6 +36,7 @@ from kfs.mount.kernel.reply_cache import NOT_WAITED_FOR, reply_cache_class
 from kfs.mount.kernel.request_loop import RequestLoop
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
+from kfs.mount.systemd import Watchdog
 from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
 
 logger = logging.getLogger("kfs.mount")
@@ -73,9 +74,9 @@ PackName = Callable[[bytes, int, int, int], bytes]
 
 
 class Session:
-    """One mount, from INIT to its end."""
+    """One mount, from INIT to its end; ``watchdog`` is fed by what reads requests."""
 
-    def __init__(self, tree: Tree, device: int) -> None:
+    def __init__(self, tree: Tree, device: int, watchdog: Watchdog | None = None) -> None:
         self._tree = tree
         self._device = device
         self._nodes = RecentNodes(tree)
@@ -85,8 +86,10 @@ class Session:
         self._prefetch = Prefetch(tree, device, self._listing_policy.renew)
         self._invalidator = Invalidator(tree, self._forget)
         self._growing = GrowingFiles(self._drop_pages)
-        self._reply_cache = reply_cache_class()(device, self._prefetch.follows)
-        self._loop = RequestLoop(self._reply_cache.next_request, self.answer, self._prefetch.release_overdue)
+        self._reply_cache = reply_cache_class()(
+            device, self._prefetch.follows, None if watchdog is None else watchdog.interval
+        )
+        self._loop = RequestLoop(self._reply_cache.next_request, self.answer, self._prefetch.release_overdue, watchdog)
         self._knows_epochs = False
         self._answers = {
             Opcode.INIT: self._init,

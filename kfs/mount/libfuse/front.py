@@ -14,6 +14,7 @@ from kfs.errors import MountFailed
 from kfs.mount.front import MountOptions, kernel_options
 from kfs.mount.invalidation import Invalidator
 from kfs.mount.libfuse.operations import Latin1Operations, Operations
+from kfs.mount.systemd import notify
 from kfs.tree.node import LIVE, Tree
 
 
@@ -39,6 +40,7 @@ class LibfuseFront:
             mountpoint_given = mountpoint
         invalidator = Invalidator(tree, lambda _: None)  # nothing is promised for ever here
         invalidator.start()
+        notify("WATCHDOG_USEC=0")  # libfuse's loop gives no sign of life, so none must be expected
         try:
             self._binding.FUSE(
                 self._operations(tree),

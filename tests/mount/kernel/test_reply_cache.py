@@ -10,9 +10,9 @@ import struct
 import time
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
-from threading import Timer
+from threading import Event, Thread, Timer
 from typing import Final
 from weakref import ref
 
@@ -61,11 +61,11 @@ def files_of(lines: Lines, state: object = 1, id_of_zero: int = ID_OF_ZERO) -> N
 class Kernel:
     """Asks as the kernel does."""
 
-    def __init__(self, implementation: type[ReplyCache]) -> None:
+    def __init__(self, implementation: type[ReplyCache], most_seconds: float | None = None) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setblocking(False)
         self.followed: set[int] = set()
-        self.reply_cache = implementation(self._theirs.fileno(), lambda node_id: node_id in self.followed)
+        self.reply_cache = implementation(self._theirs.fileno(), lambda node_id: node_id in self.followed, most_seconds)
 
     def close(self) -> None:
         self._ours.close()
@@ -104,6 +104,29 @@ class Kernel:
             yield request
         finally:
             sender.join()
+
+    @contextmanager
+    def looking_up_for_ever(self, name: str) -> Iterator[None]:
+        """Have a thread look a name up again whenever it was answered, until the end of a block."""
+        is_over = Event()
+        self._ours.setblocking(True)
+        self._ours.settimeout(10)
+
+        def run() -> None:
+            while not is_over.is_set():
+                self._ours.send(self._request(Opcode.LOOKUP, DIRECTORY, name.encode() + b"\0"))
+                if not is_over.wait(0.001):
+                    with suppress(TimeoutError):
+                        self._ours.recv(1 << 16)
+
+        asking = Thread(target=run)
+        asking.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            self._ours.settimeout(0.01)
+            asking.join()
 
     @staticmethod
     def _request(opcode: int, node_id: int, body: bytes) -> bytes:
@@ -305,3 +328,34 @@ def test_a_device_that_fails_is_an_error(implementation: type[ReplyCache]) -> No
     finally:
         os.close(writing)
     assert failed.value.errno == errno.EBADF
+
+
+# -- how long it waits
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_it_waits_no_longer_than_it_may(implementation: type[ReplyCache]) -> None:
+    kernel = Kernel(implementation, most_seconds=0.02)
+    try:
+        with pytest.raises(TimeoutError):
+            kernel.reply_cache.next_request()
+        with kernel.sending(5, after=0) as request:
+            pass
+        assert kernel.reply_cache.next_request() == request
+    finally:
+        kernel.close()
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_nor_while_it_answers_one_request_after_another(
+    implementation: type[ReplyCache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_cache, "HELD_SECONDS", 3600.0)
+    kernel = Kernel(implementation, most_seconds=0.1)
+    lines = lines_of(*range(5))
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
+    try:
+        with kernel.looking_up_for_ever("3.json"), pytest.raises(TimeoutError):
+            kernel.reply_cache.next_request()
+    finally:
+        kernel.close()
