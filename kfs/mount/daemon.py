@@ -40,7 +40,8 @@ class Reports:
         self._say(state="mounting")
 
     def ready(self) -> None:
-        """Report that the mount answers, and detach from the waiting process."""
+        """Report that the mount answers, and detach from the waiting process and its session."""
+        os.setsid()
         _redirect(2, self._log_file or os.devnull)
         os.close(self._printed)
         with contextlib.suppress(BrokenPipeError):
@@ -133,10 +134,12 @@ def _lines(daemon: _Daemon, pipe: int) -> Iterator[bytes]:
 
 
 def _become_daemon(serve: Callable[[Reports], None], pipe: int, log_file: str | None) -> NoReturn:
-    """Detach from terminal, session and parent, and serve; the process ends here."""
+    """Detach from terminal and parent, and serve; the process ends here.
+
+    It stays in the process group until the mount answers: autofs makes all others wait for that.
+    """
     status = 1
     try:
-        os.setsid()
         if os.fork():
             os._exit(0)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
