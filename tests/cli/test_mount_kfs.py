@@ -88,7 +88,7 @@ def test_a_sloppy_mount_passes_over_what_is_unknown() -> None:
 
 
 def test_a_fake_mount_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
-    given = ["/nowhere", tmp_path, "-fv", "-o", "topic=orders*"]
+    given = ["/nowhere", str(tmp_path), "-fv", "-o", "topic=orders*"]
     done = subprocess.run([MOUNT_KFS, *given], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"kfs mount '--topic=orders*' -- /nowhere {tmp_path}\n"

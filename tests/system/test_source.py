@@ -148,6 +148,37 @@ def test_others_read_only_what_the_source_lets_them_read(
     assert as_nobody("cat", mounted.path("owned/0/offset/21.json")).stdout.encode() == log.line(21)
 
 
+@needs_root
+@pytest.mark.parametrize("closed", [".", ".."], ids=["partition", "log directory"])
+def test_others_get_into_no_directory_that_is_closed_to_them(
+    closed: str, log: ToyPartition, tmp_path: Path, mount_kafka: MountKafka
+) -> None:
+    let_everybody_in(tmp_path)
+    log.directory.parent.chmod(0o755)
+    log.directory.chmod(0o755)
+    (log.directory / closed).chmod(0o750)
+    mounted = mount_kafka(log.directory.parent, options=("--allow-other",))
+    for name in ("offset/21.json", "raw/00000000000000000020.log", "meta/log.json"):
+        assert "Permission denied" in as_nobody("cat", mounted.path(f"owned/0/{name}")).stderr
+
+
+@needs_root
+def test_in_a_user_namespace_nobody_else_is_needed_to_mount(log: ToyPartition, tmp_path: Path) -> None:
+    """As in a rootless container: root of the namespace has no rights outside, and there is no setuid helper."""
+    point = tmp_path / "mnt"
+    point.mkdir()
+    script = (
+        '"$1" mount --no-index --allow-other "$2" "$3" && cat "$3/owned/0/offset/3.json" && '
+        'findmnt -no FSTYPE "$3" && "$1" umount "$3"'
+    )
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"]
+    command = [*unshare, "sh", "-c", script, "sh", KFS, str(log.directory.parent), str(point)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == log.line(3) + b"fuse.kfs\n"
+    assert os.listdir(point) == []
+
+
 def let_everybody_in(directory: Path) -> None:
     """Let any user reach a directory below pytest's own."""
     for above in (directory, *directory.parents):
