@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
 from kfs.tree.context import TreeContext, source_of, status_of
+from kfs.tree.entrance import entrance
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
 from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node, Tree
@@ -164,6 +165,7 @@ class _RootDirectory(Directory):
 
     def attributes(self) -> Attributes:
         owner, mtime_ns = status_of(source_of(self.context))
+        owner = entrance(owner, self.context.data_dir.paths)
         return self.context.directory_attributes(ROOT_ID, owner, mtime_ns)
 
     def lookup(self, name: str) -> Node:

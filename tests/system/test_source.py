@@ -149,7 +149,7 @@ def test_others_read_only_what_the_source_lets_them_read(
 
 
 @needs_root
-@pytest.mark.parametrize("closed", [".", ".."], ids=["partition", "log directory"])
+@pytest.mark.parametrize("closed", [".", "..", "../.."], ids=["partition", "log directory", "above it"])
 def test_others_get_into_no_directory_that_is_closed_to_them(
     closed: str, log: ToyPartition, tmp_path: Path, mount_kafka: MountKafka
 ) -> None:
