@@ -17,9 +17,9 @@ from typing import Final
 from kfs.errors import KfsError, MountFailed
 from kfs.mount import daemon, fronts, systemd
 from kfs.mount.background_indexer import indexing_in_background
+from kfs.mount.companion import Companion
 from kfs.mount.front import MountOptions
 from kfs.mount.mounts import DEAD, Mounted, canonical, is_automounted, is_mounted, mount_at
-from kfs.mount.readiness import Probe
 from kfs.mount.unmounting import unmount
 from kfs.tree.node import Tree
 
@@ -109,7 +109,7 @@ def _serve_in_daemon(plan: _Plan, log: str | None, reports: daemon.Reports) -> N
 
 def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], None]) -> None:
     """Serve until the mount is gone; call ``mounting`` when the tree is open and ``ready`` when the mount answers."""
-    probe = Probe(plan.mountpoint)
+    companion = Companion(plan.mountpoint)
     try:
         with contextlib.ExitStack() as released_last:
             front = fronts.load(plan.front)
@@ -119,7 +119,7 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
                 # Only now: an error where a dead mount is says more than the empty directory under it.
                 _take_dead_away(plan.mountpoint)
                 released_last.enter_context(_locked(plan.mountpoint))
-                probe.when_ready(ready)
+                companion.when_ready(ready)
                 logger.info("%s: mounting with %s", plan.mountpoint, front.name)
                 with indexing_in_background(plan.indexer):
                     front.serve(tree, plan.mountpoint, plan.options)
@@ -127,7 +127,7 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
             finally:
                 tree.close()
     finally:
-        probe.close()
+        companion.close()
 
 
 def _checked_mountpoint(mountpoint: str | os.PathLike[str]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kfs.errors import CorruptData, NotADirectory, NotFound
-from kfs.tree.node import FOREVER, LIVE, Attributes, Directory, Entry, File, Node, Symlink, Tree
+from kfs.tree.node import FOREVER, LIVE, Attributes, Directory, Entry, File, Invalidation, Node, Symlink, Tree
 
 DIRECTORY_MODE: Final = stat.S_IFDIR | 0o555
 FILE_MODE: Final = stat.S_IFREG | 0o444
@@ -61,6 +61,7 @@ class Slot(IntEnum):
     STALLED_RECORD = auto()
     RECORD_READS = auto()
     APPENDED = auto()
+    INVALIDATED = auto()
 
 
 class Control:
@@ -245,6 +246,11 @@ class ToyTree(Tree):
                 raise NotADirectory(path)
             node = node.lookup(name)
         return node
+
+    def invalidations(self) -> frozenset[Invalidation]:
+        name = "stalling/unread"
+        directory_id = self._root.lookup("stalling").attributes().node_id
+        return frozenset([Invalidation(name, directory_id)] if self.control[Slot.INVALIDATED] else ())
 
     def totals(self) -> tuple[int, int]:
         return 10 * 1024 * 1024 + 1, 3

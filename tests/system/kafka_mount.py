@@ -134,13 +134,21 @@ def mapped_files(pid: int) -> set[str]:
 
 
 def processes_of(point: Path) -> list[int]:
-    """Return the processes whose last argument is ``point``."""
-    found = []
+    """Return the processes whose last argument is ``point``, without those that they forked."""
+    found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if os.fsencode(point) in words[-2:] and is_running(int(pid)):
-            found.append(int(pid))
-    return found
+            found[int(pid)] = parent_of(int(pid))
+    return [pid for pid, parent in found.items() if parent not in found]
+
+
+def parent_of(pid: int) -> int:
+    """Return the process that started that one, 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
@@ -103,6 +104,36 @@ def test_who_is_interrupted_comes_back(toy: ToyMount, command: list[str], number
     assert answers(toy)
     toy.control[Slot.STALLED] = 0
     assert Path(toy.path("stalling/unread")).read_bytes() == b"at last\n"
+
+
+def test_a_daemon_that_is_killed_while_it_notifies_the_kernel_ends(toy: ToyMount) -> None:
+    """The notification waits for the lock of a directory, held by a reader who waits for the daemon."""
+    os.stat(toy.path("stalling/unread"))
+    toy.control[Slot.STALLED] = 1
+    with subprocess.Popen(["stat", toy.path("stalling/unsized")], stderr=subprocess.PIPE) as reader:
+        toy.control[Slot.INVALIDATED] = 1
+        assert eventually(lambda: is_in_the_kernel(toy.pid), SOON)
+        os.kill(toy.pid, signal.SIGKILL)
+        assert eventually(lambda: not is_running(toy.pid) and not threads_of(toy.pid), SOON)
+        reader.communicate(timeout=SOON)
+        assert reader.returncode == 1
+    toy.control[Slot.INVALIDATED] = 0
+    toy.start()
+    assert answers(toy)
+
+
+def threads_of(pid: int) -> list[str]:
+    """Return the states of a process's threads that haven't ended."""
+    states = []
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            states.append(status.read_text().rpartition(")")[2].split()[0])
+    return [state for state in states if state != "Z"]
+
+
+def is_in_the_kernel(pid: int) -> bool:
+    """Return whether a thread waits in the kernel and can't be interrupted."""
+    return "D" in threads_of(pid)
 
 
 def test_unmounting_lazily_works_while_a_read_is_stalled(toy: ToyMount) -> None:
