@@ -39,6 +39,7 @@ def main() -> int:
             Plan(),
             options.ease,
             options.small_caches,
+            options.kill_every,
             say,
         )
         report = soak.run()
@@ -68,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
         "--small-caches", action="store_true", help="mounts keep so little that memory must not grow at all"
     )
     parser.add_argument(
+        "--kill-every",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="kill the daemons so often, under a supervisor; needs root",
+    )
+    parser.add_argument(
         "--report", type=Path, default=Path("soak-report.json"), metavar="FILE", help="default: %(default)s"
     )
     return parser
@@ -83,6 +91,8 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
             scale, unit = (2**20, " MiB") if what == "memory" else (1, "")
             thirds = " ".join(f"{each / scale:.0f}" for each in numbers["thirds"])
             yield f"{name}: {what}: {thirds}, at most {numbers['most'] / scale:.0f}{unit}"
+    for name, kills in report["kills"].items():
+        yield f"{name}: {kills['kills']} kills, read again after {kills['median']:.2f} s, at most {kills['most']:.2f} s"
     yield f"a deleted file was kept for {report['longest that a deleted file was kept']} s at most"
     yield from (f"broker: {line[:200]}" for line in report["errors of the broker"])
     yield from (f"FOUND {count:6} {what}" for what, count in report["found"].items())

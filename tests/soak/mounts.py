@@ -7,11 +7,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.soak import small_caches as small
+from tests.soak.outages import Outages
+from tests.supervisor import Supervisor
 from tests.system.kafka_mount import KFS, KafkaMount
 
 DESCRIPTORS: Final = 1024
@@ -23,7 +25,7 @@ def limited(descriptors: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SoakMount:
     """A mount that readers use; ``name`` is its front, or says that it shows what is committed."""
 
@@ -32,6 +34,9 @@ class SoakMount:
     data: Path
     committed: bool = False
     small_caches: bool = False
+    #: Runs the daemon, if it is to be killed.
+    supervisor: Supervisor | None = None
+    outages: Outages = field(default_factory=Outages)
 
     @classmethod
     def make(
@@ -49,11 +54,20 @@ class SoakMount:
         """Where it is mounted."""
         return str(self.mount.point)
 
+    @property
+    def pid(self) -> int:
+        """The process that serves it now."""
+        return self.mount.pid if self.supervisor is None else self.supervisor.pid
+
+    @property
+    def program(self) -> list[str]:
+        """The command that is ``kfs``."""
+        return [sys.executable, "-m", small.__name__] if self.small_caches else [KFS]
+
     def start(self, environment: dict[str, str], descriptors: int) -> None:
         """Mount; when this returns, the mount answers."""
-        program = [sys.executable, "-m", small.__name__] if self.small_caches else [KFS]
         done = subprocess.run(
-            [*program, "mount", *self.mount.arguments],
+            [*self.program, "mount", *self.mount.arguments],
             capture_output=True,
             preexec_fn=limited(descriptors),
             timeout=60,
@@ -62,3 +76,23 @@ class SoakMount:
         )
         if done.returncode:
             raise RuntimeError(f"{self.name}: {done.stderr.decode()}")
+
+    def start_supervised(self, environment: dict[str, str], descriptors: int) -> None:
+        """Mount under a supervisor; when this returns, the mount answers."""
+        limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"]
+        command = [*limits, *self.program, "mount", "--foreground", *self.mount.arguments]
+        directory = self.mount.point.with_name(f"{self.name}.supervisor")
+        directory.mkdir()
+        self.supervisor = Supervisor(command, directory, environment=environment)
+        self.supervisor.start()
+        self.supervisor.wait_for("READY=1")
+
+    def discard(self) -> None:
+        """Take it away, in whatever state it is."""
+        if self.supervisor is not None:
+            self.supervisor.stop()
+        self.mount.discard()
+
+    def is_alive(self) -> bool:
+        """Whether it is there and is served."""
+        return self.mount.is_alive() if self.supervisor is None else bool(self.supervisor.pid)

@@ -258,7 +258,7 @@ class Readers(Reading):
             if (part.topic, str(part.partition)) not in listed
             and self.checker.journal.alive(part.topic, since, time.time())
         ]
-        if missing:
+        if missing and not self.mount.outages.since(sight.opened_at):
             self.findings.add("not listed", self.mount.name, **sight.place, missing=missing[:50])
 
     def _partitions(self, topic: str, since: float) -> list[str]:

@@ -68,11 +68,21 @@ class Reading:
                 self._judge(sight, error, "read", must_exist)
             raise Ended from None
         finally:
+            self._close(sight, descriptor)
+
+    def _close(self, sight: Sight, descriptor: int) -> None:
+        try:
             os.close(descriptor)
+        except OSError:
+            if not self.mount.outages.since(sight.opened_at):
+                raise
 
     def _judge(self, sight: Sight, error: OSError, call: str, must_exist: Callable[[], bool]) -> None:
         number = error.errno or 0
         name = errno.errorcode.get(number, str(number))
+        if self.mount.outages.since(sight.opened_at):
+            self.findings.note(f"{name} around a kill", self.mount.name)
+            return
         if number in _GONE and call == "open" and not must_exist():
             self.findings.note(f"{name} for what is gone: {sight.kind}", self.mount.name)
             return

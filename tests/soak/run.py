@@ -21,6 +21,7 @@ from tests.soak.checks import Checker, LogStart
 from tests.soak.commands import Api, Cat
 from tests.soak.findings import Findings
 from tests.soak.journal import Journal
+from tests.soak.killing import BACK_SECONDS, Killer, share, unshare
 from tests.soak.load import Load
 from tests.soak.mounts import DESCRIPTORS, SoakMount
 from tests.soak.plan import BROKER, Plan
@@ -79,6 +80,8 @@ _RECORDS_OF: Final = (
 #: An entry of a log is one line, or has a traceback in those that follow.
 _NEW_ENTRY: Final = re.compile(r"^(?=[0-9]{4}-[0-9]{2}-[0-9]{2} )", re.MULTILINE)
 _TROUBLE: Final = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
+#: What a daemon says that finds a killed one's mount.
+_REPLACED: Final = "a daemon died here; its mount is replaced"
 #: A read that takes longer hangs.
 _SECONDS_TO_END: Final = 60
 
@@ -99,6 +102,8 @@ class Soak:
     ease: float = 1.0
     #: Whether mounts keep so little that what grows is no cache.
     small_caches: bool = False
+    #: Every how many seconds the daemons are killed, under a supervisor; 0 for never.
+    kill_every: float = 0.0
     say: Callable[[str], None] = lambda _: None
 
     def run(self) -> dict[str, Any]:
@@ -125,10 +130,13 @@ class Soak:
             mounts.append(self._mount(broker, self.fronts[0], committed=True))
         running: dict[str, int] = {}
         with ExitStack() as stack:
+            if self.kill_every:
+                share(self.directory)
+                stack.callback(unshare, self.directory)
             for mount in mounts:
-                stack.callback(mount.mount.discard)
-                mount.start(environment, self.descriptors)
-                running[mount.name] = mount.mount.pid
+                stack.callback(mount.discard)
+                (mount.start_supervised if self.kill_every else mount.start)(environment, self.descriptors)
+                running[mount.name] = mount.pid
             self.say("mounted: " + ", ".join(mount.name for mount in mounts))
             api = Api(broker.data, checker, self._rng("api"), running, self.descriptors)
             api.start()
@@ -150,14 +158,20 @@ class Soak:
                 crowd.add("drop_caches", drop_kernel_caches, 5.0)
             crowd.add("kfs cat", cat.run, 1.0 * self.ease)
             crowd.add("kfs.open", api.run, 0.5 * self.ease)
+            killer = Killer(
+                mounts if self.kill_every else (), self.kill_every, BACK_SECONDS * self.ease, findings, running
+            )
+            killer.start()
             self._wait(findings, load, watch)
+            killer.stop()
             crowd.end()
             watch.stop(time.time() - started)
             checker.prove_late()
             for mount in mounts:
                 _judge_log(mount, findings)
             _judge_effort(load, journal, findings, [mount.name for mount in mounts])
-            return self._report(findings, load, watch, time.time() - started, errors_in(log))
+            report = self._report(findings, load, watch, time.time() - started, errors_in(log))
+            return {**report, "kills": killer.summary()}
 
     def _mount(self, broker: RealBroker, front: str, *, committed: bool = False) -> SoakMount:
         return SoakMount.make(self.directory, broker.data, front, committed=committed, small_caches=self.small_caches)
@@ -240,9 +254,9 @@ class Crowd:
 def _judge_log(mount: SoakMount, findings: Findings) -> None:
     """What a mount logs of a healthy log directory is no warning."""
     for entry in _NEW_ENTRY.split(mount.mount.log()):
-        if _TROUBLE.search(entry):
+        if _TROUBLE.search(entry) and not (mount.supervisor and _REPLACED in entry):
             findings.add("logged", mount.name, entry=entry[:2500])
-    if not mount.mount.is_alive():
+    if not mount.is_alive():
         findings.add("died", mount.name)
 
 
