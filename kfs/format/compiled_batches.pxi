@@ -1,5 +1,10 @@
 """Record batches (v2) in C: headers and records. Part of compiled_decode.pyx."""
 
+cdef struct Times:
+    long long earliest  # of the records of a batch; the highest int64 if there are none
+    long long latest  # the lowest int64 if there are none
+
+
 cdef bint read_batch(const byte* data, Py_ssize_t at, Py_ssize_t end, Batch* batch) noexcept nogil:
     """Read the header of a record batch at ``at``; return False if there is none (``read_header``)."""
     cdef int length, last_offset_delta
@@ -68,9 +73,9 @@ cdef inline bint has_room(const Batch* batch, Py_ssize_t size) noexcept nogil:
     return 0 <= <long long>batch.count * LEAST_RECORD_BYTES <= size <= MAX_INT32
 
 
-cdef inline bint is_latest(const Batch* batch, long long latest) noexcept nogil:
-    """Whether ``latest``, the latest timestamp of the records, matches the header; an empty batch always matches."""
-    return batch.count == 0 or latest == batch.max_timestamp
+cdef inline bint is_latest(const Batch* batch, const Times* times) noexcept nogil:
+    """Whether the latest timestamp of the records matches the header; an empty batch always matches."""
+    return batch.count == 0 or times.latest == batch.max_timestamp
 
 
 cdef inline int messages_of(const Batch* batch) noexcept nogil:
@@ -85,14 +90,14 @@ cdef long long count_uncompressed(
     It stops at a batch whose records don't match its header.
     """
     cdef long long messages = 0
-    cdef long long latest
+    cdef Times times
     cdef Batch batch
     while left[0] and read_batch(data, at[0], end, &batch) and batch.size <= end - at[0]:
         if batch.attributes & CODEC_MASK or not has_room(&batch, batch.size - BATCH_OVERHEAD):
             break
-        if not parse_records(data, at[0] + BATCH_OVERHEAD, at[0] + batch.size, &batch, False, NULL, 0, &latest):
+        if not parse_records(data, at[0] + BATCH_OVERHEAD, at[0] + batch.size, &batch, False, NULL, 0, &times):
             break
-        if exact_timestamps and not is_latest(&batch, latest):
+        if exact_timestamps and not is_latest(&batch, &times):
             break
         messages += messages_of(&batch)
         at[0] += batch.size
@@ -126,11 +131,11 @@ cdef inline bint parse_records(
     bint is_kept,
     const Fields* fields,
     Py_ssize_t row,
-    long long* latest,
+    Times* times,
 ) noexcept nogil:
     """Parse the bytes from ``position`` to ``end`` as the records of a batch; return False if they aren't.
 
-    With ``is_kept``, set the records in ``fields``, from ``row`` on. Otherwise set ``latest`` to the latest timestamp.
+    With ``is_kept``, set the records in ``fields``, from ``row`` on. Otherwise set ``times``.
     """
     cdef Fields column  # local copies: the compiler must assume that stores may change the originals
     cdef Py_ssize_t stop = row + batch.count
@@ -141,7 +146,8 @@ cdef inline bint parse_records(
     cdef long long last_delta = batch.last_offset - batch.base_offset
     cdef long long timestamp_delta
     cdef long long timestamp
-    cdef long long highest = -MAX_INT64 - 1
+    cdef long long highest = MIN_INT64
+    cdef long long lowest = MAX_INT64
     cdef int length, delta
     cdef int previous_delta = -1
     cdef bint has_append_time = batch.attributes & TIMESTAMP_TYPE_MASK
@@ -160,8 +166,9 @@ cdef inline bint parse_records(
         )
         if is_kept:
             column.timestamps[row] = timestamp
-        elif timestamp > highest:
-            highest = timestamp
+        else:
+            highest = max(highest, timestamp)
+            lowest = min(lowest, timestamp)
         if not read_varint(data, &position, record_end, &delta) or delta <= previous_delta or delta > last_delta:
             return False
         previous_delta = delta
@@ -200,7 +207,8 @@ cdef inline bint parse_records(
         position = record_end
         row += 1
     if not is_kept:
-        latest[0] = highest
+        times.latest = highest
+        times.earliest = lowest
     return position == end
 
 

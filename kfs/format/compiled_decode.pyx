@@ -198,6 +198,7 @@ cdef class CompiledDecoder:
         cdef Py_ssize_t at = table.positions[first] - table.buffer_position
         cdef Py_ssize_t left = stop - first
         cdef long long messages = 0
+        cdef Times times
         cdef Batch batch
         if at < 0 or left < 0:
             raise IndexError("first")
@@ -206,12 +207,32 @@ cdef class CompiledDecoder:
                 messages += count_uncompressed(data, &at, end, &left, exact_timestamps)
             if not left or not read_batch(data, at, end, &batch) or batch.size > end - at:
                 break
-            if not batch.attributes & CODEC_MASK or not are_records(buffer, &batch, limit, exact_timestamps):
+            if not batch.attributes & CODEC_MASK or not are_records(buffer, &batch, limit, &times):
+                break
+            if exact_timestamps and not is_latest(&batch, &times):
                 break
             messages += messages_of(&batch)
             at += batch.size
             left -= 1
         return messages, stop - left
+
+    def first_before(self, table, Py_ssize_t first, Py_ssize_t stop, limit, before):
+        """See :meth:`kfs.format.decode.BlockDecoder.first_before`."""
+        cdef bytes buffer = table.buffer
+        cdef Py_ssize_t row
+        cdef Py_ssize_t at = table.positions[first] - table.buffer_position
+        cdef long long earliest = max(MIN_INT64, min(before, MAX_INT64))
+        cdef Times times
+        cdef Batch batch
+        if at < 0:
+            raise IndexError("first")
+        for row in range(first, stop):
+            if not read_batch(buffer, at, len(buffer), &batch) or batch.size > len(buffer) - at:
+                return row
+            if not are_records(buffer, &batch, limit, &times) or times.earliest < earliest:
+                return row
+            at += batch.size
+        return stop
 
     def scan_messages(self, bytes buffer not None, Py_ssize_t at, Py_ssize_t end, header, long long last, long long limit):
         """See :meth:`kfs.format.decoders.BlockDecoder.scan_messages`."""
@@ -270,26 +291,27 @@ cdef Columns columns_of_batch(bytes data, const Batch* batch, limit):
     return columns if is_sound else None
 
 
-cdef bint are_records(bytes data, const Batch* batch, limit, bint exact_timestamps) except -1:
-    """Whether a compressed batch has the records that its header claims."""
-    cdef long long latest
-    cdef bytes buffer
+cdef bint are_records(bytes data, const Batch* batch, limit, Times* times) except -1:
+    """Whether a batch has the records that its header claims; set ``times`` if it has."""
+    cdef bytes buffer = data
+    cdef Py_ssize_t start = batch.at + BATCH_OVERHEAD
+    cdef Py_ssize_t end = batch.at + batch.size
     cdef const byte* records
-    cdef Py_ssize_t size
     cdef bint is_sound
     if batch.attributes & CODEC_MASK > MOST_CODEC:
         return False
-    try:
-        buffer = decompressed(data, batch, limit)
-    except CorruptData:
-        return False
+    if batch.attributes & CODEC_MASK:
+        try:
+            buffer = decompressed(data, batch, limit)
+        except CorruptData:
+            return False
+        start, end = 0, len(buffer)
     records = buffer
-    size = len(buffer)
-    if not has_room(batch, size):
+    if not has_room(batch, end - start):
         return False
     with nogil:
-        is_sound = parse_records(records, 0, size, batch, False, NULL, 0, &latest)
-    return is_sound and (not exact_timestamps or is_latest(batch, latest))
+        is_sound = parse_records(records, start, end, batch, False, NULL, 0, times)
+    return is_sound
 
 
 cdef bytes decompressed(bytes data, const Batch* batch, limit):

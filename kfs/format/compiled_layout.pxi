@@ -41,4 +41,5 @@ cdef enum:
     NO_TIMESTAMP = -1
 
 cdef long long MAX_INT64 = 0x7FFFFFFFFFFFFFFF
+cdef long long MIN_INT64 = -MAX_INT64 - 1
 cdef Py_ssize_t MAX_INT32 = 0x7FFFFFFF

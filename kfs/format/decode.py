@@ -76,6 +76,17 @@ class PythonDecoder:
             messages += 0 if header.is_control else len(timestamps)
         return messages, stop
 
+    def first_before(self, table: BatchTable, first: int, stop: int, limit: int, before: int) -> int:
+        """See :meth:`BlockDecoder.first_before`."""
+        for row in range(first, stop):
+            try:
+                timestamps = self.decode(table.header(row), table.data(row), limit).timestamps
+            except CorruptData:
+                return row
+            if timestamps and min(timestamps) < before:
+                return row
+        return stop
+
 
 def _decode_v2(header: BatchHeader, data: bytes, limit: int) -> RecordColumns:
     codec = Codec.of(header.attributes)

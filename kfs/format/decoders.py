@@ -74,6 +74,13 @@ class BlockDecoder(Protocol):
         """
         ...
 
+    def first_before(self, table: BatchTable, first: int, stop: int, limit: int, before: int) -> int:
+        """Return the first row from ``first`` up to ``stop`` with a record before a timestamp, or ``stop``.
+
+        A row whose records can't be decoded, as :meth:`decode_rows` would, also counts as such a row.
+        """
+        ...
+
 
 @cache
 def default_decoder() -> BlockDecoder:

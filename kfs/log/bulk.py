@@ -219,6 +219,22 @@ class BulkReader:
                 yield DecodedBatches(columns, file, table, row, stop)
                 row = stop
 
+    def decoded_before(
+        self, batches: ScannedBatches, before: int
+    ) -> Iterator[ScannedBatches | DecodedBatches | Undecodable]:
+        """Decode like :meth:`decoded` the batches that have a record before a timestamp; leave the others undecoded.
+
+        The records of those are checked all the same, and what can't be decoded is reported.
+        """
+        decoder, limit, row = self.storage.decoder, self.storage.max_batch_bytes, batches.first
+        while row < batches.stop:
+            found = decoder.first_before(batches.table, row, batches.stop, limit, before)
+            if row < found:
+                yield batches.of_rows(row, found)
+            if found < batches.stop:
+                yield from self.decoded(batches.of_rows(found, found + 1))
+            row = found + 1
+
     def _counted(self, batches: ScannedBatches) -> int:
         decoder, limit = self.storage.decoder, self.storage.max_batch_bytes
         table, row = batches.table, batches.first

@@ -83,6 +83,10 @@ class Selection:
             return False
         return self.before is None or not attributes & TIMESTAMP_TYPE_MASK or 0 <= max_timestamp < self.before
 
+    def begins_late(self, base_timestamp: int) -> bool:
+        """Whether a batch begins with a record that isn't wanted for its lateness; those after it may be earlier."""
+        return self.before is not None and base_timestamp >= self.before
+
 
 class Rows(Protocol):
     """Selects records of a block, and extracts their columns."""

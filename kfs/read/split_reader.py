@@ -127,23 +127,34 @@ class SplitReader:
     def _read(
         self, segment: Segment, batches: BatchRange, offsets: WantedOffsets
     ) -> Iterator[ScannedBatches | DecodedBatches | Unreadable]:
-        """Read batches of a segment; decode only those that can have wanted records according to their headers."""
+        """Read batches of a segment; decode only those that can have wanted records according to their headers.
+
+        Batches that begin late are decoded only if they have an earlier record after all.
+        """
         reader = segment.bulk_reader()
         if self.by_header:
             from kfs.read.by_header import divided
         for item in reader.batches(batches.position, batches.after, batches.end):
             if isinstance(item, ScannedBatches):
                 for part, may_hold in self._parts(item, offsets):
-                    if may_hold and self.by_header:
+                    if not may_hold:
+                        yield part
+                    elif self.selection.begins_late(part.table.base_timestamps[part.first]):
+                        assert self.selection.before is not None
+                        yield from reader.decoded_before(part, self.selection.before)
+                    elif self.by_header:
                         for some in divided(part, offsets, self.selection):
                             yield from (some,) if isinstance(some, WholeBatches) else reader.decoded(some)
                     else:
-                        yield from reader.decoded(part) if may_hold else (part,)
+                        yield from reader.decoded(part)
             else:
                 yield item
 
     def _parts(self, scanned: ScannedBatches, offsets: WantedOffsets) -> Iterator[tuple[ScannedBatches, bool]]:
-        """Divide batches into parts that can have wanted records, and parts that can't."""
+        """Divide batches into parts that can have wanted records, and parts that can't.
+
+        With times, those that begin late (:meth:`Selection.begins_late`) are parts of their own.
+        """
         table, selection = scanned.table, self.selection
         if not selection.has_times:
             start = min(bisect_left(table.last_offsets, offsets.start, scanned.first, scanned.stop), scanned.stop)
@@ -152,12 +163,13 @@ class SplitReader:
             yield from ((scanned.of_rows(first, end), is_wanted) for first, end, is_wanted in rows if first < end)
             return
         begin = scanned.first
-        for may_hold, group in groupby(
+        for (may_hold, _), group in groupby(
             range(scanned.first, scanned.stop),
             lambda row: (
                 table.base_offsets[row] < offsets.end
                 and table.last_offsets[row] >= offsets.start
-                and selection.may_hold(table.attributes[row], table.max_timestamps[row])
+                and selection.may_hold(table.attributes[row], table.max_timestamps[row]),
+                selection.begins_late(table.base_timestamps[row]),
             ),
         ):
             stop = begin + sum(1 for _ in group)

@@ -467,6 +467,40 @@ def test_scanning_finds_every_batch_and_its_rows_decode_to_its_records(
 
 
 @EVERY_DECODER
+@EVERY_CODEC
+@settings(max_examples=30)
+@given(content=st.lists(batches(), min_size=1, max_size=6), data=st.data())
+def test_the_first_row_with_an_early_record_is_found(
+    decoder: BlockDecoder, codec: Codec, content: list[list[Record]], data: st.DataObject
+) -> None:
+    encoded, records = chain(content, codec)
+    table = decoder.scan(encoded, 0, 1000, -1, MAX_INT64, LIMIT)
+    times = st.sampled_from([record.timestamp for record in records])
+    before = data.draw(times | times.map(lambda time: time + 1) | st.integers(-(2**70), 2**70))
+    first = data.draw(st.integers(0, len(content) - 1))
+    stop = data.draw(st.integers(first + 1, len(content)))
+    early = [min(record.timestamp for record in content[row]) < before for row in range(first, stop)]
+    expected = first + early.index(True) if True in early else stop
+    assert decoder.first_before(table, first, stop, LIMIT, before) == expected
+
+
+@EVERY_DECODER
+@EVERY_CODEC
+def test_a_row_that_cannot_be_decoded_may_have_an_early_record(decoder: BlockDecoder, codec: Codec) -> None:
+    good = [encoded_record(timestamp_delta=1)]
+    for bad in ([b"\x7f" + good[0][1:]], [*good, encoded_record(timestamp_delta=1)]):  # too short, or offset 0 twice
+        rows = [with_body(b"".join(body), len(body), codec) for body in (good, bad)]
+        table = decoder.scan(rows[0] + struct.pack(">q", 101) + rows[1][8:], 0, 0, 99, MAX_INT64, LIMIT)
+        assert len(table) == 2
+        assert decoder.first_before(table, 0, 2, LIMIT, 0) == 1
+    huge = encode_batch([Record(0, 1000, None, bytes(1000))], codec=codec)
+    if codec is not Codec.NONE:
+        assert decoder.first_before(decoder.scan(huge, 0, 0, -1, MAX_INT64, LIMIT), 0, 1, 100, 0) == 0
+    empty = with_body(b"", 0, codec)
+    assert decoder.first_before(decoder.scan(empty, 0, 0, 99, MAX_INT64, LIMIT), 0, 1, LIMIT, MAX_INT64) == 1
+
+
+@EVERY_DECODER
 @given(content=st.lists(batches(), min_size=1, max_size=4), place=st.tuples(st.integers(0, 5000), st.integers(1, 255)))
 def test_scanning_stops_before_the_first_batch_that_is_not_ordinary(
     decoder: BlockDecoder, content: list[list[Record]], place: tuple[int, int]

@@ -89,6 +89,8 @@ class Comparison:
         for exact_timestamps in (False, True):
             counts = [decoder.count_records(compiled, 0, rows, LIMIT, exact_timestamps) for decoder in self.decoders]
             _same("count_records", *counts)
+        before = how.choice((0, python.base_timestamps[0], python.base_timestamps[0] + how.randrange(-9, 9)))
+        _same("first_before", *(one.first_before(compiled, 0, rows, LIMIT, before) for one in self.decoders))
         pieces = [self._pieces(decoder, python) for decoder in self.decoders]
         for one, two in zip_longest(*pieces):
             _same("decode_rows", one, two)

@@ -8,6 +8,7 @@ import re
 from array import array
 from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import read_header
+from kfs.format.codecs import Codec
 from kfs.format.columns import RecordColumns
+from kfs.format.crc import crc32c
 from kfs.format.decoders import default_decoder
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Record
@@ -152,7 +155,17 @@ def test_a_record_older_than_those_before_it_is_found(tmp_path: Path) -> None:
             assert offsets_in(printed(tmp_path, "t", selection=selection)[0]) == expected
 
 
-def test_batches_that_are_too_old_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(since=START + 97), [97, 98, 99]),
+        (Selection(since=START + 40, before=START + 42), [40, 41]),
+        (Selection(before=START + 2), [0, 1]),
+    ],
+)
+def test_batches_that_are_too_old_or_too_late_are_not_decoded(
+    selection: Selection, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = [batch([record(at, timestamp=START + at)]) for at in range(100)]
     write_partition(tmp_path / "t-0", {0: content})
     decoded: list[int] = []
@@ -165,9 +178,24 @@ def test_batches_that_are_too_old_are_not_decoded(tmp_path: Path, monkeypatch: p
             return of_rows(self, table, row, stop, limit)
 
     monkeypatch.setattr("kfs.log.storage.default_decoder", Counting)
-    found = printed(tmp_path, "t", selection=Selection(since=START + 97))[0]
-    assert offsets_in(found) == [97, 98, 99]
-    assert 3 <= len(decoded) < 10
+    assert offsets_in(printed(tmp_path, "t", selection=selection)[0]) == expected
+    assert len(expected) <= len(decoded) < 10
+
+
+def test_a_late_batch_that_cannot_be_decoded_is_told(tmp_path: Path) -> None:
+    late = batch([record(1, timestamp=START + 9)], codec=Codec.LZ4)
+    broken = bytearray(late.data)
+    broken[61:65] = bytes(4)  # where the frame begins
+    broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
+    content = [
+        batch([record(0, timestamp=START)]),
+        replace(late, data=bytes(broken)),
+        batch([record(2, timestamp=START + 10)]),
+    ]
+    write_partition(tmp_path / "t-0", {0: content})
+    output, problems = printed(tmp_path, "t", selection=Selection(before=START + 5))
+    assert offsets_in(output) == [0]
+    assert ["lz4" in str(problem) for problem in problems] == [True]
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
