@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from aiokafka.record.memory_records import MemoryRecords
 
 import kfs
-from benchmarks.events import EventLog, event_log
+from benchmarks.events import EventLog
 from benchmarks.measurement import Measurement
 from benchmarks.readers import parsed_batches
 from benchmarks.rounds import Sample, best, on_cpus, timed
@@ -69,7 +69,7 @@ def side_by_side(bench: Bench) -> Iterator[Measurement]:
 def in_duckdb(bench: Bench) -> Iterator[Measurement]:
     """Queries over the log, and over a Parquet file of the same records."""
     with on_cpus(bench.cpus):
-        parquet = parquet_of(event_log(bench.root, Codec.ZSTD, bench.records))
+        parquet = parquet_of(bench.log(Codec.ZSTD))
         for log in bench.logs():
             for name, (columns, query) in _QUERIES.items():
                 contenders = {

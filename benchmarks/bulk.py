@@ -29,6 +29,7 @@ from benchmarks.kafka_tools import JavaLoop, KafkaTools
 from benchmarks.lookups import microseconds_a_record
 from benchmarks.measurement import Measurement
 from benchmarks.memory import peak_memory
+from benchmarks.produced import Producer
 from benchmarks.rounds import Run, Sample, best, on_cpus, timed, timed_process
 from kfs.format.codecs import Codec
 
@@ -51,16 +52,20 @@ class Bench:
     cpus: tuple[int, ...]
     codecs: tuple[Codec, ...]
     tools: KafkaTools | None
+    producer: Producer
+
+    def log(self, codec: Codec) -> EventLog:
+        """Return the log of a codec."""
+        return event_log(self.root, codec, self.records, producer=self.producer)
 
     def logs(self) -> Iterator[EventLog]:
         """Yield the log of each codec."""
-        for codec in self.codecs:
-            yield event_log(self.root, codec, self.records)
+        return map(self.log, self.codecs)
 
     def small_batches(self) -> Iterator[EventLog]:
         """Yield uncompressed logs in tiny batches, of a fifth of the records."""
         for records_in_batch in (10, 1):
-            yield event_log(self.root, Codec.NONE, self.records // 5, records_in_batch)
+            yield event_log(self.root, Codec.NONE, self.records // 5, records_in_batch, self.producer)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,7 +83,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; ``arguments`` are those of the process unless given."""
     parser = parser_for("benchmarks.bulk", __doc__, _GROUPS, 5, "rounds, of which the best counts")
     parser.add_argument("--cpus", help="run on these CPUs only, such as 0,1; the first of them where one is enough")
-    parser.add_argument("--no-java", action="store_true", help="without Kafka's own readers")
+    parser.add_argument("--no-java", action="store_true", help="without Kafka's own readers, and any producer but kfs")
     return parser.parse_args(arguments)
 
 
@@ -88,7 +93,8 @@ def measure(options: argparse.Namespace) -> Iterator[Measurement]:
     root.mkdir(parents=True, exist_ok=True)
     cpus = tuple(map(int, options.cpus.split(","))) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
     tools = None if options.no_java else KafkaTools(root)
-    bench = Bench(root, options.records, options.rounds, cpus, codecs_of(options), tools)
+    producer = Producer.KFS if options.no_java else options.producer
+    bench = Bench(root, options.records, options.rounds, cpus, codecs_of(options), tools, producer)
     for group in options.only or _GROUPS:
         for measurement in _GROUPS[group](bench):
             print(f"{measurement}", file=sys.stderr, flush=True)
@@ -197,7 +203,7 @@ def _time_index(bench: Bench) -> Iterator[Measurement]:
     """The time index of a segment of one-record batches, and of one that is twice as long."""
     kfs = str(Path(sys.executable).with_name("kfs"))
     for records in (bench.records // 200, bench.records // 100):
-        log = event_log(bench.root, Codec.NONE, records, 1)
+        log = event_log(bench.root, Codec.NONE, records, 1, bench.producer)
         with TemporaryDirectory() as copies, on_cpus(bench.cpus[:1]):
             directory = Path(shutil.copytree(log.directory, Path(copies) / log.directory.name))
             [index] = directory.glob("*.timeindex")
@@ -276,7 +282,7 @@ def _raw(bench: Bench) -> Iterator[Measurement]:
 
 def _listing(bench: Bench) -> Iterator[Measurement]:
     """A directory of a thousand segments with their sizes."""
-    source = event_log(bench.root, Codec.LZ4, bench.records)
+    source = bench.log(Codec.LZ4)
     log = many_segments(bench.root, source, _SEGMENTS, _BATCHES_IN_SEGMENT)
     with on_cpus(bench.cpus):
         for name, sample in bulk_mount.list_segments(log):

@@ -13,6 +13,7 @@ from platformdirs import user_cache_dir
 from benchmarks.bulk_report import report
 from benchmarks.machine import machine
 from benchmarks.measurement import Measurement
+from benchmarks.produced import Producer
 from kfs.format.codecs import Codec
 
 
@@ -26,11 +27,23 @@ def parser_for(
     parser.add_argument("--only", action="append", choices=list(groups), help="this group only; repeatable")
     codecs = [codec.label for codec in Codec]
     parser.add_argument("--codec", action="append", choices=codecs, help="this codec only; repeatable")
-    default = user_cache_dir("kfs-benchmarks", appauthor=False)
-    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs and jars are kept")
+    add_place_of_logs(parser)
     parser.add_argument("--chart", type=Path, help="draw a chart into this file, such as one that ends in .svg")
     parser.add_argument("--json", action="store_true", help="print every measurement, as JSON")
     return parser
+
+
+def add_place_of_logs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where logs are kept, and what writes them."""
+    default = user_cache_dir("kfs-benchmarks", appauthor=False)
+    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs and jars are kept")
+    parser.add_argument(
+        "--producer",
+        type=Producer,
+        choices=list(Producer),
+        default=Producer.at_hand(),
+        help="what writes the logs (%(default)s); all but kfs need Java, for a broker",
+    )
 
 
 def codecs_of(options: argparse.Namespace) -> tuple[Codec, ...]:

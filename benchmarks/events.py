@@ -1,7 +1,8 @@
 """The logs that bulk reading is measured on: JSON events of about 180 bytes, in batches of any size, with any codec.
 
 The same records with every codec, and always the same ones: chunks of them are made side by side, each from a seed
-of its own, so that it doesn't matter how many processes make them.
+of its own, so that it doesn't matter how many processes make them. A broker writes them for a real producer, or kfs
+does without one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from benchmarks.produced import Producer, write_partition
 from kfs.broker_log.log_segment import LogSegment
 from kfs.format.codecs import Codec
 from kfs.format.layout import LOG_OVERHEAD_STRUCT
@@ -71,15 +74,31 @@ class EventLog:
         return sorted(self.directory.glob("*.log"))
 
 
-def event_log(root: Path, codec: Codec, records: int, records_in_batch: int = RECORDS_IN_BATCH) -> EventLog:
-    """Return the log of these events below ``root``, written unless it is there."""
+def event_log(
+    root: Path,
+    codec: Codec,
+    records: int,
+    records_in_batch: int = RECORDS_IN_BATCH,
+    producer: Producer = Producer.KFS,
+) -> EventLog:
+    """Return the log of these events below ``root``, written unless it is there.
+
+    A producer makes batches of about the given size.
+    """
     name = f"events-{codec.label}-{records}-by-{records_in_batch}"
+    if producer is not Producer.KFS:
+        name += f"-{producer}"
     directory = root / name / f"{name}-0"
     if not directory.exists():
         partial_directory = directory.with_suffix(".partial")
         shutil.rmtree(partial_directory, ignore_errors=True)
-        partial_directory.mkdir(parents=True)
-        _write(partial_directory, _chunks(codec, records, records_in_batch))
+        partial_directory.parent.mkdir(parents=True, exist_ok=True)
+        if producer is Producer.KFS:
+            partial_directory.mkdir()
+            _write(partial_directory, _chunks(codec, records, records_in_batch))
+        else:
+            content = chain.from_iterable(_events(first, end) for first, end in _spans(records))
+            write_partition(partial_directory, producer, codec, content, records_in_batch, _SEGMENT_BYTES)
         partial_directory.rename(directory)
     return EventLog(directory, codec, records, records_in_batch)
 
@@ -112,7 +131,7 @@ def many_partitions(root: Path, source: EventLog, partitions: int, segments: int
 
 
 def _first_batches(source: EventLog, batches: int) -> list[bytes]:
-    return _encoded(source.codec, source.records_in_batch, batches * source.records_in_batch, 0)
+    return _encoded(source.codec, source.records_in_batch, (0, batches * source.records_in_batch))
 
 
 def _write_segments(directory: Path, batches: list[bytes], records_in_batch: int, segments: int) -> int:
@@ -144,13 +163,18 @@ def _write(directory: Path, chunks: Iterator[list[bytes]]) -> None:
 def _chunks(codec: Codec, records: int, records_in_batch: int) -> Iterator[list[bytes]]:
     """Yield the batches of each chunk, made by as many processes as there are CPUs."""
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        make = partial(_encoded, codec, records_in_batch, records)
-        yield from pool.map(make, range(0, records, _RECORDS_IN_CHUNK))
+        make = partial(_encoded, codec, records_in_batch)
+        yield from pool.map(make, _spans(records))
 
 
-def _encoded(codec: Codec, records_in_batch: int, records: int, first: int) -> list[bytes]:
-    """Return the batches of the chunk that begins at offset ``first``."""
-    chunk = list(_events(first, min(first + _RECORDS_IN_CHUNK, records)))
+def _spans(records: int) -> list[tuple[int, int]]:
+    """Return where each chunk begins and ends."""
+    return [(first, min(first + _RECORDS_IN_CHUNK, records)) for first in range(0, records, _RECORDS_IN_CHUNK)]
+
+
+def _encoded(codec: Codec, records_in_batch: int, span: tuple[int, int]) -> list[bytes]:
+    """Return the batches of a chunk."""
+    chunk = list(_events(*span))
     starts = range(0, len(chunk), records_in_batch)
     return [encode_batch(chunk[start : start + records_in_batch], codec=codec) for start in starts]
 

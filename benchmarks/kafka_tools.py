@@ -21,11 +21,11 @@ class KafkaTools:
     """Kafka's classes, ready to run."""
 
     def __init__(self, cache: Path) -> None:
-        """Fetch the jars into ``cache`` unless they are there, and compile the loop."""
+        """Fetch the jars into ``cache`` unless they are there, and compile what is written in Java here."""
         self._classes = cache / "classes"
         self._jars = kafka_jars(cache)
-        source = str(_SOURCES / f"{_LOOP}.java")
-        command = ["javac", "-cp", self._class_path, "-d", str(self._classes), source]
+        sources = map(str, _SOURCES.glob("*.java"))
+        command = ["javac", "-cp", self._class_path, "-d", str(self._classes), *sources]
         subprocess.run(command, check=True)
 
     @staticmethod

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_cache_dir
-
+from benchmarks.command_line import add_place_of_logs
 from benchmarks.events import EventLog, event_log, many_partitions
 from benchmarks.machine import machine
+from benchmarks.produced import Producer
 from benchmarks.rounds import Sample, timed_process
 from benchmarks.served import served_by
 from benchmarks.tables import aligned
@@ -66,9 +66,9 @@ class Logs:
     as_many_in_one: EventLog
 
     @classmethod
-    def below(cls, root: Path, records: int, partitions: int) -> Logs:
-        """Return the logs below a directory, written unless they are there."""
-        long = event_log(root, Codec.LZ4, records)
+    def below(cls, root: Path, records: int, partitions: int, producer: Producer = Producer.KFS) -> Logs:
+        """Return the logs below a directory, written unless they are there; kfs writes those of many partitions."""
+        long = event_log(root, Codec.LZ4, records, producer=producer)
         many = many_partitions(root, long, partitions, _SEGMENTS)
         return cls(long, _without_indexes(long), _as_parquet(long), many, event_log(root, Codec.LZ4, many.records))
 
@@ -284,17 +284,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=1_500_000, help="how many the long partition has")
     parser.add_argument("--partitions", type=int, default=2000, help="how many small partitions there are")
     parser.add_argument("--only", action="append", choices=[question.name for question in QUESTIONS])
-    default = user_cache_dir("kfs-benchmarks", appauthor=False)
-    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs are kept")
+    add_place_of_logs(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print a table."""
     options = parse(arguments)
-    logs = Logs.below(options.directory, options.records, options.partitions)
+    logs = Logs.below(options.directory, options.records, options.partitions, options.producer)
     compile_bytecode(Path(sys.executable))
-    print(machine())
+    print(f"{machine()}, logs of {options.producer}")
     asked = [question for question in QUESTIONS if question.name in (options.only or question.name)]
     print("\n".join(aligned(HEAD, list(rows(asked, logs, options.rounds)))))
 

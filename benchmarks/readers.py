@@ -110,11 +110,16 @@ _SIZE: Final = struct.Struct(">i")
 _SIZE_AT: Final = 8
 _LOG_OVERHEAD: Final = 12
 _CRC_START: Final = 21
-#: Of snappy as Java writes it (xerial): a header of 16 bytes, then blocks with their sizes in front.
+#: Of snappy as Java writes it (xerial): a header of 16 bytes, then blocks with their sizes in front. librdkafka writes
+#: one block and no header.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES: Final = 16
 
 
 def _unsnap(data: memoryview) -> None:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        cramjam.snappy.decompress_raw(data)
+        return
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         end = at + 4 + _SIZE.unpack_from(data, at)[0]

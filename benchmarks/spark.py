@@ -146,7 +146,7 @@ def measure(options: argparse.Namespace) -> Iterator[Measurement]:
     """Make the logs, start what is needed, and measure group by group; progress goes to standard error."""
     root: Path = options.directory
     root.mkdir(parents=True, exist_ok=True)
-    logs = tuple(event_log(root, codec, options.records) for codec in codecs_of(options))
+    logs = tuple(event_log(root, codec, options.records, producer=options.producer) for codec in codecs_of(options))
     settings = dict(each.split("=", 1) for each in options.conf)
     groups = options.only or list(_GROUPS)
     with on_cpus(sorted(os.sched_getaffinity(0))[:_CORES]), _session(settings) as spark:

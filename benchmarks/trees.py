@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_cache_dir
-
+from benchmarks.command_line import add_place_of_logs
 from benchmarks.events import EventLog, event_log
 from benchmarks.machine import machine
 from benchmarks.rounds import Sample, timed_process
@@ -185,8 +184,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--few", type=int, default=30_000, help="how many the short one has")
     parser.add_argument("--codec", choices=[codec.label for codec in Codec], default=Codec.LZ4.label)
     parser.add_argument("--only", action="append", choices=TASKS, help="this task only; repeatable")
-    default = user_cache_dir("kfs-benchmarks", appauthor=False)
-    parser.add_argument("--directory", type=Path, default=Path(default), help="where logs are kept")
+    add_place_of_logs(parser)
     return parser.parse_args(arguments)
 
 
@@ -194,10 +192,11 @@ def main() -> None:
     """Measure, and print a table."""
     options = parse()
     codec = next(codec for codec in Codec if codec.label == options.codec)
-    logs = Logs(*(event_log(options.directory, codec, records) for records in (options.records, options.few)))
+    sizes = (options.records, options.few)
+    logs = Logs(*(event_log(options.directory, codec, size, producer=options.producer) for size in sizes))
     for python in (options.old, options.new):
         compile_bytecode(python)
-    print(machine())
+    print(f"{machine()}, logs of {options.producer}")
     rows = [rows_of(found) for found in compare(options.only or TASKS, options.old, options.new, logs, options.rounds)]
     print("\n".join(aligned(HEAD, rows)))
 

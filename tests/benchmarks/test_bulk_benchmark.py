@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from itertools import product
 from pathlib import Path
 
@@ -11,14 +12,23 @@ import pytest
 for needed in ("kafka", "orjson", "matplotlib"):
     pytest.importorskip(needed, reason="needs kfs[benchmarks]")
 
+import cramjam
+
+import kfs
 from benchmarks.bulk import measure, parse
 from benchmarks.bulk_report import report
 from benchmarks.chart import draw
 from benchmarks.events import event_log, many_segments
 from benchmarks.measurement import Measurement
-from benchmarks.readers import aiokafka_ndjson, kfs_ndjson, kfs_validate, kfs_validate_part, parts
+from benchmarks.produced import Producer
+from benchmarks.readers import aiokafka_ndjson, kfs_ndjson, kfs_validate, kfs_validate_part, limit, parts
 from benchmarks.rounds import Sample, best
-from kfs.format.codecs import Codec
+from kfs.format.codecs import Codec, decompress
+from kfs.format.crc import crc32c
+from kfs.format.layout import BATCH_OVERHEAD, LOG_OVERHEAD
+from kfs.format.record import Record
+from kfs.format.writer import encode_batch
+from tests.requirements import need_kafka
 
 RECORDS = 3000
 LOGS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -105,3 +115,32 @@ def test_partitions_are_verified_by_a_process_of_their_own(tmp_path: Path) -> No
     found = list(measure(parse(options)))
     assert {(each.log, each.contender) for each in found} == {*product((*LOGS, *SMALL), ["kfs verify, 1 CPU"])}
     assert next(iter(report(found))).startswith("a partition verified")
+
+
+def test_snappy_without_javas_framing_is_read() -> None:
+    content = [Record(offset, 1000, b"key", b"value" * 100) for offset in range(10)]
+    data = encode_batch(content, codec=Codec.SNAPPY)
+    records = decompress(Codec.SNAPPY, data[BATCH_OVERHEAD:], magic=2, limit=1 << 20)
+    raw = data[:BATCH_OVERHEAD] + bytes(cramjam.snappy.compress_raw(records))
+    raw = raw[:8] + (len(raw) - LOG_OVERHEAD).to_bytes(4, "big") + raw[LOG_OVERHEAD:]
+    raw = raw[:17] + crc32c(raw[21:]).to_bytes(4, "big") + raw[21:]
+    with tempfile.NamedTemporaryFile(suffix=".log") as file:
+        file.write(data + raw)
+        file.flush()
+        assert limit([Path(file.name)]) == 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("producer", [Producer.LIBRDKAFKA, Producer.JAVA])
+def test_real_producers_write_the_same_records(producer: Producer, tmp_path: Path) -> None:
+    need_kafka()
+    own = event_log(tmp_path, Codec.SNAPPY, RECORDS)
+    log = event_log(tmp_path, Codec.SNAPPY, RECORDS, producer=producer)
+    assert log.directory != own.directory
+    assert limit(log.segments()) == RECORDS
+    with kfs.open(own.directory.parent) as ours, kfs.open(log.directory.parent) as theirs:
+        content = [
+            [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in data[each.topic][0]]
+            for data, each in ((ours, own), (theirs, log))
+        ]
+    assert content[0] == content[1]
