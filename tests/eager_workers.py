@@ -27,6 +27,7 @@ def eager_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     for job in (Job, ScanJob, CheckJob):
         monkeypatch.setattr(job, "worth_sharing", 1)
         monkeypatch.setattr(job, "worth_processes", 1)
+        monkeypatch.setattr(job, "worth_forks", 1)
         monkeypatch.setattr(job, "together_bytes", 0)
     start = Team._start_processes
 

@@ -101,7 +101,7 @@ class CatRequest:
                 for _, selected in some_of(reader, place.log, self._offsets(place, totals), self.first, self.last):
                     found += selected.count
                     if renderer is not None:
-                        write_all(out, renderer.render(place.path, place.log, selected))
+                        write_all(out, [renderer.render(place.path, place.log, selected)])
                     yield from selected.problems
                 if totals is not None:
                     totals.add_found(place.path, found, 0)

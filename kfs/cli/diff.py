@@ -15,6 +15,7 @@ from kfs.diff.partitions import CompareJob
 from kfs.errors import CorruptData
 from kfs.log.compare import Place
 from kfs.read.workers.cores import cores
+from kfs.read.workers.forking import forks_allowed
 from kfs.read.workers.run import run
 
 _EXIT_DIFFERENT = 1
@@ -55,7 +56,7 @@ def _compare(job: CompareJob, jobs: int, as_json: bool) -> int:
     copies = sorted(here.all_copies(), key=lambda each: -each.size)
     reports: list[ComparedPartition] = []
     failed = False
-    with progress_bar(sum(each.size for each in copies), "comparing") as advance:
+    with forks_allowed(), progress_bar(sum(each.size for each in copies), "comparing") as advance:
         for each, outcome in zip(copies, run(job, copies, jobs, here=here), strict=True):
             advance(each.size)
             if isinstance(outcome, CorruptData):

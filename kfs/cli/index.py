@@ -17,6 +17,7 @@ from kfs.cli.progress import progress_bar
 from kfs.cli.source import SourceOptions, source_options
 from kfs.errors import CorruptData, Shortage, SourceLost
 from kfs.read.workers.cores import cores
+from kfs.read.workers.forking import forks_allowed
 from kfs.read.workers.job import Job, OpenJob
 from kfs.read.workers.run import run
 from kfs.tree.closed_segments import ClosedSegment, closed_segments, is_kept, size_segment
@@ -74,7 +75,7 @@ def _index(job: SizeJob, tree: KafkaTree, jobs: int) -> None:
     broken: set[ClosedSegment] = set()
     # The largest first, so that all processes finish at about the same time.
     wanted.sort(key=lambda closed: -closed.size)
-    with progress_bar(total, "reading") as advance:
+    with forks_allowed(), progress_bar(total, "reading") as advance:
         sized = run(job, wanted, jobs, here=_OpenSizes(tree))
         for closed, (is_made, failure) in zip(wanted, sized, strict=True):
             advance(closed.size)

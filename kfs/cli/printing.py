@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -62,17 +63,25 @@ class Printing:
 
     def _say_problems(self, places: Sequence[Place], out: BinaryIO, totals: CatTotals | None) -> bool:
         is_complete = True
-        for problem in self.request.write(out.fileno(), places, totals):
-            is_complete = False
-            messages.say(str(problem.error()))
+        with self._with_forks():
+            for problem in self.request.write(out.fileno(), places, totals):
+                is_complete = False
+                messages.say(str(problem.error()))
         return is_complete
+
+    def _with_forks(self) -> AbstractContextManager[None]:
+        if self.request.first is not None or self.request.last is not None:
+            return nullcontext()
+        from kfs.read.workers.forking import forks_allowed  # only here: a few records need no workers
+
+        return forks_allowed()
 
     def _write_counts(self, places: Sequence[Place], totals: CatTotals, out: BinaryIO) -> None:
         if self.with_path:
             counts = (b"%s\t%d\n" % (os.fsencode(place.path), totals.records[place.path]) for place in places)
-            write_all(out.fileno(), b"".join(counts))
+            write_all(out.fileno(), counts)
         else:
-            write_all(out.fileno(), b"%d\n" % totals.records.total())
+            write_all(out.fileno(), [b"%d\n" % totals.records.total()])
 
     def _claim(self, totals: CatTotals, found: int, is_complete: bool) -> str:
         records = f"{_counted(found, 'record')} found"

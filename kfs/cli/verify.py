@@ -17,6 +17,7 @@ from kfs.internal.broker_state import BrokerState
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
 from kfs.read.workers.cores import cores
+from kfs.read.workers.forking import forks_allowed
 from kfs.verify.finding import Finding, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import SegmentReport
@@ -62,7 +63,7 @@ def _verify(
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
     BrokerState(verification.data_dir)  # so that data_dir knows which topics are tiered
     sizes = verification.sizes()
-    with progress_bar(sum(sizes), "checking") as advance:
+    with forks_allowed(), progress_bar(sum(sizes), "checking") as advance:
         jobs = max(min(jobs, len(sizes)), 1)
         reports = _counted(reports_of(verification.tasks(), jobs, max_batch_bytes), advance)
         for finding in verification.run(reports):

@@ -27,6 +27,7 @@ class ScanJob(LogJob[ArrowBuffers | Problem]):
     takes_part: ClassVar[bool] = False
     worth_sharing: ClassVar[int] = 32 * MEBIBYTE
     worth_processes: ClassVar[int] = 32 * MEBIBYTE
+    worth_forks: ClassVar[int] = worth_processes  # pyarrow mostly has threads, so there are none
     shares_memory: ClassVar[bool] = True
 
     def open(self) -> OpenScanJob:

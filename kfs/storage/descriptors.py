@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol, TypeVar
 from weakref import ref
@@ -40,6 +40,8 @@ _GRACE_SECONDS: Final = 2.0
 #: A directory changed this recently, in nanoseconds, may change again within one tick of the file system's clock.
 _CLOCK_TICK_NS: Final = 2_000_000_000
 _JOIN_SECONDS: Final = 0.5
+#: How many parts any system writes at once (``IOV_MAX``).
+_MOST_PARTS: Final = 1024
 
 
 class Holder(Protocol):
@@ -288,8 +290,15 @@ def raise_limit() -> None:
     BUDGET.look_up_limit()
 
 
-def write_all(number: int, data: bytes) -> None:
-    """Write all of ``data`` to an open descriptor; raise OSError if that fails."""
-    rest = memoryview(data)
+def write_all(number: int, parts: Iterable[bytes]) -> None:
+    """Write all parts to an open descriptor, without joining them; raise OSError if that fails."""
+    rest = [memoryview(part) for part in parts if part]
     while rest:
-        rest = rest[os.write(number, rest) :]
+        written = os.writev(number, rest[:_MOST_PARTS]) if hasattr(os, "writev") else os.write(number, rest[0])
+        for done, part in enumerate(rest):
+            if written < len(part):
+                rest = [part[written:], *rest[done + 1 :]]
+                break
+            written -= len(part)
+        else:
+            return

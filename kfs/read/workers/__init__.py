@@ -11,8 +11,9 @@ A :class:`~kfs.read.workers.job.Job` turns a task into items, and doesn't deal w
 three ways: pickled; with its buffers in memory that both processes share; or, as
 :class:`~kfs.read.workers.job.Output`, not at all: the worker writes it to the output when it is the task's turn.
 
-The workers are new interpreters, not forks, because the caller may have threads (of pyarrow or DuckDB), and a fork of
-such a process may hang. Starting a worker takes a tenth of a second. So idle workers are kept for a while
+A command without other threads forks its workers, which takes some milliseconds (:mod:`~kfs.read.workers.forking`).
+Else they are new interpreters, because the caller may have threads (of pyarrow or DuckDB), and a fork of such a process
+may hang. Starting an interpreter takes a tenth of a second. So idle workers are kept for a while
 (:data:`~kfs.read.workers.pool.POOL`), and threads of this process begin at once.
 
 ====================  ==================================================================================================
@@ -20,6 +21,7 @@ such a process may hang. Starting a worker takes a tenth of a second. So idle wo
 ``run``               runs tasks, and decides whether workers are worth starting
 ``team``              distributes the tasks of a request to workers, and merges the results in task order
 ``pool``              starts, keeps and ends worker processes and threads
+``forking``           starts a worker as a fork, if this process may be forked
 ``worker``            the code that a worker runs
 ``messages``          the messages between a parent and its workers
 ``channel``           sends objects and descriptors through a socket

@@ -29,7 +29,7 @@ class InThisProcess:
                 yield from items
             else:
                 for portion, _ in portions_of(items, self._job.portion_bytes):
-                    write_all(self.output, b"".join(item.data for item in portion if isinstance(item, Output)))
+                    write_all(self.output, (item.data for item in portion if isinstance(item, Output)))
                     yield from (item for item in portion if not isinstance(item, Output))
 
     def close(self) -> None:

@@ -107,8 +107,10 @@ class Job(ABC, Generic[Task, Item]):
     takes_part: ClassVar[bool] = True
     #: The number of bytes to read from which a second thread pays off.
     worth_sharing: ClassVar[int] = 16 * MEBIBYTE
-    #: The number of bytes to read from which starting processes pays off.
+    #: The number of bytes to read from which starting new interpreters pays off.
     worth_processes: ClassVar[int] = 192 * MEBIBYTE
+    #: The same for forks of this process.
+    worth_forks: ClassVar[int] = 16 * MEBIBYTE
     #: Whether the job yields :class:`Buffered` items.
     shares_memory: ClassVar[bool] = False
 

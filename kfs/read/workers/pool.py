@@ -1,4 +1,4 @@
-"""The pool of worker processes: started on demand, and kept for a while, as a start takes a tenth of a second."""
+"""The pool of worker processes: started on demand, and kept for a while, as a start may take a tenth of a second."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import atexit
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kfs.read.workers.channel import Channel, OtherEndGone
 from kfs.read.workers.cores import cores
+from kfs.read.workers.forking import Fork
 from kfs.read.workers.kept_log import KeptLog
 from kfs.read.workers.messages import Rest
 from kfs.read.workers.shared import ParentMemory
-from kfs.read.workers.worker import Worker
+from kfs.read.workers.worker import Worker, main
+
+if TYPE_CHECKING:
+    import subprocess
 
 _PROGRAM: Final = """
 import sys
@@ -60,20 +63,15 @@ class Helper(ABC):
 
 
 class WorkerProcess(Helper):
-    """A worker in its own process."""
+    """A worker in its own process: a fork where this process may be forked, else a new interpreter."""
 
     def __init__(self) -> None:
         """Start the process; raise :class:`OSError` if that fails."""
         ours, theirs = socket.socketpair()
         try:
-            descriptor = theirs.fileno()
             with _no_interrupts():
-                self._process = subprocess.Popen(  # noqa: S603  our own command line
-                    [sys.executable, "-c", _PROGRAM, str(descriptor), *sys.path],
-                    pass_fds=[descriptor],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                )
+                fork = Fork.of_this_process(ours, theirs, main)
+                self._process: Fork | subprocess.Popen[bytes] = fork or _new_interpreter(theirs.fileno())
         except OSError:
             ours.close()
             raise
@@ -102,6 +100,17 @@ class WorkerProcess(Helper):
         """See :meth:`Helper.abandon`."""
         super().abandon()
         self._process.returncode = 0  # not a child of this process, so Popen must not wait for it
+
+
+def _new_interpreter(descriptor: int) -> subprocess.Popen[bytes]:
+    import subprocess  # only here: slow to import, and a command forks
+
+    return subprocess.Popen(  # noqa: S603  our own command line
+        [sys.executable, "-c", _PROGRAM, str(descriptor), *sys.path],
+        pass_fds=[descriptor],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 class WorkerThread(Helper):

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
+from kfs.read.workers.forking import may_fork
 from kfs.read.workers.in_process import InThisProcess
 from kfs.read.workers.job import Group, Job, OpenJob, groups_of
 
@@ -39,9 +40,10 @@ def run(
     try:
         if jobs > 1 and _can_start(job):
             groups = groups_of(job, tasks)
-            first, size = _first_of(job, groups)
+            worth_processes = job.worth_forks if may_fork() else job.worth_processes
+            first, size = _first_of(groups, worth_processes)
             groups = chain(first, groups)
-            with_processes = size >= job.worth_processes or _has_idle()
+            with_processes = size >= worth_processes or _has_idle()
             if len(first) > 1 and (with_processes or size >= job.worth_sharing):
                 from kfs.read.workers.team import Team  # only here: a single thread doesn't need it
 
@@ -61,11 +63,11 @@ def _can_start(job: Job[Any, Any]) -> bool:
     return not job.shares_memory or hasattr(os, "memfd_create")
 
 
-def _first_of(job: Job[Any, Any], groups: Iterator[Group]) -> tuple[list[Group], int]:
+def _first_of(groups: Iterator[Group], worth_processes: int) -> tuple[list[Group], int]:
     """Return the first groups and their total size in bytes: all groups, or enough to be worth starting processes."""
     first: list[Group] = []
     size = 0
-    while size < job.worth_processes or len(first) < 2:
+    while size < worth_processes or len(first) < 2:
         group = next(groups, None)
         if group is None:
             break

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from kfs.errors import WorkerDied
 from kfs.read.workers import pool
 from kfs.read.workers.channel import OtherEndGone
+from kfs.read.workers.forking import may_fork
 from kfs.read.workers.in_process import InThisProcess
 from kfs.read.workers.job import Group, Job
 from kfs.read.workers.kept_log import Logged, log_here, log_level
@@ -105,7 +106,7 @@ class Team:
 
     If the job takes part (:attr:`Job.takes_part`), two threads begin: they start at once, and mostly run without the
     interpreter lock. If there is enough work to be worth their start, processes follow; then one thread continues
-    beside them.
+    beside them. Forks, which start as fast, come first, as they can't come later, and one thread after them.
     """
 
     def __init__(self, job: Job[Any, Any], jobs: int, own: InThisProcess) -> None:
@@ -132,10 +133,13 @@ class Team:
 
     def do_all(self, groups: Iterator[Group], *, with_processes: bool) -> Generator[Any, None, None]:
         """Distribute tasks, and yield the results in task order; tasks without a free worker are done here."""
+        forks = with_processes and may_fork()
+        if forks:
+            self._start_processes()
         if self._job.takes_part:
-            self._start_threads()
+            self._start_threads(1 if forks else 2)
         self._give_out(groups)  # so that the threads have something to do while processes are started
-        if with_processes:
+        if with_processes and not forks:
             self._start_processes()
         self._to_start = 0
         while True:
@@ -153,18 +157,20 @@ class Team:
 
     # -- starting workers
 
-    def _start_threads(self) -> None:
+    def _start_threads(self, count: int) -> None:
         try:
             self._add(self._pool.take_thread())
-            self._spare = self._add(self._pool.take_thread())
+            if count > 1:
+                self._spare = self._add(self._pool.take_thread())
         except (OSError, RuntimeError, WorkerDied) as error:
             _LOG.warning("can't start a worker thread: %s", error)
 
     def _start_processes(self) -> None:
         if self._spare is not None:
             self._to_start += 1  # one more process replaces the spare thread
+        thread_follows = self._job.takes_part and not self._members
         try:
-            while self._to_start:
+            while self._to_start > thread_follows:
                 self._add(self._pool.take())
         except (OSError, WorkerDied) as error:
             _LOG.warning("can't start a worker process: %s", error)

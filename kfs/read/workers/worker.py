@@ -168,7 +168,7 @@ class Worker:
     def _write(self, ready: _Waiting) -> None:
         assert self._output is not None
         try:
-            write_all(self._output, b"".join(item.data for item in ready.items if isinstance(item, Output)))
+            write_all(self._output, (item.data for item in ready.items if isinstance(item, Output)))
         except OSError as error:
             self._failed = Failed(error)  # nothing else is sent: the parent raises it, and ends this worker
             self._waiting.clear()
