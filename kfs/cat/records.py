@@ -109,23 +109,24 @@ class CatRequest:
                 if problem is not None and lacks_some(found, self.first, self.last):
                     yield problem
             except (CorruptData, SourceLost) as error:
-                yield _problem_of(place, error)
+                yield Problem.of_unread(place.log.directory.path, error)
 
     def _write_all(self, out: int, places: Sequence[Place], totals: CatTotals | None) -> Iterator[Problem]:
-        from kfs.cat.job import CatJob, Found  # only here: a few records need no workers
+        from kfs.cat.job import CatJob, Found, size_of_small  # only here: a few records need no workers
         from kfs.read.log_source import LogsOfParent, NotedProblem
         from kfs.read.workers.cores import cores
         from kfs.read.workers.job import Output
         from kfs.read.workers.run import run
 
-        readable, unplanned = list[Place](), list[Problem]()
+        readable, unplanned = list[tuple[Place, int | None]](), list[Problem]()
         for place in places:
+            small = size_of_small(place.log) if totals is None and place.choose is Log.visible else None
             try:
-                problem = _remote_problem(place, self.selection)
+                problem = _remote_problem(place, self.selection) if small is None else None
             except SourceLost as error:
-                problem = _problem_of(place, error)
+                problem = Problem.of_unread(place.log.directory.path, error)
             else:
-                readable.append(place)
+                readable.append((place, small))
             if problem is not None:
                 yield problem
         job = CatJob(self.selection, self.output, self.isolation, totals is not None)
@@ -142,18 +143,27 @@ class CatRequest:
         yield from unplanned
 
     def _tasks(
-        self, here: LogsOfParent, places: Iterable[Place], totals: CatTotals | None, unplanned: list[Problem]
+        self,
+        here: LogsOfParent,
+        places: Iterable[tuple[Place, int | None]],
+        totals: CatTotals | None,
+        unplanned: list[Problem],
     ) -> Iterator[CatTask]:
-        """Yield the tasks of places; if a place can't be planned to its end, add the reason to ``unplanned``."""
-        from kfs.cat.job import CatTask
+        """Yield the tasks of places, each with its size if it is a task as a whole.
 
-        for place in places:
+        If a place can't be planned to its end, add the reason to ``unplanned``.
+        """
+        from kfs.cat.job import CatTask, tasks_of
+
+        for place, small in places:
+            if small is not None:
+                yield CatTask(here.source_of(place.log, has_all=True), small, place.path, None)
+                continue
             try:
                 source, offsets = here.source_of(place.log), self._offsets(place, totals)
-                for split in splits_of(place.log, offsets):
-                    yield CatTask(source, split.batches, split.offsets, split.size, place.path)
+                yield from tasks_of(source, place.path, splits_of(place.log, offsets))
             except (CorruptData, SourceLost) as error:
-                unplanned.append(_problem_of(place, error))
+                unplanned.append(Problem.of_unread(place.log.directory.path, error))
 
     def _offsets(self, place: Place, totals: CatTotals | None) -> WantedOffsets:
         offsets = wanted_offsets(place.log, self.selection, self.isolation, place.choose)
@@ -166,13 +176,6 @@ def _remote_problem(place: Place, selection: Selection) -> Problem | None:
     """Return a problem if tiered storage has the first records of a place, but never for a place of deleted records."""
     begins_with_log = place.choose is Log.visible and not place.log.directory.is_of_deleted
     return remote_problem(place.log, selection) if begins_with_log else None
-
-
-def _problem_of(place: Place, error: CorruptData | SourceLost) -> Problem:
-    if isinstance(error, CorruptData):
-        return Problem.of(error)
-    path = place.log.directory.path
-    return Problem(path, 0, 0, str(error).removeprefix(f"{path}: "))
 
 
 def lacks_some(found: int, first: int | None, last: int | None) -> bool:

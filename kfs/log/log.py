@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -493,14 +493,26 @@ class Log:
         if found is not None:
             self.problems.add(found.problem())
 
+    def has_all_from(self, first: int) -> bool:
+        """Whether the checkpoint alone tells that :attr:`remote` is None if ``first`` is the first base offset."""
+        if not first or self.topic in NEVER_TIERED:
+            return True
+        checkpoint = self.checkpointed_log_start_offset
+        if checkpoint is not None:
+            return checkpoint >= first
+        return bool(self._checkpoint_of_starts())
+
+    def _checkpoint_of_starts(self) -> Mapping[TopicPartition, int]:
+        log_dir = self.directory.log_dir
+        return {} if log_dir is None else log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT)
+
     def _find_remote(self, first: int, checkpoint: int | None) -> RemoteOffsets | None:
         if (
             not self.directory.is_whole or self.directory.name.kind is not DirectoryKind.CURRENT
         ):  # some files, or an older log
             return None
         start = checkpoint
-        log_dir = self.directory.log_dir
-        if start is None and (log_dir is None or not log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT)):
+        if start is None and not self._checkpoint_of_starts():
             start = next((entry.start_offset for entry in self.leader_epochs()), None)
         if start is None or not 0 <= start < first:
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, SourceLost
 from kfs.format.columns import RecordColumns
 
 _LOG = logging.getLogger("kfs")
@@ -36,6 +36,13 @@ class Problem:
     def of(cls, error: CorruptData) -> Self:
         """Return an error that names its file as a problem."""
         return cls(error.file or "", error.position, 0, error.reason)
+
+    @classmethod
+    def of_unread(cls, directory: str, error: CorruptData | SourceLost) -> Self:
+        """Return the error of a log in ``directory`` that can't be read any further as a problem."""
+        if isinstance(error, CorruptData):
+            return cls.of(error)
+        return cls(directory, 0, 0, str(error).removeprefix(f"{directory}: "))
 
     def error(self) -> CorruptData:
         """Return the problem as the error that readers of those bytes get."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kfs.log.completion import OtherCopies
 
 Item = TypeVar("Item")
+#: Log directories by path, each opened once: its checkpoints cover all partitions in it.
+LogDirs = dict[str, LogDir]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +45,46 @@ class LogSource:
     is_of_deleted: bool = False
 
     @classmethod
-    def of(cls, log: Log) -> LogSource:
-        """Return the source of an open log."""
+    def of(cls, log: Log, *, has_all: bool = False) -> LogSource:
+        """Return the source of an open log; with ``has_all`` it is known that no offsets are in remote storage."""
         directory = log.directory
         copies = tuple((each.path, each.name, _path_of(each)) for each in log.other_copies())
-        limit, tier = log.storage.max_batch_bytes, Tier.NONE if log.remote is None else log.remote.tier
+        remote = None if has_all else log.remote
+        limit, tier = log.storage.max_batch_bytes, Tier.NONE if remote is None else remote.tier
         return cls(
             *(directory.path, directory.name, directory.loose, limit, _path_of(directory), copies, tier),
             directory.is_of_deleted,
         )
 
-    def open(self, problems: Problems | None = None) -> Log:
-        """Open the log, without reading anything yet; problems are added to ``problems`` if that isn't None."""
-        directory = _directory(self.path, self.name, self.log_dir, self.loose)
+    def open(self, problems: Problems | None = None, log_dirs: LogDirs | None = None) -> Log:
+        """Open the log, without reading anything yet; problems are added to ``problems`` if that isn't None.
+
+        ``log_dirs`` are the log directories that other logs of this process have opened.
+        """
+        log_dirs = {} if log_dirs is None else log_dirs
+        directory = _directory(self.path, self.name, self.log_dir, log_dirs, self.loose)
         if self.is_of_deleted:
             directory = replace(directory, is_of_deleted=True)
         storage = Storage(max_batch_bytes=self.max_batch_bytes)
-        return Log(directory, storage, tier=lambda _: self.tier, copies=self._other_copies(), problems=problems)
+        return Log(directory, storage, tier=lambda _: self.tier, copies=self._other_copies(log_dirs), problems=problems)
 
-    def _other_copies(self) -> OtherCopies | None:
+    def _other_copies(self, log_dirs: LogDirs) -> OtherCopies | None:
         if not self.copies:
             return None
         from kfs.log.healing import Healer  # only here: slow to import for each worker, and most logs have no copies
 
-        itself, *others = (_directory(*each) for each in ((self.path, self.name, self.log_dir), *self.copies))
+        paths = ((self.path, self.name, self.log_dir), *self.copies)
+        itself, *others = (_directory(*each, log_dirs) for each in paths)
         return Healer(itself, lambda: others)
 
 
-def _directory(path: str, name: DirectoryName, log_dir: str | None, loose: tuple[str, ...] = ()) -> PartitionDirectory:
+def _directory(
+    path: str, name: DirectoryName, log_dir: str | None, log_dirs: LogDirs, loose: tuple[str, ...] = ()
+) -> PartitionDirectory:
     """Return a partition directory; problems of its log directory aren't logged, as the parent reports them."""
-    known = None if log_dir is None else LogDir(log_dir, Problems(_NOT_LOGGED))
+    known = None if log_dir is None else log_dirs.get(log_dir)
+    if known is None and log_dir is not None:
+        known = log_dirs[log_dir] = LogDir(log_dir, Problems(_NOT_LOGGED))
     return PartitionDirectory(path, name, known, loose)
 
 
@@ -82,12 +94,18 @@ def _path_of(directory: PartitionDirectory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """A split of a log: its batches, the wanted offsets, and the approximate number of bytes to read."""
+    """A part of a log, and the approximate number of bytes to read."""
 
     source: LogSource
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTask(LogTask):
+    """A split of a log: its batches, and the wanted offsets."""
+
     batches: BatchRange
     offsets: WantedOffsets
-    size: int = 0
 
 
 class NotedProblem(NamedTuple):
@@ -99,7 +117,7 @@ class NotedProblem(NamedTuple):
 
 
 class LogJob(Job[LogTask, Item | NotedProblem]):
-    """A job whose tasks are independent splits of logs."""
+    """A job whose tasks are independent parts of logs."""
 
     groups_ahead: ClassVar[int] = 1  # a split is a few megabytes
     groups_open: ClassVar[int] = 2
@@ -126,7 +144,7 @@ class OpenLogs(Protocol):
 
 
 class OpenLogJob(OpenJob[LogTask, Item | NotedProblem]):
-    """A job on splits of logs, open in one process."""
+    """A job on parts of logs, open in one process."""
 
     def __init__(self, logs: OpenLogs) -> None:
         self._logs = logs
@@ -157,12 +175,13 @@ class LogsOfWorker:
         self._source: LogSource | None = None
         self._log: Log | None = None
         self._noted: list[NotedProblem] = []
+        self._log_dirs: LogDirs = {}
 
     def log_of(self, source: LogSource) -> Log:
         """See :meth:`OpenLogs.log_of`."""
         if self._log is None or source != self._source:
             self.close()
-            self._source, self._log = source, source.open(_Noting(source, self._noted))
+            self._source, self._log = source, source.open(_Noting(source, self._noted), self._log_dirs)
         return self._log
 
     def noted(self) -> Iterator[NotedProblem]:
@@ -183,9 +202,9 @@ class LogsOfParent:
     def __init__(self) -> None:
         self._logs: dict[LogSource, Log] = {}
 
-    def source_of(self, log: Log) -> LogSource:
-        """Return the source of a log, and keep the log for :meth:`log_of`."""
-        source = LogSource.of(log)
+    def source_of(self, log: Log, *, has_all: bool = False) -> LogSource:
+        """Return the source of a log, as :meth:`LogSource.of` does, and keep the log for :meth:`log_of`."""
+        source = LogSource.of(log, has_all=has_all)
         self._logs[source] = log
         return source
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from kfs.log.log import Log
 from kfs.log.problem import Problem
-from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs
+from kfs.read.log_source import LogJob, LogsOfWorker, LogTask, OpenLogJob, OpenLogs, SplitTask
 from kfs.read.workers.job import MEBIBYTE, Arena
 from kfs.render.arrow_builder import ArrowBuffers, open_arena
 from kfs.scan.arrow_reader import ArrowReader
@@ -54,4 +54,5 @@ class OpenScanJob(OpenLogJob[ArrowBuffers | Problem]):
 
     def read(self, log: Log, task: LogTask) -> Iterator[ArrowBuffers | Problem]:
         """See :meth:`OpenLogJob.read`."""
+        assert isinstance(task, SplitTask)
         return self._arrow.read(log, task.batches, task.offsets)

@@ -13,7 +13,7 @@ from kfs.format.layout import MAX_INT64
 from kfs.log.log import Log
 from kfs.log.problem import DamagePolicy, Problem
 from kfs.read.isolation_level import IsolationLevel
-from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem
+from kfs.read.log_source import LogsOfParent, LogTask, NotedProblem, SplitTask
 from kfs.read.plan import splits_of
 from kfs.read.selection import Selection
 from kfs.read.wanted_offsets import WantedOffsets, remote_problem, wanted_offsets
@@ -229,7 +229,7 @@ class Scan:
         for log, offsets in self._wanted():
             source = here.source_of(log)
             for split in splits_of(log, offsets):
-                yield LogTask(source, split.batches, split.offsets, split.size)
+                yield SplitTask(source, split.size, split.batches, split.offsets)
 
     def _selection_of(self, log: Log) -> Selection:
         if not isinstance(self._offsets, Mapping):

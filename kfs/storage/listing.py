@@ -61,6 +61,15 @@ def list_files(path: str) -> list[str]:
         return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
 
 
+def list_sizes(path: str, suffix: str) -> dict[str, int]:
+    """Return the sizes in bytes of the files in a directory whose names end with ``suffix``, by name.
+
+    Errors are those of :func:`list_directory`.
+    """
+    with BUDGET.attempt(partial(os.scandir, path), path) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.name.endswith(suffix)}
+
+
 def check_listable(path: str) -> None:
     """Raise the errors of :func:`list_directory` without listing."""
     BUDGET.attempt(partial(os.scandir, path), path).close()
@@ -119,10 +128,10 @@ def _matching_in(directory: str, name: str) -> Iterator[str]:
 
 def _found(entry: os.DirEntry[str]) -> FoundFile:
     try:
-        if entry.is_symlink():
-            return _target(entry)
-        if entry.is_file(follow_symlinks=False):
+        if entry.is_file(follow_symlinks=False):  # nearly all are
             kind = PathKind.FILE
+        elif entry.is_symlink():
+            return _target(entry)
         else:
             kind = PathKind.DIRECTORY if entry.is_dir(follow_symlinks=False) else PathKind.OTHER
     except OSError:  # if the listing lacks the type, scandir queries the disk, which may fail

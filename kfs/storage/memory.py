@@ -46,10 +46,10 @@ def share_one_heap() -> None:
 
 
 def collect_garbage_less() -> None:
-    """Look for reference cycles less often, for a command that makes objects for each segment, and soon ends.
+    """Look for reference cycles less often, for a command or a worker, which makes objects for each segment.
 
     With Python's default of 700 new objects, that takes a seventh of the time of printing 10,000 small segments. A
-    process that goes on, such as a mount, would keep what only the garbage collection frees.
+    mount would keep what only the garbage collection frees.
     """
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
 

@@ -19,7 +19,7 @@ from kfs.read.workers.messages import Begin, End, Failed, Give, PortionTaken, Re
 from kfs.read.workers.portion import send_portion
 from kfs.read.workers.shared import WorkerMemory
 from kfs.storage.descriptors import BUDGET, raise_limit, write_all
-from kfs.storage.memory import keep_freed_memory
+from kfs.storage.memory import collect_garbage_less, keep_freed_memory
 
 #: Seconds without a job after which a worker ends; another one is started on demand.
 _IDLE_SECONDS: Final = 60.0
@@ -30,6 +30,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends its workers
     raise_limit()
     keep_freed_memory()
+    collect_garbage_less()
     kept = KeptLog.of_process()
     _Process(Channel(socket.socket(fileno=descriptor)), kept).serve()
 
