@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kfs.errors import IsADirectory
-from kfs.tree.node import LIVE, Attributes, File, Node, Part, Tree
+from kfs.tree.node import LIVE, Attributes, File, Node, Part
 
 #: ``st_blksize`` and ``f_bsize``: a page, the unit in which the kernel reads.
 BLOCK_SIZE: Final = 4096
@@ -44,14 +44,14 @@ def blocks(size: int) -> int:
     return -(-size // SECTOR_SIZE)
 
 
-def totals_in_blocks(tree: Tree) -> dict[str, int]:
-    """Return the fields of ``struct statvfs``: the size of the source's log files, and no free space."""
-    size, _partitions = tree.totals()
-    return {
-        "f_bsize": BLOCK_SIZE,
-        "f_frsize": BLOCK_SIZE,
-        "f_blocks": -(-size // BLOCK_SIZE),
-        "f_bfree": 0,
-        "f_bavail": 0,
-        "f_namemax": NAME_MAX,
-    }
+#: The fields of ``struct statvfs``: no blocks at all, as of other filesystems without a device. With the size of the
+#: source and nothing free, ``df`` and whatever watches disks would call the mount 100 % full. Of one without blocks
+#: ``df`` says ``-``, if it lists it at all.
+STATVFS: Final = {
+    "f_bsize": BLOCK_SIZE,
+    "f_frsize": BLOCK_SIZE,
+    "f_blocks": 0,
+    "f_bfree": 0,
+    "f_bavail": 0,
+    "f_namemax": NAME_MAX,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,7 +23,6 @@ from kfs.tree.record_files import FieldFile, RecordFile, contents_from
 if TYPE_CHECKING:
     from kfs.tree.watch import Watch
 
-_TOTALS_SECONDS: Final = 60.0
 #: Of the highest partition, an int32.
 _MOST_DIGITS: Final = 10
 
@@ -37,7 +35,6 @@ class KafkaTree(Tree):
         self.views = PartitionViews(self.context)
         self._root = _RootDirectory(self.views)
         self._watch: Watch | None = None
-        self._totals: tuple[float, tuple[int, int]] = (-1.0, (0, 0))
 
     @property
     def data_dir(self) -> DataDir:
@@ -122,17 +119,6 @@ class KafkaTree(Tree):
         if self.context.ids.path_of(node_id) is None:
             view, partition, _, offset = self.views.record_of(node_id)
             yield from contents_from(partition, view, offset + 1)
-
-    def totals(self) -> tuple[int, int]:
-        """See :meth:`kfs.tree.node.Tree.totals`."""
-        now = time.monotonic()
-        if self._totals[0] < 0 or now - self._totals[0] > _TOTALS_SECONDS:
-            size = partitions = 0
-            for log in self.context.data_dir.logs():
-                partitions += 1
-                size += log.size()
-            self._totals = (now, (size, partitions))
-        return self._totals[1]
 
     def work_ahead(self) -> None:
         """Use other cores from now on to prepare likely requests: worth it with many readers."""

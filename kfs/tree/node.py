@@ -249,10 +249,6 @@ class Tree(ABC):
         raise NotFound(f"{path}: too many links")
 
     @abstractmethod
-    def totals(self) -> tuple[int, int]:
-        """Return the total bytes of the source's log files and the number of partitions, for ``statfs``."""
-
-    @abstractmethod
     def path(self, node_id: int) -> str:
         """Return the path of a node id, as :meth:`resolve` takes it; raise :class:`~kfs.errors.NotFound`."""
 

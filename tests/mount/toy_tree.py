@@ -252,9 +252,6 @@ class ToyTree(Tree):
         directory_id = self._root.lookup("stalling").attributes().node_id
         return frozenset([Invalidation(name, directory_id)] if self.control[Slot.INVALIDATED] else ())
 
-    def totals(self) -> tuple[int, int]:
-        return 10 * 1024 * 1024 + 1, 3
-
     def close(self) -> None:
         self.control[Slot.CLOSED] = 1
 

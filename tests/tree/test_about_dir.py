@@ -259,11 +259,6 @@ def test_nothing_anywhere_may_be_written(root: Path) -> None:
     assert seen > 100
 
 
-def test_totals_are_those_of_the_served_logs(root: Path) -> None:
-    size = sum(path.stat().st_size for path in root.glob("*/*.log"))
-    assert open_tree(root).totals() == (size, 3)
-
-
 def test_a_closed_tree_gives_back_what_it_held(root: Path) -> None:
     tree = open_tree(root)
     content_of(tree, "a/0/offset/3.json")

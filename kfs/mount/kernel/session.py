@@ -35,7 +35,7 @@ from kfs.mount.kernel.recent_nodes import RecentNodes
 from kfs.mount.kernel.reply_cache import NOT_WAITED_FOR, reply_cache_class
 from kfs.mount.kernel.request_loop import RequestLoop
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, read_parts, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, STATVFS, read_parts
 from kfs.mount.systemd import Watchdog
 from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
 
@@ -242,10 +242,9 @@ class Session:
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:
-        total = totals_in_blocks(self._tree)
-        free = (total["f_bfree"], total["f_bavail"], 0, 0)
-        sizes = (total["f_bsize"], total["f_namemax"], total["f_frsize"])
-        return _reply(unique, fuse.STATFS_OUT, total["f_blocks"], *free, *sizes)
+        counts = (STATVFS["f_blocks"], STATVFS["f_bfree"], STATVFS["f_bavail"], 0, 0)
+        sizes = (STATVFS["f_bsize"], STATVFS["f_namemax"], STATVFS["f_frsize"])
+        return _reply(unique, fuse.STATFS_OUT, *counts, *sizes)
 
     # -- listings
 

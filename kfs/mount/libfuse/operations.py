@@ -13,7 +13,7 @@ from kfs.mount.errnos import Translator
 from kfs.mount.libfuse.handles import Handles, Pages
 from kfs.mount.libfuse.paths import Paths
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
-from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, blocks, found, totals_in_blocks
+from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, STATVFS, blocks, found
 from kfs.tree.node import Attributes, Node, Symlink, Tree
 
 #: An entry as a binding's readdir yields it: name, attributes, resume point.
@@ -105,8 +105,7 @@ class Operations:
                 cookie = entry.cookie
 
     def statfs(self, path: str) -> dict[str, int]:
-        with _Translated(self._translator, "statfs", path):
-            return totals_in_blocks(self._tree)
+        return dict(STATVFS)
 
     def _refuse(self, *_arguments: object) -> NoReturn:
         """Refuse to write. The kernel does so itself, unless the mount was remounted ``rw``."""
