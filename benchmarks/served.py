@@ -57,6 +57,10 @@ class ServedMount:
         """Return the most memory that was ever resident, in bytes."""
         return self._field("status", "VmHWM") * 1024
 
+    def descriptors(self) -> int:
+        """Return how many descriptors are open now."""
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+
     def _field(self, file: str, name: str) -> int:
         for line in Path(f"/proc/{self._process.pid}/{file}").read_text().splitlines():
             if line.startswith(f"{name}:"):

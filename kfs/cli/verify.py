@@ -18,6 +18,7 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
 from kfs.read.workers.cores import cores
 from kfs.read.workers.forking import forks_allowed
+from kfs.storage.memory import collect_garbage_less
 from kfs.verify.finding import Finding, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import SegmentReport
@@ -59,6 +60,7 @@ def _verify(
     topics: tuple[str, ...],
     max_batch_bytes: int,
 ) -> VerifyTotals:
+    collect_garbage_less()
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
     BrokerState(verification.data_dir)  # so that data_dir knows which topics are tiered

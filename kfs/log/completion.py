@@ -19,6 +19,9 @@ _LOG: Final = logging.getLogger("kfs")
 COMPLETED: Final = "lost offsets are read from another copy: see meta/problems.jsonl"
 
 
+_NOTHING_ASKED: Final[tuple[frozenset[SegmentKey], tuple[str, ...]]] = (frozenset(), ())
+
+
 class Healed(NamedTuple):
     """How to read a segment with its patch, and what to report about that."""
 
@@ -48,6 +51,8 @@ class Completion:
     Threads share it. It logs at ``level`` if it finds something.
     """
 
+    __slots__ = ("_asked", "_asking", "_copies", "_healed", "_level", "_storage")
+
     def __init__(self, copies: OtherCopies | None, storage: Storage, level: int = logging.WARNING) -> None:
         self._copies = copies
         self._storage = storage
@@ -55,7 +60,7 @@ class Completion:
         self._asking = threading.Lock()
         self._healed: dict[SegmentKey, Healed] = {}
         #: The segments of the last search, and the paths of the other copies at that time.
-        self._asked: tuple[frozenset[SegmentKey], tuple[str, ...]] = (frozenset(), ())
+        self._asked: tuple[frozenset[SegmentKey], tuple[str, ...]] = _NOTHING_ASKED
 
     def others(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the other copies."""
@@ -89,4 +94,4 @@ class Completion:
         """Search again at the next loss, because a completed segment or a copy has changed."""
         with self._asking:
             self._healed.pop(files.key, None)
-            self._asked = frozenset(), ()
+            self._asked = _NOTHING_ASKED

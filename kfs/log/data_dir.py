@@ -159,6 +159,11 @@ class DataDir:
         copies = self._partitions().copies.get((topic, partition))
         return self._log_of(self._served(copies)) if copies else None
 
+    def directory(self, topic: str, partition: int) -> PartitionDirectory | None:
+        """Return the directory of :meth:`log`, without a log if there is only one copy."""
+        copies = self._partitions().copies.get((topic, partition))
+        return self._served(copies) if copies else None
+
     def replicas(self, topic: str | None = None) -> Iterator[tuple[str, Log]]:
         """Yield the copies that aren't served, of one topic or all, with names like ``0.<hex>-future`` or ``0@<n>``."""
         for (of_topic, _), copies in list(self._partitions().copies.items()):

@@ -91,6 +91,8 @@ class Healer:
     It reads nothing until :meth:`healed` is called.
     """
 
+    __slots__ = ("_directory", "_healing", "others")
+
     def __init__(self, directory: PartitionDirectory, others: Callable[[], Sequence[PartitionDirectory]]) -> None:
         self._directory = directory
         #: Returns the current directories of the other copies.

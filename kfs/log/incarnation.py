@@ -26,22 +26,34 @@ from kfs.storage.side_file import Watched, read_side_file
 from kfs.storage.status import Status
 
 
-class _SizeAndTime(NamedTuple):
+class SizeAndTime(NamedTuple):
     """The size of the file in bytes, and when it was last written to, in nanoseconds."""
 
     size: int
     mtime_ns: int
 
 
+class IncarnationState(NamedTuple):
+    """All that is known of a file that is still the same, as :class:`LogIncarnation` goes on with it later."""
+
+    size: int
+    mtime_ns: int
+    log_end: int
+    was_closed: bool
+    last_batch: tuple[int, bytes] | None
+
+
 #: The maximum difference, in nanoseconds, between mtime and ctime if one call sets both.
 _AT_ONCE_NS: Final = 50_000_000
-_NOT_YET: Final = _SizeAndTime(0, -1)
+_NOT_YET: Final = SizeAndTime(0, -1)
 #: Of a directory that wasn't checked yet.
 _NO_NUMBER: Final = (-1, -1)
 
 
 class LogIncarnation:
     """One file, from the first check until it is found to be a different one."""
+
+    __slots__ = ("_error", "_known", "_last_batch", "_log_end", "_looking", "_was_closed", "end_reason", "was_cut")
 
     def __init__(self) -> None:
         #: Why the file is no longer the same; empty while it is.
@@ -57,16 +69,31 @@ class LogIncarnation:
         self._looking = threading.Lock()
 
     @property
+    def state(self) -> IncarnationState | None:
+        """What is known of the file; None if it is a different one by now."""
+        with self._looking:
+            if self.end_reason:
+                return None
+            return IncarnationState(*self._known, self._log_end, self._was_closed, self._last_batch)
+
+    def resume(self, state: IncarnationState) -> None:
+        """Go on from a state that was known earlier."""
+        with self._looking:
+            known = SizeAndTime(state.size, state.mtime_ns)
+            self._known = _NOT_YET if known == _NOT_YET else known
+            self._log_end, self._was_closed, self._last_batch = state.log_end, state.was_closed, state.last_batch
+
+    @property
     def was_seen(self) -> bool:
         """Whether the file was checked, and wasn't empty."""
         return self._known.size > 0
 
     def is_unchanged(self, status: Status) -> bool:
         """Whether the file hasn't changed since the last check, or was never checked."""
-        return self._known in (_NOT_YET, _SizeAndTime(status.size, status.mtime_ns))
+        return self._known in (_NOT_YET, SizeAndTime(status.size, status.mtime_ns))
 
-    def verify(self, file: OpenFile, *, is_closed: bool) -> int:
-        """Compare the file with its known state; return its size.
+    def verify(self, file: OpenFile, *, is_closed: bool) -> SizeAndTime:
+        """Compare the file with its known state; return its current state.
 
         ``is_closed`` says whether the segment was known to be closed before this call. A closed segment is never
         written to.
@@ -74,14 +101,14 @@ class LogIncarnation:
         Raises:
             FileChanged: the file is a different one, since now or earlier.
         """
-        if not self.end_reason:
+        if not self.end_reason and self._known is not _NOT_YET:  # else one query below suffices
             now, known = file.size_and_time(), self._known
             if now == known and (self._was_closed or not is_closed):
-                return known.size  # the usual case, also after each read
+                return known  # the usual case, also after each read
         with self._looking:
             if not self.end_reason:
                 status = file.status()
-                now = _SizeAndTime(status.size, status.mtime_ns)
+                now = SizeAndTime(status.size, status.mtime_ns)
                 if now != self._known:
                     was_moved = status.ctime_ns - status.mtime_ns > _AT_ONCE_NS
                     self.end_reason = self._difference(file, now, was_moved=was_moved)
@@ -89,9 +116,9 @@ class LogIncarnation:
                 self._was_closed = self._was_closed or is_closed
             if self.end_reason:
                 raise self._error(self.end_reason, self._known.size, file.path)
-            return self._known.size
+            return self._known
 
-    def _difference(self, file: OpenFile, now: _SizeAndTime, *, was_moved: bool) -> str:
+    def _difference(self, file: OpenFile, now: SizeAndTime, *, was_moved: bool) -> str:
         """Return how the file has changed; an empty string if it has only grown.
 
         Truncation updates the mtime. If the file ``was_moved`` after its last write, another file took its name

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
+from weakref import ref
 
 from kfs.errors import CorruptData, SourceLost
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
@@ -23,6 +24,7 @@ from kfs.log.block import Block, Damage
 from kfs.log.completion import Completion, OtherCopies
 from kfs.log.directory_name import NEVER_TIERED, DirectoryKind
 from kfs.log.incarnation import DirectoryIncarnation
+from kfs.log.kept_segments import KeptSegments
 from kfs.log.log_dir import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -32,10 +34,10 @@ from kfs.log.log_dir import (
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, Problems
-from kfs.log.segment import Segment
+from kfs.log.segment import Segment, SegmentHooks
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.span import DeletedSegments, Span, consecutive_spans
-from kfs.log.storage import LoadedBlock, Storage
+from kfs.log.storage import LoadedBlock, SegmentHolder, Storage
 from kfs.storage.open_files import FileChanged, Patched
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import Status, status_at
@@ -67,6 +69,16 @@ class _Listing(NamedTuple):
     bases: tuple[int, ...]
     spans: tuple[Span, ...]
     starts: tuple[int, ...]
+    files: PartitionFiles
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], spans: tuple[Span, ...], files: PartitionFiles) -> _Listing:
+        bases = tuple(segment.base_offset for segment in segments)
+        return cls(tuple(segments), bases, spans, tuple(span.start for span in spans), files)
+
+
+#: The listing of a log that was let go: it is never handed out.
+_LET_GO: Final = _Listing((), (), (), (), PartitionFiles())
 
 
 class Log:
@@ -94,9 +106,11 @@ class Log:
         self.storage = storage
         self.until_high_watermark = until_high_watermark
         self.problems = Problems() if problems is None else problems
-        self.files = PartitionFiles()
-        self._listing = _Listing((), (), (), ())
-        self._deleted_segments = DeletedSegments()
+        self._listing = _Listing((), (), (), (), PartitionFiles())
+        #: What is kept of the segments while the listing is let go.
+        self._kept: KeptSegments | None = None
+        self._dependents: tuple[ref[SegmentHolder], ...] = ()
+        self._deleted_segments = DeletedSegments() if directory.is_of_deleted else None
         #: Increases whenever a segment disappears or becomes another file. Results from it are then invalid.
         self.incarnation = 0
         #: Whether the segments may already be those of the next incarnation.
@@ -114,6 +128,16 @@ class Log:
         self._is_lost = False
         self._completion = Completion(copies, storage, self.problems.level)
         self._lost_segments: LostSegments | None = None
+        self._made_hooks: SegmentHooks | None = None
+
+    @property
+    def _hooks(self) -> SegmentHooks:
+        """How segments ask this log and tell it; made with the first of them."""
+        hooks = self._made_hooks
+        if hooks is None:
+            hooks = SegmentHooks(self.look_again, self._look_now, self._note_loss, self._lost_between)
+            self._made_hooks = hooks
+        return hooks
 
     def other_copies(self) -> Sequence[PartitionDirectory]:
         """Return the directories of the copies that can complete this one."""
@@ -132,6 +156,12 @@ class Log:
         return self._current().segments
 
     @property
+    def files(self) -> PartitionFiles:
+        """All files of the directory as last listed by :attr:`segments`; empty before that."""
+        listing = self._listing
+        return self._current().files if listing is _LET_GO else listing.files
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         """The segments with the offsets that they answer for, in order; the errors are those of :attr:`segments`."""
         return self._current().spans
@@ -147,6 +177,7 @@ class Log:
 
     def _current(self) -> _Listing:
         now = time.monotonic()
+        listing = self._listing  # first: a log that is let go is out of date before its listing goes
         if self._is_out_of_date(now):
             with self._refreshing:
                 if self._is_out_of_date(now):  # no other thread refreshed it meanwhile
@@ -156,17 +187,76 @@ class Log:
                     finally:
                         self._refreshing_thread = -1
                     self._looked, self._answered = time.monotonic(), asked
-        return self._listing
+                listing = self._listing
+            self.storage.listed.note(self, len(listing.segments))
+        return listing
+
+    def let_go(self) -> None:
+        """Let go of the segments, which are listed again at the next query, and then are the same as before.
+
+        Segments of which more is known than can be kept stay, and so does a log that another thread is refreshing.
+        """
+        if self._deleted_segments is not None or not self._refreshing.acquire(blocking=False):
+            return
+        try:
+            segments = self._listing.segments
+            kept = KeptSegments.of(self.directory.path, segments)
+            if kept is None or self._listing is _LET_GO:
+                return
+            self.look_again()
+            self._kept, self._listing, self._made_hooks = kept, _LET_GO, None
+            in_use = [ref(segment) for segment in segments]
+            segment: Segment | None = None
+            for segment in segments:
+                segment.let_go()
+            del segments, segment
+            for each in self._dependents:
+                if (dependent := each()) is not None:
+                    dependent.let_go()
+            kept.note_in_use(in_use)
+        finally:
+            self._refreshing.release()
+
+    def note_dependent(self, dependent: SegmentHolder) -> None:
+        """Have ``dependent`` let go of what it knows of the segments whenever the log does."""
+        self._dependents = (*(each for each in self._dependents if each() is not None), ref(dependent))
+
+    def is_as_let_go(self) -> bool:
+        """Whether the segments were let go, and neither they nor their directory have changed since.
+
+        Some changes to files that were never read don't count. It lists nothing.
+        """
+        kept = self._kept
+        if kept is None:
+            return False
+        try:
+            status = status_at(self.directory.path)
+        except OSError:
+            return False
+        is_same = self._incarnation.has_number_of(status) and self._listed_mtime == (status.mtime_ns, True)
+        return is_same and kept.are_unchanged() and self._kept is kept
+
+    def _resume(self, kept: KeptSegments) -> None:
+        """Take up the segments that were kept; the directory has to be listed for their other files."""
+        make = partial(Segment, storage=self.storage, problems=self.problems, hooks=self._hooks)
+        segments = tuple(kept.segments(lambda files, slot: make(files, slot=slot)))
+        for segment, following in pairwise(segments):
+            segment.next_base_offset = following.base_offset
+        self._listing = _Listing.of(segments, consecutive_spans(segments), PartitionFiles())
+        self._listed_mtime = (-1, False)
+        self._kept = None
 
     def _is_out_of_date(self, now: float) -> bool:
         return self._answered is not self._asked or now - self._looked >= LOOK_AGAIN_SECONDS
 
     def _refresh(self) -> None:
+        if self._kept is not None:
+            self._resume(self._kept)
         try:
             status = status_at(self.directory.path)
         except (FileNotFoundError, NotADirectoryError):
             self.directory.check_source()
-            self._replace([])
+            self._replace([], PartitionFiles())
             self._listed_mtime = (-1, False)
             return
         except OSError as error:
@@ -202,10 +292,10 @@ class Log:
     def _list(self, status: Status) -> bool:
         """List the directory after its ``status`` was read; return whether it wasn't changing meanwhile."""
         try:
-            self.files, is_settled = self._found(status.mtime_ns)
+            files_found, is_settled = self._found(status.mtime_ns)
         except FileNotFoundError:  # gone just now: the next refresh treats it as missing
             self.directory.check_source()
-            self.files, is_settled = PartitionFiles(), False
+            files_found, is_settled = PartitionFiles(), False
         except OSError as error:
             self._lose(error)
         if self._is_lost:
@@ -216,24 +306,24 @@ class Log:
             listed.notice_change()
         before = {segment.files.key: segment for segment in self._listing.segments}
         if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
-            for files in self.files.segments:
+            for files in files_found.segments:
                 if (same_number := before.get(files.key)) is not None:
                     same_number.end("another file has its path and inode number")
             before = {}
         known = {key: segment for key, segment in before.items() if not segment.is_stale}
         segments = []
-        for files in self.files.segments:
+        for files in files_found.segments:
             segment = known.get(files.key)
             if segment is None:
                 was = before.get(files.key)
                 segment = self._new_segment(files, was)
-                self._tell_cut(files, was=was)
+                self._tell_cut(files, was=was, is_last=files is files_found.segments[-1])
             segment.files = files if segment.patch is None else _without_index(files)
             segments.append(segment)
-        self._replace(segments)
+        self._replace(segments, files_found)
         if self._completes_gaps():
             return self._list(status)
-        for orphan in self.files.orphans if is_settled else ():
+        for orphan in files_found.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
         return is_settled
 
@@ -242,17 +332,12 @@ class Log:
         if was is not None and was.patch is not None:
             self._completion.forget(files)
         healed = self._completion.of(files)
-        make = partial(
-            Segment,
-            *(files, self.storage, self.problems, self.look_again),
-            look_now=self._look_now,
-            missing=self._lost_between,
-        )
         if healed is None:
-            return make(on_loss=self._note_loss)
+            return Segment(files, self.storage, self.problems, self._hooks)
         for problem in healed.problems:
             self.problems.add(problem, is_settled=True)
-        return make(patch=healed.patch)
+        hooks = self._hooks._replace(on_loss=lambda _segment: None)  # what is lost now is lost in all copies
+        return Segment(files, self.storage, self.problems, hooks, patch=healed.patch)
 
     def _note_loss(self, segment: Segment) -> None:
         """Search other copies for the lost records of a segment, once for all current segments.
@@ -260,6 +345,8 @@ class Log:
         Raises:
             Patched: something was found, and the segment will be read with it from now on.
         """
+        if self._refreshing_thread != threading.get_ident():
+            _ = self._current()  # it may have been let go
         there = self._listing.segments
         completed = self._completion.look(segment.files.key, [each.files.key for each in there])
         for each in there:
@@ -304,9 +391,9 @@ class Log:
                 continue
         return is_completed
 
-    def _tell_cut(self, files: SegmentFiles, was: Segment | None) -> None:
+    def _tell_cut(self, files: SegmentFiles, was: Segment | None, *, is_last: bool) -> None:
         """Report a closed segment that was truncated and is still closed: a broker truncates only the last segment."""
-        if was is not None and was.was_cut and files is not self.files.segments[-1]:
+        if was is not None and was.was_cut and not is_last:
             self.problems.add(Problem(files.log.path, 0, 0, was.what_became_of_it()))
 
     def _found(self, mtime_ns: int) -> tuple[PartitionFiles, bool]:
@@ -326,9 +413,9 @@ class Log:
             found = again
         return found, is_settled
 
-    def _replace(self, segments: list[Segment]) -> None:
+    def _replace(self, segments: list[Segment], files: PartitionFiles) -> None:
         before = self._listing
-        if self.directory.is_of_deleted:
+        if self._deleted_segments is not None:
             spans = self._deleted_segments.spans_of(segments)
         else:
             known = dict(pairwise(before.segments))
@@ -347,8 +434,7 @@ class Log:
             segment.is_listed = False
         for segment in segments:
             segment.changes_behind += segment.base_offset < last_gone
-        bases = tuple(segment.base_offset for segment in segments)
-        self._listing = _Listing(tuple(segments), bases, spans, tuple(span.start for span in spans))
+        self._listing = _Listing.of(segments, spans, files)
         if gone or self._has_come_between(before):
             self.incarnation += 1
         self.is_changing = False

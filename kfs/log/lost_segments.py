@@ -34,7 +34,11 @@ class ListedLog(Protocol):
 
     directory: PartitionDirectory
     topic: str
-    files: PartitionFiles
+
+    @property
+    def files(self) -> PartitionFiles:
+        """All files of the directory."""
+        ...
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -63,9 +67,11 @@ class LostSegments:
     It reads nothing until there is a gap between segments. Threads share it.
     """
 
+    __slots__ = ("_log", "_searches", "_snapshots")
+
     def __init__(self, log: ListedLog) -> None:
         self._log = log
-        self._searches: WeakKeyDictionary[Segment, _Search] = WeakKeyDictionary()
+        self._searches: WeakKeyDictionary[Segment, _Search] | None = None
         self._snapshots: tuple[PartitionFiles, Sequence[int]] = (PartitionFiles(), ())
 
     def between(self, segment: Segment, gap: OffsetRange) -> OffsetRange | None:
@@ -97,9 +103,12 @@ class LostSegments:
         if not is_there or len(segments) != len(files.segments):  # the log is changing
             return Evidence.NONE
         log_dir = log.directory.log_dir
+        searches = self._searches
+        if searches is None:
+            searches = self._searches = WeakKeyDictionary()
         return evidence_of(
             Gap(at, gap),
-            _LogWitness(segments, files, self._snapshot_offsets(files), self._searches),
+            _LogWitness(segments, files, self._snapshot_offsets(files), searches),
             is_cleaned=log.first_dirty_offset is not None or log.topic in NEVER_TIERED,
             has_checkpoint=log_dir is not None and log_dir.has_checkpoint(CLEANER_OFFSET_CHECKPOINT),
         )

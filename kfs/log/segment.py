@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader, is_intact, read_header
 from kfs.format.layout import BATCH_OVERHEAD, HEADER_SIZE_UP_TO_MAGIC, MAX_INT64
 from kfs.log.block import Block, Damage
-from kfs.log.incarnation import LogIncarnation
+from kfs.log.incarnation import IncarnationState, LogIncarnation, SizeAndTime
 from kfs.log.offset_range import OffsetRange, SegmentBounds
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment_files import SegmentFiles
@@ -31,35 +31,74 @@ if TYPE_CHECKING:
 
 #: The distance in bytes between the marks that walks set for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
+#: The end of a segment up to this size in bytes is found by a walk over all of it: its index would take longer to open.
+_WHOLE_BYTES: Final = 128 * 1024
 #: If a segment has grown by more bytes than this since the last search for its end, the search starts at an index
 #: entry.
 _WALKED_BYTES: Final = 4 * 1024 * 1024
+
+
+class SegmentHooks(NamedTuple):
+    """How the segments of a log ask it and tell it: the same for all of them.
+
+    ``on_change`` is called when a segment's file is found to be another one, ``look_now`` refreshes the list of
+    segments, ``on_loss`` is called when a walk finds lost records, and ``missing`` returns which of the offsets between
+    a segment's end and the next segment are lost.
+    """
+
+    on_change: Callable[[], None] = lambda: None
+    look_now: Callable[[], None] = lambda: None
+    on_loss: Callable[[Segment], None] = lambda _segment: None
+    missing: Callable[[Segment, OffsetRange], OffsetRange | None] = lambda _segment, _gap: None
+
+
+_NO_HOOKS: Final = SegmentHooks()
 
 
 class Segment:
     """One incarnation of a segment, identified by its base offset and its file.
 
     ``slot`` numbers the incarnation. A segment that is truncated, swapped or recreated becomes another incarnation.
-    This object then raises :class:`FileChanged`, and calls ``on_change``.
+    This object then raises :class:`FileChanged`, and calls ``hooks.on_change``.
 
     Lookups begin at an index entry, or, if the index isn't usable, at one of the marks that walks set.
 
-    When a walk finds lost records, it calls ``look_now`` once, to refresh the list of segments, and then ``on_loss``. A
-    segment that is to be read with a ``patch`` is another incarnation. ``missing`` returns which of the offsets between
-    the segment's end and the next segment are lost. If that answer changes, the segment becomes another incarnation.
+    When a walk finds lost records, it calls ``look_now`` once, and then ``on_loss``. A segment that is to be read with
+    a ``patch`` is another incarnation. If the answer of ``missing`` changes, the segment becomes another incarnation.
+
+    A directory may have hundreds of thousands of them, so what isn't always needed is made on demand.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_hooks",
+        "_incarnation",
+        "_indexes",
+        "_lock",
+        "_marks",
+        "_tail",
+        "_told_missing",
+        "base_offset",
+        "changes_behind",
+        "files",
+        "is_listed",
+        "is_pinned",
+        "next_base_offset",
+        "patch",
+        "problems",
+        "slot",
+        "storage",
+    )
 
     def __init__(
         self,
         files: SegmentFiles,
         storage: Storage,
         problems: Problems,
-        on_change: Callable[[], None] = lambda: None,
+        hooks: SegmentHooks = _NO_HOOKS,
         *,
         patch: Patch | None = None,
-        look_now: Callable[[], None] = lambda: None,
-        on_loss: Callable[[Segment], None] = lambda _segment: None,
-        missing: Callable[[Segment, OffsetRange], OffsetRange | None] = lambda _segment, _gap: None,
+        slot: int | None = None,
     ) -> None:
         self.files = files
         self.base_offset = files.base_offset
@@ -68,24 +107,54 @@ class Segment:
         self.is_listed = True
         #: How often a later segment disappeared from the log, or became another file.
         self.changes_behind = 0
-        self.slot = storage.new_slot()
+        self.slot = storage.new_slot() if slot is None else slot
+        #: Whether more than its slot is known of it elsewhere, so that its log can't let go of it.
+        self.is_pinned = False
         self.storage = storage
         self.problems = problems
         #: Extents of other copies that replace the lost parts of the file.
         self.patch = patch
-        self._on_change = on_change
-        self._look_now = look_now
-        self._on_loss = on_loss
-        self._missing = missing
+        self._hooks = hooks
         #: The last answer about missing offsets after it; None before the first query.
         self._told_missing: tuple[OffsetRange | None] | None = None
         self._incarnation = LogIncarnation()
-        self._mark_offsets = array("q", [files.base_offset])
-        self._mark_positions = array("q", [0])
-        self._marking = Lock()
-        self._ending = Lock()
-        self.indexes = SegmentIndexes(self)
-        self._tail: tuple[int, int, int] = (-1, 0, files.base_offset)  # (file size, end position, next offset)
+        #: Batch boundaries that walks have left: offsets and byte positions; None while there is only the beginning.
+        self._marks: tuple[array[int], array[int]] | None = None
+        self._indexes: SegmentIndexes | None = None
+        #: Held briefly to change the marks, the tail or the indexes.
+        self._lock = Lock()
+        self._tail: tuple[int, int, int] | None = None  # (file size, end position, next offset)
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """The offset and the time index."""
+        indexes = self._indexes
+        if indexes is None:
+            with self._lock:
+                indexes = self._indexes = self._indexes or SegmentIndexes(self)
+        return indexes
+
+    @property
+    def incarnation_state(self) -> IncarnationState | None:
+        """What is known of its file, for :meth:`resume`; None if it can't be told in numbers, or the file changed."""
+        if self._told_missing is not None and self._told_missing[0] is not None:
+            return None
+        return self._incarnation.state
+
+    @property
+    def was_told_complete(self) -> bool:
+        """Whether it was found that no offsets are lost behind it."""
+        return self._told_missing == (None,)
+
+    def resume(self, state: IncarnationState, changes_behind: int, *, was_told_complete: bool) -> None:
+        """Go on as a segment of which this was known when its log let go of it."""
+        self._incarnation.resume(state)
+        self.changes_behind = changes_behind
+        self._told_missing = (None,) if was_told_complete else None
+
+    def let_go(self) -> None:
+        """Drop what is made on demand: who doesn't have the segment in use can free it."""
+        self._indexes = None  # it refers to the segment
 
     @property
     def was_read(self) -> bool:
@@ -112,14 +181,23 @@ class Segment:
         """
         return self._sized_file()[0]
 
+    def size_and_time(self) -> SizeAndTime:
+        """Return the size of the ``.log`` in bytes, and its mtime in nanoseconds; errors are those of :meth:`file`."""
+        return self._checked_file()[1]
+
     def _sized_file(self) -> tuple[OpenFile, int]:
         """Return :meth:`file` and its size; the errors are the same."""
+        file, (size, _) = self._checked_file()
+        return file, size
+
+    def _checked_file(self) -> tuple[OpenFile, SizeAndTime]:
+        """Return :meth:`file` and its state; the errors are the same."""
         log = self.files.log
         try:
             self._incarnation.check(log.path)
             file = self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed)
         except FileChanged:
-            self._on_change()
+            self._hooks.on_change()
             raise
         if self.patch is not None:
             from kfs.storage.patched_file import PatchedFile  # only here: few segments are damaged
@@ -137,7 +215,7 @@ class Segment:
 
     def _spoil(self, reason: str) -> None:
         self.end(f"the copy that its lost offsets were read from has changed: {reason}", Patched)
-        self._on_change()
+        self._hooks.on_change()
 
     def end(self, reason: str, error: type[FileChanged] = FileChanged) -> None:
         """End this incarnation, even if its file looks unchanged; ``error`` is the type that readers get."""
@@ -159,12 +237,12 @@ class Segment:
             if status.inode == self.files.log.inode and not self._incarnation.is_unchanged(status):
                 self.file()
 
-    def _verify(self, file: OpenFile) -> int:
+    def _verify(self, file: OpenFile) -> SizeAndTime:
         is_closed = not self.is_last
         try:
             return self._incarnation.verify(file, is_closed=is_closed)
         except FileChanged:
-            self._on_change()
+            self._hooks.on_change()
             raise
 
     def _window(self) -> Window:
@@ -208,12 +286,12 @@ class Segment:
         already have data. ``tells_missing`` is as in :meth:`bulk_reader`.
         """
         walk = self._new_walk(window, tells_missing=tells_missing)
-        marking = position <= self._mark_positions[-1]
+        marking = position <= self._last_mark
         highest = self.base_offset - 1 if after is None else after
         for item in walk.items(position, after):
             if isinstance(item, Block):
-                if marking and item.position - self._mark_positions[-1] >= _MARK_INTERVAL:
-                    self._mark(highest + 1, item.position)
+                if marking:
+                    self.mark(highest + 1, item.position)
                 highest = max(highest, item.header.last_offset)
             yield item
 
@@ -270,12 +348,12 @@ class Segment:
             if not is_looked and self.is_listed:
                 is_looked = True
                 self._look_for(bounds)
-            self._on_loss(self)
+            self._hooks.on_loss(self)
 
         return note_loss
 
     def _look_for(self, bounds: SegmentBounds) -> None:
-        self._look_now()
+        self._hooks.look_now()
         self.check_is_listed()
         if bounds.next_base_offset != self.next_base_offset:
             raise FileChanged("the segments after it have changed", 0, self.files.log.path)
@@ -287,14 +365,14 @@ class Segment:
         """
         if not self.is_listed:
             return None if self._told_missing is None else self._told_missing[0]
-        missing = self._missing(self, gap)
+        missing = self._hooks.missing(self, gap)
         if missing is not None:
             self._look_for(bounds)
-            self._on_loss(self)
-            missing = self._missing(self, gap)
+            self._hooks.on_loss(self)
+            missing = self._hooks.missing(self, gap)
         if self._told_missing is not None and (self._told_missing[0] is None) != (missing is None):
             self.end("the offsets missing after it count as lost now, or no longer")
-            self._on_change()
+            self._hooks.on_change()
             self.file()  # raises that error
         self._told_missing = (missing,)
         return missing
@@ -312,14 +390,20 @@ class Segment:
 
     def mark(self, offset: int, position: int) -> None:
         """Remember a batch boundary for lookups: before ``position`` there are only batches below ``offset``."""
-        if position - self._mark_positions[-1] >= _MARK_INTERVAL:
+        if position - self._last_mark >= _MARK_INTERVAL:
             self._mark(offset, position)
 
+    @property
+    def _last_mark(self) -> int:
+        return 0 if self._marks is None else self._marks[1][-1]
+
     def _mark(self, offset: int, position: int) -> None:
-        with self._marking:
-            if offset > self._mark_offsets[-1] and position > self._mark_positions[-1]:
-                self._mark_positions.append(position)  # first, because lookups go from offsets to positions
-                self._mark_offsets.append(offset)
+        with self._lock:
+            offsets, positions = self._marks or (array("q", [self.base_offset]), array("q", [0]))
+            if offset > offsets[-1] and position > positions[-1]:
+                positions.append(position)  # first, because lookups go from offsets to positions
+                offsets.append(offset)
+                self._marks = offsets, positions
 
     def load(self, block: Block, *, keep: bool = True) -> LoadedBlock:
         """Decode a block through the cache, and ``keep`` it there; raise :class:`CorruptData` if decoding fails."""
@@ -396,12 +480,12 @@ class Segment:
     def tail(self) -> tuple[int, int]:
         """Return the byte position where the log ends in this segment, and the offset after its last batch."""
         size = self._sized_file()[1]
-        known_size, position, next_offset = self._tail
+        known_size, position, next_offset = self._tail or (-1, 0, self.base_offset)
         if size == known_size:
             return position, next_offset
         walk = self._new_walk(tells_missing=False)
         begin: tuple[int, int | None] = (position, next_offset - 1)
-        if known_size < 0 or size - known_size > _WALKED_BYTES:
+        if size - max(known_size, 0) > (_WALKED_BYTES if known_size >= 0 else _WHOLE_BYTES):
             indexed = self._before_last_entry()
             if known_size < 0 or indexed[0] > position:
                 begin = indexed
@@ -411,8 +495,8 @@ class Segment:
                 next_offset = max(next_offset, self._next_offset(item))  # a wrapper may hold nothing new
                 last = item
         self._incarnation.note_end(walk.end, last, is_closed=not walk.bounds.is_last)
-        with self._ending:
-            if walk.size > self._tail[0]:  # no other thread got further meanwhile
+        with self._lock:
+            if self._tail is None or walk.size > self._tail[0]:  # no other thread got further meanwhile
                 self._tail = (walk.size, walk.end, next_offset)
             return self._tail[1:]
 
@@ -436,10 +520,13 @@ class Segment:
         The second value is None if it is unknown, which is the case for a boundary from an index. Verification reads go
         through ``window``, if given.
         """
+        if offset <= self.base_offset:
+            return 0, self.base_offset - 1  # its index isn't needed, and opening that costs more than many a segment
         indexed = self.indexes.position_before(offset, window)
-        mark = max(bisect_right(self._mark_offsets, offset) - 1, 0)
-        if self._mark_positions[mark] >= indexed:
-            return self._mark_positions[mark], self._mark_offsets[mark] - 1
+        offsets, positions = self._marks or ((self.base_offset,), (0,))
+        mark = max(bisect_right(offsets, offset) - 1, 0)
+        if positions[mark] >= indexed:
+            return positions[mark], offsets[mark] - 1
         return indexed, None
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:

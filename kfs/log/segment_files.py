@@ -7,15 +7,20 @@ whose offsets they cover.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kfs.storage.listing import FoundFile, list_directory
 
-_NAME = re.compile(
-    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?\Z"
-)
+#: The digits of a base offset in a file's name.
+_BASE_DIGITS = 20
+_STATES = ("", ".deleted", ".cleaned", ".swap")
+#: The kind of a file and its state, by its name after the base offset.
+_SUFFIXES = {
+    f"{kind}{state}": (kind, state)
+    for kind in ("log", "index", "timeindex", "txnindex", "snapshot")
+    for state in _STATES
+}
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -63,14 +68,17 @@ def list_partition(directory: str, next_offset: Callable[[SegmentFiles], int]) -
     :class:`OSError` if the directory can't be listed, and :class:`~kfs.errors.Shortage` if no descriptor is available.
     """
     result = PartitionFiles()
-    states: dict[str, _Kinds] = {"": {}, ".cleaned": {}, ".swap": {}, ".deleted": {}}
+    states: dict[str, _Kinds] = {state: {} for state in _STATES}
     for found in list_directory(directory):
         name = found.name
-        match = _NAME.match(name)
-        if match is None or int(match["base"]) > _MAX_OFFSET:
+        digits, _, suffix = name.partition(".")
+        known = _SUFFIXES.get(suffix)
+        is_offset = len(digits) == _BASE_DIGITS and digits.isascii() and digits.isdigit()
+        base = int(digits) if is_offset else _MAX_OFFSET + 1
+        if known is None or base > _MAX_OFFSET:
             result.others[name] = found
             continue
-        base, kind, state = int(match["base"]), match["kind"], match["state"] or ""
+        kind, state = known
         if kind == "snapshot" and not state:
             result.snapshots[base] = found
         else:

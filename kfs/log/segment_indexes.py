@@ -98,6 +98,8 @@ class IndexedSegment(Protocol):
 class SegmentIndexes:
     """Opens, checks and queries a segment's ``.index`` and ``.timeindex``."""
 
+    __slots__ = ("_offset", "_segment", "_time", "_verified")
+
     def __init__(self, segment: IndexedSegment) -> None:
         self._segment = segment
         self._offset = _State(OFFSET_LAYOUT)

@@ -7,7 +7,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
+from weakref import ref
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import BatchHeader
@@ -24,6 +25,10 @@ DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_CACHE_BYTES: Final = 32 * 1024 * 1024
 #: How many partitions' transaction state to remember.
 _MOST_LATELY_READ: Final = 16
+#: How many segments the logs hold that were used last; each takes about 1.5 KB with its files and its span.
+MOST_LISTED: Final = 8 * 1024
+#: What a log weighs besides its segments, in segments.
+_LOG_WEIGHT: Final = 4
 #: The number of bits of a node id that identify a segment's incarnation.
 SLOT_BITS: Final = 28
 
@@ -61,6 +66,49 @@ class LoadedBlock:
         return not offsets or (offsets[0] > after and offsets[-1] < before)
 
 
+class SegmentHolder(Protocol):
+    """A log that holds its segments, or something that depends on them."""
+
+    def let_go(self) -> None:
+        """Let go of them, and of what is known of them only by the way."""
+        ...
+
+
+class ListedLogs:
+    """The logs that hold their segments, and what these weigh: if it is too much, those used least lately let go.
+
+    Threads share it. A log notes itself when it has looked at its directory, which it does a few times a second while
+    it is used.
+    """
+
+    def __init__(self, most: int = MOST_LISTED) -> None:
+        self._most = most
+        self._weights: OrderedDict[ref[SegmentHolder], int] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+
+    @property
+    def weight(self) -> int:
+        """The number of segments held, and :data:`_LOG_WEIGHT` for each log."""
+        return self._weight
+
+    def note(self, log: SegmentHolder, segments: int) -> None:
+        """Note a log that was just used, with so many segments; let go of others if there are too many."""
+        weight = segments + _LOG_WEIGHT
+        with self._lock:
+            self._weight += weight - self._weights.pop(ref(log), 0)
+            self._weights[ref(log)] = weight
+            victims = []
+            while self._weight > self._most and len(self._weights) > 1:
+                victim, weight = self._weights.popitem(last=False)
+                self._weight -= weight
+                victims.append(victim)
+        for each in victims:
+            victim_log = each()
+            if victim_log is not None:
+                victim_log.let_go()
+
+
 class Storage:
     """Opens files, and decodes and caches blocks, for every segment.
 
@@ -79,6 +127,7 @@ class Storage:
         self.decoder: BlockDecoder = decoder or default_decoder()
         self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
+        self.listed = ListedLogs()
         self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last is the most recent
         self._lately_read_lock = threading.Lock()
         self._slots = itertools.count(1)

@@ -84,10 +84,7 @@ def cuts_of(segment: Segment, offsets: WantedOffsets, sizes: SplitSizes) -> Cuts
     Raises:
         CorruptData: the segment vanished, or was cut off.
     """
-    if offsets.start <= segment.base_offset:
-        first = Cut(0, segment.base_offset - 1)  # its index isn't needed, which costs more than to read a small segment
-    else:
-        first = Cut(*segment.position_before(offsets.start))
+    first = Cut(*segment.position_before(offsets.start))
     runs_to_end = segment.is_last and offsets.asked_end > offsets.end
     end = end_of(segment, offsets.end) if sizes.are_limits and not runs_to_end else None  # else the reader finds it
     stop = max(segment.size() if end is None else end, first.position)

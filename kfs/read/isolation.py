@@ -142,6 +142,19 @@ class CommittedReader:
         except CorruptData:
             return False
 
+    def let_go(self) -> None:
+        """Let go of the log's segments, and of what was read, which is read again when it is asked for.
+
+        While another thread asks, nothing is let go of.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._open is not None:
+                    self._open.pause()
+                self._open = None
+            finally:
+                self._lock.release()
+
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         with self._lock:
             if self.log.incarnation != self._incarnation:  # the segments that were read may be gone

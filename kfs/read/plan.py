@@ -40,10 +40,10 @@ class FileVersion(NamedTuple):
         """Return the current version of a segment's file."""
         inode = segment.files.log.inode
         try:
-            status = segment.file().status()
+            size, mtime_ns = segment.size_and_time()
         except CorruptData:  # the file is gone: no file matches this version
             return cls(inode, -1, -1)
-        return cls(inode, status.size, None if segment.is_last else status.mtime_ns)
+        return cls(inode, size, None if segment.is_last else mtime_ns)
 
     def is_of(self, segment: Segment) -> bool:
         """Whether a segment's file is unchanged, or has only grown."""

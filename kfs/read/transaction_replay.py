@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -130,6 +130,10 @@ class TransactionReplay:
         while self.read_up_to < end and (done := self.step()) is not None:
             yield done
 
+    def pause(self) -> None:
+        """Let go of the segment that was read last and of what was read ahead; :meth:`step` goes on from there."""
+        self._steps.close()
+
     def _has_grown(self) -> bool:
         end = min(self._log.log_end_offset, self._end)
         if end <= max(self.read_up_to, self._ended_at):
@@ -166,7 +170,7 @@ class TransactionReplay:
         self._latest.pop(producer_id, None)
         self._breaks.pop(producer_id, None)
 
-    def _read(self) -> Iterator[list[ReplayedTxn] | Damage]:
+    def _read(self) -> Generator[list[ReplayedTxn] | Damage, None, None]:
         start = self.read_up_to
         spans = self._log.spans
         self._check_hole(spans)

@@ -148,6 +148,14 @@ class TransactionHistory:
         self._replay.coordinator_epochs = self._epochs
         self._ended = {False: _Ended(), True: _Ended()}
 
+    def let_go(self) -> None:
+        """Let go of the log's segments; see :meth:`CommittedReader.let_go`."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._replay.pause()
+            finally:
+                self._lock.release()
+
     def now(self) -> EndedTransactions:
         """Read the new part of the log, and return the transactions.
 

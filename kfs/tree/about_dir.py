@@ -239,7 +239,8 @@ def _topic_directory(views: PartitionViews, path: str, copies: _Copies) -> Fixed
     def copy_directory(copy_path: str, log: Log, choose_range: Callable[[Log], OffsetRange]) -> FixedDirectory:
         if not log.segments:
             raise NotFound(f"{copy_path}: gone")
-        return partition_directory(views.of(log, copy_path, choose_range))
+        view = partial(views.of, log, copy_path, choose_range)
+        return partition_directory(views.context, copy_path, log.directory.path, view)
 
     names: dict[str, Maker] = {
         name: partial(copy_directory, f"{path}/{name}", log, choose_range)

@@ -139,8 +139,9 @@ class TreeContext:
 def source_of(context: TreeContext, topic: str | None = None) -> str:
     """Return the path whose owner and times a directory takes: for a topic, its first present partition's."""
     data_dir = context.data_dir
-    logs = (data_dir.log(topic, partition) for partition in data_dir.partitions(topic)) if topic is not None else ()
-    return next((log.directory.path for log in logs if log is not None), data_dir.paths[0])
+    numbers = data_dir.partitions(topic) if topic is not None else ()
+    found = (data_dir.directory(topic, partition) for partition in numbers) if topic is not None else ()
+    return next((directory.path for directory in found if directory is not None), data_dir.paths[0])
 
 
 def status_of(path: str) -> tuple[Owner, int]:

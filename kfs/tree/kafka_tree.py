@@ -17,6 +17,7 @@ from kfs.tree.node import Attributes, Directory, Entry, File, Invalidation, Node
 from kfs.tree.node_ids import ROOT_ID, View
 from kfs.tree.options import TreeOptions
 from kfs.tree.partition_dir import partition_directory
+from kfs.tree.partition_view import PartitionView
 from kfs.tree.partition_views import PartitionViews
 from kfs.tree.record_files import FieldFile, RecordFile, contents_from
 
@@ -172,10 +173,17 @@ class _RootDirectory(Directory):
         return FixedDirectory(self.context, tree_name(topic), source_of(self.context), partitions)
 
     def _partition(self, topic: str, partition: int) -> FixedDirectory:
+        directory = self.context.data_dir.directory(topic, partition)
+        if directory is None:
+            raise NotFound(f"no partition {partition} of {topic!r}")
+        path = f"{tree_name(topic)}/{partition}"
+        return partition_directory(self.context, path, directory.path, partial(self._view, topic, partition, path))
+
+    def _view(self, topic: str, partition: int, path: str) -> PartitionView:
         log = self.context.data_dir.log(topic, partition)
         if log is None:
             raise NotFound(f"no partition {partition} of {topic!r}")
-        return partition_directory(self._views.of(log, f"{tree_name(topic)}/{partition}"))
+        return self._views.of(log, path)
 
     def entries(self, cookie: int = 0, *, with_attributes: bool = True) -> Iterator[Entry]:
         names: dict[str, Maker] = {tree_name(topic): partial(self._topic, topic) for topic in self._topics()}

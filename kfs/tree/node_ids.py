@@ -8,6 +8,7 @@ that grows with the log.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +28,8 @@ _RELATIVE_BITS: Final = 31
 _VIEW_SHIFT: Final = SLOT_BITS + _RELATIVE_BITS
 _SLOT_MASK: Final = (1 << SLOT_BITS) - 1
 _RELATIVE_MASK: Final = (1 << _RELATIVE_BITS) - 1
+_HASH_BITS: Final = 64
+_HASH_MASK: Final = (1 << _HASH_BITS) - 1
 #: Ids that a directory keeps for deleted names, in addition to one for each existing name.
 _FEW_NAMES: Final = 64
 
@@ -92,35 +95,57 @@ class Content:
 
     @property
     def mark(self) -> Hashable:
-        """See :class:`Incarnation`."""
-        return len(self.content), hash(self.content)
+        """See :class:`Incarnation`: the size and a hash, in one number as a mount may keep hundreds of thousands."""
+        return len(self.content) << _HASH_BITS | hash(self.content) & _HASH_MASK
 
     def continues(self, mark: Hashable) -> bool:
         """See :class:`Incarnation`."""
-        assert isinstance(mark, tuple)
-        size, digest = mark
-        return bool(size <= len(self.content) and hash(self.content[:size]) == digest)
+        assert isinstance(mark, int)
+        size, digest = mark >> _HASH_BITS, mark & _HASH_MASK
+        return size <= len(self.content) and hash(self.content[:size]) & _HASH_MASK == digest
 
 
+#: The names of a directory's places whose ids lie next to each other, in a block that the directory gets for them: that
+#: takes a tenth of the memory. A mount may show hundreds of thousands of them.
+_BLOCK_NAMES: Final = (
+    *("offset", "segment", "first.json", "last.json", "meta"),
+    *("value", "key", "time", "at", "raw"),
+)
+_BLOCK_PLACES: Final = {name: at for at, name in enumerate(_BLOCK_NAMES)}
 #: A place in the tree is always the same, whatever it contains: a directory, a symlink (its text isn't cached).
 PLACE: Final = Exactly(None)
 
 
 class ShownPartition(Protocol):
-    """A partition that is shown at a ``path`` of the tree."""
+    """A partition that is shown at a ``path`` of the tree.
+
+    ``number`` is what :meth:`NodeIds.number_of` has returned for it.
+    """
 
     path: str
+    number: int
+
+    def segment_with(self, slot: int) -> Segment | None:
+        """Return the segment of its log that has a slot, None if the log has none."""
+        ...
 
 
 class NodeIds:
     """Issues ids and finds their nodes."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, tuple[int, Hashable]] = {"": (ROOT_ID, None)}
+        #: The id of each place, and the id and the mark of anything else.
+        self._by_path: dict[str, int | tuple[int, Hashable]] = {"": ROOT_ID}
         self._paths: dict[int, str] = {ROOT_ID: ""}
+        #: The first id of the block of a directory, by the directory's path, and the other way round.
+        self._blocks: dict[str, int] = {}
+        self._directories: dict[int, str] = {}
         self._last = ROOT_ID
         #: The partition that shows a segment, kept no longer than the segment.
         self._slots: SlotTable[ref[ShownPartition]] = SlotTable()
+        #: The same by number, for segments that their logs have let go: four bytes for each slot that has ids.
+        self._owners = array("I")
+        self._partitions: list[ref[ShownPartition]] = []
         self._second_slots: SlotTable[dict[str, int]] = SlotTable()
         self._issuing = Lock()
 
@@ -130,32 +155,55 @@ class NodeIds:
         Otherwise the previous target loses its id, which is not found any more.
         """
         known = self._by_path.get(path)
+        if known is None and found is PLACE:
+            node_id = self._in_block(path)
+            if node_id is not None:
+                return node_id
         mark = found.mark
-        if known is not None and known[1] == mark:
-            return known[0]
+        if known is not None and _mark_of(known) == mark:
+            return _id_of(known)
         with self._issuing:
             known = self._by_path.get(path)
-            if known is not None and (known[1] is None or found.continues(known[1])):
-                node_id = known[0]
+            if known is not None and (_mark_of(known) is None or found.continues(_mark_of(known))):
+                node_id = _id_of(known)
             else:
                 self._last = node_id = self._last + 1
                 if known is not None:
-                    del self._paths[known[0]]
+                    del self._paths[_id_of(known)]
             self._paths[node_id] = path
-            self._by_path[path] = node_id, mark
+            self._by_path[path] = node_id if mark is None else (node_id, mark)
         return node_id
+
+    def _in_block(self, path: str) -> int | None:
+        """Return the id of a place with one of the names of a block, if its directory has an id; None for any other."""
+        directory, _, name = path.rpartition("/")
+        place = _BLOCK_PLACES.get(name)
+        known = None if place is None else self._by_path.get(directory)
+        if place is None or not isinstance(known, int):
+            return None
+        block = self._blocks.get(directory)
+        if block is None:
+            with self._issuing:
+                block = self._blocks.get(directory)
+                if block is None:
+                    directory = self._paths[known]  # the same string, rather than another one
+                    block = self._last + 1
+                    self._last += len(_BLOCK_NAMES)
+                    self._directories[block] = directory
+                    self._blocks[directory] = block
+        return block + place
 
     def forget(self, path: str) -> None:
         """Forget the target at ``path``: it is gone, and its id is not found any more."""
         with self._issuing:
             known = self._by_path.pop(path, None)
             if known is not None:
-                self._paths.pop(known[0], None)
+                self._paths.pop(_id_of(known), None)
 
     def last_of(self, path: str) -> int:
         """Return the id of the last target at ``path``; if there was none yet, that of the first."""
         known = self._by_path.get(path)
-        return self.of_path(path) if known is None else known[0]
+        return self.of_path(path) if known is None else _id_of(known)
 
     def first_of(self, view: View, segment: Segment, partition: ShownPartition, slot: int | None = None) -> int:
         """Return the id of a view of the segment's base offset; add the relative offset for other records.
@@ -163,13 +211,42 @@ class NodeIds:
         The visible part may change without the segment: then it gets another ``slot``.
         """
         slot = segment.slot if slot is None else slot
-        first_shown_in = self._slots.get(slot) or self._slots.put(slot, segment, ref(partition))
+        first_shown_in = self._slots.get(slot) or self._slots.put(slot, segment, self._owner(slot, partition))
         if first_shown_in() is not partition:
             slot = self._second_slot(slot, segment, partition)
         return view << _VIEW_SHIFT | slot << _RELATIVE_BITS
 
+    def number_of(self, partition: ShownPartition) -> int:
+        """Return the number of a partition that is shown from now on."""
+        with self._issuing:
+            self._partitions.append(ref(partition))
+            return len(self._partitions)
+
+    def _owner(self, slot: int, partition: ShownPartition) -> ref[ShownPartition]:
+        """Return the partition that the ids of a slot were issued for first, which is this one if there is none."""
+        with self._issuing:
+            if slot >= len(self._owners):
+                self._owners.frombytes(bytes((slot + 1 - len(self._owners)) * self._owners.itemsize))
+            owner = self._owners[slot]
+            known = None if not owner else self._partitions[owner - 1]
+            if known is None or known() is None:
+                self._owners[slot] = partition.number
+                known = self._partitions[partition.number - 1]
+            return known
+
+    def _let_go(self, slot: int) -> tuple[Segment | None, ref[ShownPartition] | None]:
+        """Return the segment of a slot and the partition that shows it, if its log had let go of it."""
+        owner = self._owners[slot] if slot < len(self._owners) else 0
+        shown_in = self._partitions[owner - 1] if owner else None
+        partition = None if shown_in is None else shown_in()
+        segment = None if partition is None else partition.segment_with(slot)
+        if segment is not None and shown_in is not None:
+            self._slots.put(slot, segment, shown_in)
+        return segment, shown_in
+
     def _second_slot(self, first: int, segment: Segment, partition: ShownPartition) -> int:
         """Return the slot for one of two views of a segment, above and below the log start offset."""
+        segment.is_pinned = True
         with self._issuing:
             slots = self._second_slots.get(first)
             if slots is None:
@@ -192,9 +269,13 @@ class NodeIds:
         if node_id >> _VIEW_SHIFT:
             return None
         path = self._paths.get(node_id)
-        if path is None:
-            raise Stale(f"no node {node_id}")
-        return path
+        if path is not None:
+            return path
+        for at, name in enumerate(_BLOCK_NAMES):
+            directory = self._directories.get(node_id - at)
+            if directory is not None:
+                return f"{directory}/{name}"
+        raise Stale(f"no node {node_id}")
 
     def record_of(self, node_id: int) -> tuple[View, ShownPartition, Segment, int]:
         """Return the view, partition, segment and offset of an id.
@@ -204,11 +285,21 @@ class NodeIds:
         """
         slot = node_id >> _RELATIVE_BITS & _SLOT_MASK
         segment, shown_in = self._slots.segment(slot), self._slots.get(slot)
+        if segment is None:
+            segment, shown_in = self._let_go(slot)
         partition = None if shown_in is None else shown_in()
         if segment is None or partition is None or segment.is_stale:
             self._slots.forget(slot)
             raise Stale(f"no node {node_id}: its segment is gone")
         return View(node_id >> _VIEW_SHIFT), partition, segment, segment.base_offset + (node_id & _RELATIVE_MASK)
+
+
+def _id_of(known: int | tuple[int, Hashable]) -> int:
+    return known if isinstance(known, int) else known[0]
+
+
+def _mark_of(known: int | tuple[int, Hashable]) -> Hashable:
+    return None if isinstance(known, int) else known[1]
 
 
 class NamesWithIds:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kfs.errors import NotFound
-from kfs.tree.context import status_of
+from kfs.tree.context import TreeContext, status_of
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
+from kfs.tree.node import Node
 from kfs.tree.node_ids import View
 from kfs.tree.partition_view import PartitionView
 from kfs.tree.record_files import FieldDirectory, RecordDirectory
@@ -18,27 +20,35 @@ if TYPE_CHECKING:
     from kfs.tree.time_dirs import AtDirectory, TimeDirectory
 
 
-def partition_directory(partition: PartitionView) -> FixedDirectory:
-    """Return the directory of a partition; with ``--views`` everything in it is listed."""
-    path = partition.path
+def partition_directory(
+    context: TreeContext, path: str, source: str, view: Callable[[], PartitionView]
+) -> FixedDirectory:
+    """Return the directory of a partition, whose files are in ``source``; with ``--views`` everything in it is listed.
+
+    ``view`` returns what the tree shows of it, or raises :class:`NotFound`; a listing of partitions needs none.
+    """
+
+    def of_view(make: Callable[[PartitionView], Node]) -> Maker:
+        return lambda: make(view())
+
     listed: dict[str, Maker] = {
-        "offset": partial(RecordDirectory, partition, f"{path}/offset"),
-        "segment": partial(_segments, partition, f"{path}/segment"),
-        "first.json": partial(_end_link, partition, "first.json"),
-        "last.json": partial(_end_link, partition, "last.json"),
-        "meta": partial(_meta, partition, f"{path}/meta"),
+        "offset": of_view(lambda partition: RecordDirectory(partition, f"{path}/offset")),
+        "segment": of_view(partial(_segments, path=f"{path}/segment")),
+        "first.json": of_view(partial(_end_link, name="first.json")),
+        "last.json": of_view(partial(_end_link, name="last.json")),
+        "meta": of_view(partial(_meta, path=f"{path}/meta")),
     }
     unlisted: dict[str, Maker] = {
-        "value": partial(FieldDirectory, partition, f"{path}/value", View.VALUE),
-        "key": partial(FieldDirectory, partition, f"{path}/key", View.KEY),
-        "records.jsonl": partial(_records_file, partition),
-        "time": partial(_times, partition, f"{path}/time"),
-        "at": partial(_at, partition, f"{path}/at"),
-        "raw": partial(_raw, partition, f"{path}/raw"),
+        "value": of_view(lambda partition: FieldDirectory(partition, f"{path}/value", View.VALUE)),
+        "key": of_view(lambda partition: FieldDirectory(partition, f"{path}/key", View.KEY)),
+        "records.jsonl": of_view(_records_file),
+        "time": of_view(partial(_times, path=f"{path}/time")),
+        "at": of_view(partial(_at, path=f"{path}/at")),
+        "raw": of_view(partial(_raw, path=f"{path}/raw")),
     }
-    if partition.context.options.views:
+    if context.options.views:
         listed, unlisted = listed | unlisted, {}
-    return FixedDirectory(partition.context, path, partition.log.directory.path, listed, unlisted)
+    return FixedDirectory(context, path, source, listed, unlisted)
 
 
 # All but records by offset is imported on demand: a path leads through one of these.

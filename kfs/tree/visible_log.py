@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from kfs.errors import CorruptData
+from kfs.errors import CorruptData, SourceLost
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
@@ -49,11 +48,15 @@ class VisibleLog:
         self.context = context
         self.log = log
         self.path = path
+        self.number = context.ids.number_of(self)
         self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as last told to the front that shows this partition.
         self.promised = state_of(log)
-        self.raw_names = NamesWithIds(context.ids, f"{path}/raw")
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
+        # A mount may show very many logs: what isn't needed for most of them is made on demand.
+        self._transactions: CommittedReader | None = None
+        self._history: TransactionHistory | None = None
+        self._raw_names: NamesWithIds | None = None
         self.committed = self.transactions if is_committed else None
         self.reader = LogReader(log, self.committed, lambda: self.offsets)
         self._choose_range = choose_range
@@ -63,23 +66,48 @@ class VisibleLog:
         #: The common attributes of the records of closed segments, by slot and view.
         self.stamps: SlotTable[dict[View, Stamp]] = SlotTable()
         #: For each segment: the state that decides what is shown of it, and the slot for that.
-        self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] = WeakKeyDictionary()
+        self._cache_slots: WeakKeyDictionary[Segment, tuple[tuple[int, int], int]] | None = None
         self._falls = 0  # how often the end of the visible range has moved back, perhaps without the log
         self._choosing = threading.Lock()
+        log.note_dependent(self)
 
-    @cached_property
+    @property
     def transactions(self) -> CommittedReader:
-        """What knows the transactions of the log; reads nothing before it is used."""
-        from kfs.read.isolation import CommittedReader  # only here: readers of everything don't ask
+        """Knows the transactions of the log; reads nothing before it is used."""
+        reader = self._transactions
+        if reader is None:
+            from kfs.read.isolation import CommittedReader  # only here: readers of everything don't ask
 
-        return CommittedReader(self.log)
+            reader = self._transactions = CommittedReader(self.log)
+        return reader
 
-    @cached_property
+    @property
     def history(self) -> TransactionHistory:
-        """What knows more of them, for which it reads the whole log once it is used."""
-        from kfs.read.transactions import TransactionHistory
+        """Knows more of the transactions, for which it reads the whole log once it is used."""
+        history = self._history
+        if history is None:
+            from kfs.read.transactions import TransactionHistory
 
-        return TransactionHistory(self.log)
+            history = self._history = TransactionHistory(self.log)
+        return history
+
+    @property
+    def raw_names(self) -> NamesWithIds:
+        """The names in ``raw/`` that have ids."""
+        with self.context.lock:
+            names = self._raw_names
+            if names is None:
+                names = self._raw_names = NamesWithIds(self.context.ids, f"{self.path}/raw")
+            return names
+
+    def let_go(self) -> None:
+        """Drop what can be found again, because the log let go of its segments: see :meth:`Log.let_go`."""
+        if self._transactions is not None:
+            self._transactions.let_go()
+        if self._history is not None:
+            self._history.let_go()
+        self._transactions, self._history = self.committed, None
+        self._owners, self.stamps = SlotTable(), SlotTable()
 
     @property
     def offsets(self) -> OffsetRange:
@@ -121,10 +149,21 @@ class VisibleLog:
         if changes == (0, 0):
             return segment.slot
         with self.context.lock:
-            known = self._cache_slots.get(segment)
+            slots = self._cache_slots
+            if slots is None:
+                slots = self._cache_slots = WeakKeyDictionary()
+            known = slots.get(segment)
             if known is None or known[0] != changes:
-                known = self._cache_slots[segment] = changes, segment.storage.new_slot()
+                segment.is_pinned = True
+                known = slots[segment] = changes, segment.storage.new_slot()
             return known[1]
+
+    def segment_with(self, slot: int) -> Segment | None:
+        """Return the segment of the log that has a slot; None if there is none, or the log can't be listed."""
+        try:
+            return next((segment for segment in self.log.segments if segment.slot == slot), None)
+        except SourceLost:
+            return None
 
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""

@@ -48,6 +48,9 @@ class Watch:
         """Go once through all partitions that were shown, and note outdated ones; yield to be interrupted."""
         for view in self._views.shown():
             log = view.log
+            if self._is_as_promised(view):
+                yield
+                continue
             try:
                 segments = log.segments
             except (Shortage, SourceLost):  # readers get the error themselves; it may come back unchanged
@@ -70,6 +73,16 @@ class Watch:
             self._pending.note_expected(view.path, _taken_back(view, list(view.lines.promised_files)))
             self._views.replaced.discard(view)
             yield
+
+    @staticmethod
+    def _is_as_promised(view: PartitionView) -> bool:
+        """Whether the log let go of its segments, and nothing has changed: to take them up again would tell no more.
+
+        What is committed, or below the high watermark, may change without a file of the log.
+        """
+        can_tell = view.ends_with_log and view.committed is None
+        is_told = view.promised == state_of(view.log) and (can_tell or not view.lines.promised_files)
+        return is_told and view.log.is_as_let_go()
 
     def _note_changes(self, view: PartitionView) -> None:
         """Note what is outdated of a partition since the last call."""

@@ -47,7 +47,7 @@ def kept(tree: KafkaTree) -> dict[str, int]:
     counts["promised files"] = sum(len(view.lines.promised_files) for view in views)
     for name in ("stamps", "_owners"):
         counts[name] = sum(len(getattr(view, name)) for view in views)
-    counts["cache slots"] = sum(len(view._cache_slots) for view in views)
+    counts["cache slots"] = sum(len(view._cache_slots or ()) for view in views)
     text = tree.context.text
     counts["tables of lines"] = len(
         text._indexes.keys() - set(text._gone)
