@@ -12,7 +12,7 @@ import kfs
 
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
-    *("__version__", "errors", "compiled"),
+    *("__version__", "errors", "compiled", "metrics"),
     *("format", "storage", "log", "read"),
     *("broker_log", "verify", "recover"),
     *("render", "internal", "diff"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kfs.errors import CorruptData
 from kfs.format.batch_header import UNKNOWN_COUNT, BatchHeader
 from kfs.format.layout import MAX_INT64
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from kfs.format.columns import RecordColumns
@@ -76,16 +76,16 @@ class Block:
 
 
 class Cause(Enum):
-    """Why bytes count as damage."""
+    """Why bytes count as damage; the value is the kind of the problem."""
 
-    HEADER = auto()  # a size, magic or count that is impossible
-    CHECKSUM = auto()
-    SIZE_LIMIT = auto()  # larger than a limit of ours; not read
-    TRUNCATED = auto()  # the file ends inside the batch, and an intact batch or another segment follows
-    REPEATED = auto()  # offsets that already occurred
-    MISPLACED = auto()  # offsets that are impossible at this position
-    READ_ERROR = auto()
-    MISSING = auto()  # no bytes: a lost segment or a truncation took the offsets below the next segment
+    HEADER = ProblemKind.BATCH_HEADER  # a size, magic or count that is impossible
+    CHECKSUM = ProblemKind.BATCH_CRC
+    SIZE_LIMIT = ProblemKind.BATCH_TOO_LARGE  # larger than a limit of ours; not read
+    TRUNCATED = ProblemKind.BATCH_TRUNCATED  # the file ends inside it, and an intact batch or another segment follows
+    REPEATED = ProblemKind.OFFSETS_REPEATED  # offsets that already occurred
+    MISPLACED = ProblemKind.OFFSETS_MISPLACED  # offsets that are impossible at this position
+    READ_ERROR = ProblemKind.READ_ERROR
+    MISSING = ProblemKind.OFFSET_GAP  # no bytes: a lost segment or a truncation took the offsets below the next segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kfs.format.columns import RecordColumns
 from kfs.format.layout import CONTROL_MASK
 from kfs.log.block import Block, Damage
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,8 @@ class Undecodable:
     @property
     def problem(self) -> Problem:
         """The problem to report."""
-        return Problem(self.block.file, self.position, self.end - self.position, self.error.reason)
+        size = self.end - self.position
+        return Problem(self.block.file, self.position, size, self.error.reason, ProblemKind.BATCH_RECORDS)
 
 
 class BulkReader:
@@ -216,6 +217,7 @@ class BulkReader:
                 yield self._loaded(self.block(table, row))
                 row += 1
             else:
+                self.storage.decoded.add(stop - row, table.end(stop - 1) - table.positions[row])
                 yield DecodedBatches(columns, file, table, row, stop)
                 row = stop
 

@@ -8,9 +8,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from cachetools import LRUCache
 
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
@@ -20,7 +23,7 @@ from kfs.log.log import LOOK_AGAIN_SECONDS, Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
-from kfs.log.problem import Problem, Problems
+from kfs.log.problem import Problem, ProblemKind, Problems
 from kfs.log.storage import Storage
 from kfs.storage.listing import list_directory, list_names
 from kfs.storage.side_file import read_side_file
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from kfs.log.topic_ids import TopicIds
 
 _SEGMENT = re.compile(r"[0-9]{20}\.(log|index|timeindex)(\.swap|\.deleted|\.cleaned)?\Z")
+#: Of how many removed partitions to know that the next one at the path is another.
+_REMOVED_KEPT = 10_000
 
 
 class DeletedPart(NamedTuple):
@@ -102,7 +107,7 @@ class DataDir:
         self._topic_filter = topic_filter
         self._heals = heals
         self.topic_ids: Callable[[], TopicIds] | None = None
-        self.problems = Problems()
+        self.problems = Problems(counts=storage.problems)
         self.log_dirs: list[LogDir] = []
         self._single: list[PartitionDirectory] = []
         loose: dict[str, list[str]] = defaultdict(list)
@@ -111,6 +116,8 @@ class DataDir:
         for parent, files in loose.items():
             self._single.append(_loose_partition(parent, files))
         self._logs: dict[str, Log] = {}
+        #: The paths of partitions that were there before and were removed.
+        self._removed: LRUCache[str, bool] = LRUCache(_REMOVED_KEPT)
         self._found = _Partitions()
         self._looked = -1.0
         self._looking = threading.Lock()
@@ -153,6 +160,13 @@ class DataDir:
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, sorted; empty for an unknown one."""
         return self._partitions().topics.get(topic, [])
+
+    def known_numbers(self) -> tuple[int, int]:
+        """Return how many topics and partitions there were when last listed; only if nobody listed them, list them."""
+        if self._looked < 0:
+            with suppress(SourceLost):
+                self._partitions()
+        return len(self._found.topics), len(self._found.copies)
 
     def log(self, topic: str, partition: int) -> Log | None:
         """Return the served copy of a partition, or None if there is none."""
@@ -273,6 +287,8 @@ class DataDir:
                 copies=_OtherCopies(directory, partial(self.other_copies, directory)) if heals else None,
             )
             log = self._logs.setdefault(key, made)
+            if self._removed.pop(directory.path, False):
+                log.changes.tell_recreated()
         return log
 
     def _tier_of(self, directory: PartitionDirectory) -> Tier:
@@ -334,7 +350,8 @@ class DataDir:
 
     def _lose(self, log_dir: LogDir, reason: str) -> bool:
         self._lost[log_dir.path] = reason
-        self.problems.add(Problem(log_dir.path, 0, 0, reason.removeprefix(f"{log_dir.path}: ")))
+        told = reason.removeprefix(f"{log_dir.path}: ")
+        self.problems.add(Problem(log_dir.path, 0, 0, told, ProblemKind.SOURCE_LOST))
         known = self._names.get(log_dir)
         self._names[log_dir] = (-1, known[1] if known is not None else [])
         return known is None
@@ -350,7 +367,7 @@ class DataDir:
         except OSError as error:
             reason = f"can't be listed: {error.strerror}"
             self._lost[directory.path] = f"{directory.path}: {reason}"
-            self.problems.add(Problem(directory.path, 0, 0, reason))
+            self.problems.add(Problem(directory.path, 0, 0, reason, ProblemKind.SOURCE_LOST))
         else:
             self._find(directory.path)
 
@@ -382,6 +399,9 @@ class DataDir:
         for key, log in list(self._logs.items()):  # other threads may add entries meanwhile
             if log.directory.path not in alive:
                 self._logs.pop(key, None)
+                log.changes.tell_removed()
+                log.changes.be_silent()
+                self._removed[log.directory.path] = True
         return found
 
     # -- older topics of the same name, and truncated names

@@ -29,7 +29,7 @@ from kfs.log.log import Log, gap_behind
 from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory
-from kfs.log.problem import Problem, Problems
+from kfs.log.problem import Problem, ProblemKind, Problems
 from kfs.log.segment import Segment
 from kfs.log.segment_files import SegmentKey
 from kfs.log.storage import Storage
@@ -182,7 +182,7 @@ def _losses(segment: Segment) -> Iterator[_Loss]:
     gap = None if isinstance(item, Damage) else gap_behind(segment)
     if gap is not None and gap.end - segment.base_offset <= MAX_INT32:
         position = segment.tail()[0]
-        problem = Problem(segment.files.log.path, position, 0, missing_sentence(gap))
+        problem = Problem(segment.files.log.path, position, 0, missing_sentence(gap), ProblemKind.OFFSET_GAP)
         yield _Loss.of(gap, problem, position, position)
 
 

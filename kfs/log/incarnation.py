@@ -21,7 +21,7 @@ from kfs.format.layout import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.block import Block
-from kfs.storage.open_files import FileChanged, OpenFile
+from kfs.storage.open_files import FileChanged, OpenFile, Patched
 from kfs.storage.side_file import Watched, read_side_file
 from kfs.storage.status import Status
 
@@ -82,6 +82,11 @@ class LogIncarnation:
             known = SizeAndTime(state.size, state.mtime_ns)
             self._known = _NOT_YET if known == _NOT_YET else known
             self._log_end, self._was_closed, self._last_batch = state.log_end, state.was_closed, state.last_batch
+
+    @property
+    def was_patched(self) -> bool:
+        """Whether it ended because another copy completes the file, or no longer does."""
+        return bool(self.end_reason) and self._error is Patched
 
     @property
     def was_seen(self) -> bool:

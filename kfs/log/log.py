@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -25,6 +24,7 @@ from kfs.log.completion import Completion, OtherCopies
 from kfs.log.directory_name import NEVER_TIERED, DirectoryKind
 from kfs.log.incarnation import DirectoryIncarnation
 from kfs.log.kept_segments import KeptSegments
+from kfs.log.log_changes import LogChanges
 from kfs.log.log_dir import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -33,7 +33,7 @@ from kfs.log.log_dir import (
 )
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, PartitionDirectory
-from kfs.log.problem import Problem, Problems
+from kfs.log.problem import Problem, ProblemKind, Problems
 from kfs.log.segment import Segment, SegmentHooks
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.span import DeletedSegments, Span, consecutive_spans
@@ -54,7 +54,6 @@ LOOK_AGAIN_SECONDS: Final = 0.25
 _CLOCK_TICK_SECONDS: Final = 1.0
 #: How often a lookup is retried if its target changes meanwhile.
 MOST_LOOKS: Final = 8
-_LOG: Final = logging.getLogger("kfs")
 Parsed = TypeVar("Parsed")
 #: The reason why a completed segment becomes a new incarnation.
 _COMPLETED: Final = "its lost offsets are read from another copy"
@@ -105,7 +104,9 @@ class Log:
         self.partition = directory.name.partition
         self.storage = storage
         self.until_high_watermark = until_high_watermark
-        self.problems = Problems() if problems is None else problems
+        fields = {"topic": self.topic, "partition": self.partition}
+        self.problems = Problems(counts=storage.problems, fields=fields) if problems is None else problems
+        self.changes = LogChanges(directory, storage.changes, fields)
         self._listing = _Listing((), (), (), (), PartitionFiles())
         #: What is kept of the segments while the listing is let go.
         self._kept: KeptSegments | None = None
@@ -281,8 +282,9 @@ class Log:
     def _lose(self, error: OSError) -> NoReturn:
         """Report that the directory can't be listed, and raise: what was known of it is no longer valid."""
         self._is_lost = True
-        self.problems.add(Problem(self.directory.path, 0, 0, f"can't be listed: {error.strerror}"))
-        raise SourceLost(f"{self.directory.path}: can't be listed: {error.strerror}") from None
+        reason = f"can't be listed: {error.strerror}"
+        self.problems.add(Problem(self.directory.path, 0, 0, reason, ProblemKind.SOURCE_LOST))
+        raise SourceLost(f"{self.directory.path}: {reason}") from None
 
     @staticmethod
     def _notice_cut(segment: Segment) -> None:
@@ -305,7 +307,8 @@ class Log:
         for listed in self._listing.segments:
             listed.notice_change()
         before = {segment.files.key: segment for segment in self._listing.segments}
-        if self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA)):
+        is_another = self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA))
+        if is_another:
             for files in files_found.segments:
                 if (same_number := before.get(files.key)) is not None:
                     same_number.end("another file has its path and inode number")
@@ -320,11 +323,11 @@ class Log:
                 self._tell_cut(files, was=was, is_last=files is files_found.segments[-1])
             segment.files = files if segment.patch is None else _without_index(files)
             segments.append(segment)
-        self._replace(segments, files_found)
+        self._replace(segments, files_found, is_another=is_another)
         if self._completes_gaps():
             return self._list(status)
         for orphan in files_found.orphans if is_settled else ():
-            self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log"))
+            self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log", ProblemKind.INDEX))
         return is_settled
 
     def _new_segment(self, files: SegmentFiles, was: Segment | None) -> Segment:
@@ -413,7 +416,7 @@ class Log:
             found = again
         return found, is_settled
 
-    def _replace(self, segments: list[Segment], files: PartitionFiles) -> None:
+    def _replace(self, segments: list[Segment], files: PartitionFiles, *, is_another: bool = False) -> None:
         before = self._listing
         if self._deleted_segments is not None:
             spans = self._deleted_segments.spans_of(segments)
@@ -438,8 +441,7 @@ class Log:
         if gone or self._has_come_between(before):
             self.incarnation += 1
         self.is_changing = False
-        for segment in gone:
-            _LOG.info("%s: %s", segment.files.log.path, segment.what_became_of_it())
+        self.changes.tell(before.segments, segments, is_another=is_another)
 
     def _has_come_between(self, before: _Listing) -> bool:
         """Whether some offsets now belong to another segment because a new one isn't the last."""

@@ -29,37 +29,39 @@ class OffsetCache(Generic[Value]):
     """An LRU cache of at most ``capacity`` bytes; it doesn't keep a value larger than that."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        #: The most bytes to hold.
+        self.capacity = capacity
         self._values: OrderedDict[_Key, Value] = OrderedDict()  # the most recently used is last
         self._firsts: dict[int, list[int]] = {}  # the first offsets of each slot, in order
         self._lock = threading.Lock()
-        #: The bytes held now.
-        self.nbytes = 0
+        #: The bytes held now, and how often :meth:`find` found something, and nothing.
+        self.nbytes = self.hits = self.misses = 0
 
     def find(self, slot: int, offset: int) -> Value | None:
         """Return the value that covers ``offset`` in that segment incarnation."""
         with self._lock:
             firsts = self._firsts.get(slot)
             at = bisect_right(firsts, offset) - 1 if firsts else -1
-            if firsts is None or at < 0:
-                return None
-            key = slot, firsts[at]
-            value = self._values[key]
-            if value.last_offset < offset:
-                return None
-            self._values.move_to_end(key)
-            return value
+            if firsts is not None and at >= 0:
+                key = slot, firsts[at]
+                value = self._values[key]
+                if value.last_offset >= offset:
+                    self._values.move_to_end(key)
+                    self.hits += 1
+                    return value
+            self.misses += 1
+            return None
 
     def put(self, slot: int, value: Value) -> None:
         """Keep ``value`` unless it covers no offset, or is larger than the cache."""
         size = value.nbytes
-        if size > self._capacity or value.first_offset > value.last_offset:
+        if size > self.capacity or value.first_offset > value.last_offset:
             return
         key = slot, value.first_offset
         with self._lock:
             if key in self._values:
                 self._drop(key)
-            while self.nbytes + size > self._capacity:
+            while self.nbytes + size > self.capacity:
                 self._drop(next(iter(self._values)))
             insort(self._firsts.setdefault(slot, []), value.first_offset)
             self._values[key] = value

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from kfs.log.offset_range import OffsetRange
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, ProblemKind
 
 #: The directory for indexes of remote segments, in a broker's first log directory
 #: (``RemoteIndexCache.DIR_NAME``).
@@ -54,4 +54,4 @@ class RemoteOffsets(OffsetRange):
 
     def problem(self) -> Problem:
         """Return the problem to record for the log."""
-        return Problem(self.directory, 0, 0, self.sentence)
+        return Problem(self.directory, 0, 0, self.sentence, ProblemKind.REMOTE_OFFSETS)

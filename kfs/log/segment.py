@@ -256,13 +256,18 @@ class Segment:
         """Whether it is stale because its file became shorter."""
         return self._incarnation.was_cut
 
+    @property
+    def was_patched(self) -> bool:
+        """Whether it is stale because another copy completes it, or no longer does: its file didn't change."""
+        return self._incarnation.was_patched
+
     def what_became_of_it(self) -> str:
         """Return why its log no longer lists it."""
         path = self.files.log.path
         if self.is_stale:
             return self._incarnation.end_reason
         if kind_at(f"{path}.deleted") is PathKind.FILE:
-            return "deleted by the broker"
+            return "renamed to .deleted"
         return "gone" if kind_at(path) is PathKind.NOTHING else "replaced by another file"
 
     def size(self) -> int:

@@ -22,7 +22,7 @@ from kfs.log.block import Block
 from kfs.log.index_file import EntryLayout, IndexBytes
 from kfs.log.offset_index import LAYOUT as OFFSET_LAYOUT
 from kfs.log.offset_index import OffsetIndex, OffsetPosition, check_offset_index
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, ProblemKind
 from kfs.storage.listing import FoundFile
 from kfs.storage.open_files import FileChanged
 from kfs.storage.status import Version
@@ -257,4 +257,4 @@ class SegmentIndexes:
             self._report(found.path, reason)
 
     def _report(self, path: str, reason: str, position: int = 0) -> None:
-        self._segment.problems.add(Problem(path, position, 0, f"{reason}; rebuilt in memory"))
+        self._segment.problems.add(Problem(path, position, 0, f"{reason}; rebuilt in memory", ProblemKind.INDEX))

@@ -16,9 +16,11 @@ from kfs.format.columns import RecordColumns
 from kfs.format.decoders import BlockDecoder, default_decoder
 from kfs.format.layout import MAX_INT32
 from kfs.log.block import Block
+from kfs.log.change import Change
 from kfs.log.index_file import IndexPool
 from kfs.log.offset_cache import OffsetCache
-from kfs.log.problem import Problem, faulty_records
+from kfs.log.problem import Problem, ProblemKind, faulty_records
+from kfs.metrics import Counts
 from kfs.storage.open_files import FilePool
 
 DEFAULT_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
@@ -109,8 +111,24 @@ class ListedLogs:
                 victim_log.let_go()
 
 
+class Decoded:
+    """How much was decoded: ``batches``, and their ``nbytes`` in the log; shared by threads."""
+
+    __slots__ = ("_lock", "batches", "nbytes")
+
+    def __init__(self) -> None:
+        self.batches = self.nbytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, batches: int, nbytes: int) -> None:
+        """Count some more."""
+        with self._lock:
+            self.batches += batches
+            self.nbytes += nbytes
+
+
 class Storage:
-    """Opens files, and decodes and caches blocks, for every segment.
+    """Opens files, and decodes and caches blocks, for every segment; counts what all logs have in common.
 
     ``max_batch_bytes`` limits the size of a batch, both compressed and decompressed.
     """
@@ -128,6 +146,10 @@ class Storage:
         self.max_batch_bytes = min(max_batch_bytes, MAX_INT32)  # positions inside a batch are int32
         self.cache: OffsetCache[LoadedBlock] = OffsetCache(cache_bytes)
         self.listed = ListedLogs()
+        self.decoded = Decoded()
+        #: The problems found in all logs, by kind, and the changes seen.
+        self.problems: Counts[str] = Counts(ProblemKind)
+        self.changes: Counts[Change] = Counts(Change)
         self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last is the most recent
         self._lately_read_lock = threading.Lock()
         self._slots = itertools.count(1)
@@ -160,9 +182,10 @@ class Storage:
         try:
             columns = block.decode(self.decoder, self.max_batch_bytes)
         except CorruptData as error:
-            report(Problem(block.file, block.position, block.header.size, error.reason))
+            report(Problem(block.file, block.position, block.header.size, error.reason, ProblemKind.BATCH_RECORDS))
             error.reported = True
             raise
+        self.decoded.add(1, block.header.size)
         if columns.faults:
             report(faulty_records(columns, block.file, block.position, block.header.size))
             for fault in columns.faults.values():

@@ -159,7 +159,7 @@ class SegmentWalk:
             return None
         from kfs.log.missing import missing_sentence  # only here: most logs have no gaps
 
-        problem, shift = self._report(self.size, 0, missing_sentence(missing))
+        problem, shift = self._report(self.size, 0, missing_sentence(missing), Cause.MISSING)
         return Damage(problem, Cause.MISSING, missing.start - 1, self._after, before=missing.end, shift=shift)
 
     def item(self, position: int) -> Block | Damage | None:
@@ -236,15 +236,15 @@ class SegmentWalk:
         self._on_loss()
         self._end_is_known = False
         read_error = self.file.read_error(position, size)
-        problem, shift = self._report(position, size, read_error or reason)
         cause = Cause.READ_ERROR if read_error else cause
+        problem, shift = self._report(position, size, read_error or reason, cause)
         before = self._first_behind(position + size)
         return Damage(problem, cause, self._after, self._claimed_last(position, header), before=before, shift=shift)
 
-    def _report(self, position: int, size: int, reason: str) -> tuple[Problem, int]:
+    def _report(self, position: int, size: int, reason: str, cause: Cause) -> tuple[Problem, int]:
         """Report a problem at its true position; return it, and the walk's position minus that position."""
         path, there = self.file.where(position)
-        problem = Problem(path, there, size, reason)
+        problem = Problem(path, there, size, reason, cause.value)
         self.report(problem)
         return problem, position - there
 
@@ -318,7 +318,7 @@ class SegmentWalk:
         block = Block(header, data, self.file.path, after=after, before=limit)
         if block.is_trimmed:
             reason = f"offsets {first} to {last}, but only those above {after} and below {limit} can be here"
-            self._report(header.position, header.size, reason)
+            self._report(header.position, header.size, reason, Cause.MISPLACED)
         self._after = max(after, min(last, limit - 1))
         return self._ends_with(block)
 
@@ -332,7 +332,7 @@ class SegmentWalk:
         if loses_records:
             self._on_loss()
             self._end_is_known = False
-        problem, shift = self._report(header.position, header.size, reason)
+        problem, shift = self._report(header.position, header.size, reason, cause)
         before = self._first_behind(header.position + header.size) if loses_records else self._after + 1
         return Damage(problem, cause, self._after, self._after, before, shift)
 

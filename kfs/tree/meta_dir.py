@@ -72,7 +72,7 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def problem_lines(problems: Problems) -> bytes:
-    """Return a line for each problem: file, position and size in bytes (0: unknown), reason."""
+    """Return a line for each problem: file, position and size in bytes (0: unknown), reason, kind."""
     return json_lines(map(asdict, problems.with_rest()))
 
 
@@ -199,5 +199,5 @@ def _problem_of(finding: Finding, log: Log) -> Problem:
         before = log.segment_for(finding.offsets[0])
         if before is not None:
             with suppress(CorruptData):
-                return Problem(before.files.log.path, before.tail()[0], 0, finding.sentence)
-    return Problem(finding.file, start, end - start, finding.sentence)
+                return Problem(before.files.log.path, before.tail()[0], 0, finding.sentence, finding.kind)
+    return Problem(finding.file, start, end - start, finding.sentence, finding.kind)

@@ -291,7 +291,7 @@ def test_problems_say_file_position_size_and_reason(root: Path) -> None:
     size = len(dense(20, 24)[0].data)
     (problem,) = rows(open_tree(root), "t/0/meta/problems.jsonl")
     assert problem.pop("reason").startswith("record batch with stored CRC")
-    assert problem == {"file": str(path), "position": len(data) - size, "size": size}
+    assert problem == {"file": str(path), "position": len(data) - size, "size": size, "kind": "batch-crc"}
 
 
 def test_problems_are_complete_though_nothing_was_read_before(root: Path) -> None:

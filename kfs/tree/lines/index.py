@@ -9,7 +9,7 @@ from array import array
 from dataclasses import asdict
 from typing import Final
 
-from kfs.log.problem import Problem
+from kfs.log.problem import Problem, ProblemKind
 from kfs.read.deciding_markers import Marker
 
 #: Changes with the rendered bytes, and with the layout below.
@@ -95,9 +95,9 @@ class LineIndex:
                 raise ValueError("lengths that don't add up")
             index = cls(0)
             problems, markers = json.loads(data[_TOTALS.size : at])
-            index.problems = [Problem(**fields) for fields in problems]
+            index.problems = [Problem(**{**fields, "kind": ProblemKind(fields["kind"])}) for fields in problems]
             index.deciding_markers = [Marker(*fields) for fields in markers]
-        except (struct.error, TypeError, UnicodeDecodeError) as error:
+        except (struct.error, TypeError, KeyError, UnicodeDecodeError) as error:
             raise ValueError(f"not an index: {error}") from None
         for name in _COLUMNS:
             column = array("q", data[at : at + chunks * 8])
