@@ -72,7 +72,7 @@ def module_of(path: Path) -> str:
 
 def test_the_mount_knows_nothing_of_kafka() -> None:
     known = {package for module, package in arrows() if module.startswith("mount.")}
-    assert known == {"compiled", "errors", "mount", "storage", "tree"}
+    assert known == {"compiled", "errors", "metrics", "mount", "storage", "tree"}
 
 
 def test_the_engine_knows_nothing_of_what_its_jobs_do() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -46,7 +45,8 @@ These resolve by name though ls doesn't show them (mount with --views to list th
 
 Here, in .kfs/:
 
-  stats.json                  what the mount holds in memory
+  stats.json                  how it was mounted, and its metrics as JSON
+  metrics                     the same metrics for Prometheus
   log-dirs.jsonl              the LOG_DIRs and their meta.properties
   problems.jsonl              what is wrong with the LOG_DIRs themselves
   checkpoints/<n>/            the checkpoint files of LOG_DIR number n, as JSON
@@ -79,6 +79,7 @@ def about_directory(views: PartitionViews) -> FixedDirectory:
     listed: dict[str, Maker] = {
         "README": partial(generated, "README", lambda _: README.encode()),
         "stats.json": partial(generated, "stats.json", _stats),
+        "metrics": partial(generated, "metrics", _metrics),
         "log-dirs.jsonl": partial(generated, "log-dirs.jsonl", _log_dirs),
         "problems.jsonl": partial(generated, "problems.jsonl", lambda c: problem_lines(c.data_dir.problems)),
         "checkpoints": partial(_checkpoints, context),
@@ -91,7 +92,7 @@ def about_directory(views: PartitionViews) -> FixedDirectory:
     return FixedDirectory(context, ABOUT, source_of(context), listed)
 
 
-# The code for Kafka's internal topics is imported on demand: few commands need it.
+# The code for Kafka's internal topics and for metrics is imported on demand: few commands need it.
 
 
 def _cluster(context: TreeContext) -> FixedDirectory:
@@ -113,21 +114,28 @@ def _transactions(context: TreeContext) -> FixedDirectory:
 
 
 def _stats(context: TreeContext) -> bytes:
+    from kfs.tree.metrics_text import json_fields
+    from kfs.tree.tree_metrics import tree_metrics
+
     data_dir = context.data_dir
     fields: dict[str, Any] = {
         "version": kfs.__version__,
         "decoder": data_dir.storage.decoder.name,
-        "uptimeSeconds": round(time.time() - context.started),
-        "topics": len(data_dir.topics()),
-        "partitions": sum(len(data_dir.partitions(topic)) for topic in data_dir.topics()),
-        "decodedCacheBytes": data_dir.storage.cache.nbytes,
-        "renderedCacheBytes": context.rendered.nbytes,
+        "mountpoint": None if context.served is None else context.served.mountpoint,
         "maxBatchBytes": data_dir.storage.max_batch_bytes,
         "onDamage": context.options.on_damage.value,
         "untilHighWatermark": data_dir.until_high_watermark,
         "isolation": context.options.isolation.value,
+        "metrics": json_fields(tree_metrics(context)),
     }
     return json.dumps(fields, indent=2).encode() + b"\n"
+
+
+def _metrics(context: TreeContext) -> bytes:
+    from kfs.tree.metrics_text import prometheus_text
+    from kfs.tree.tree_metrics import common_labels, tree_metrics
+
+    return prometheus_text(tree_metrics(context), common_labels(context)).encode()
 
 
 def _log_dirs(context: TreeContext) -> bytes:

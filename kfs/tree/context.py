@@ -6,7 +6,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,6 +16,7 @@ from cachetools import LRUCache, TTLCache
 from kfs.internal.broker_state import BrokerState
 from kfs.log.data_dir import DataDir
 from kfs.log.offset_cache import OffsetCache
+from kfs.metrics import Metric
 from kfs.render.record_json import RenderedLines
 from kfs.storage.status import Status, status_at
 from kfs.tree.node import LIVE, Attributes
@@ -61,6 +62,25 @@ class Generated(NamedTuple):
     owner: Owner
 
 
+class Look(NamedTuple):
+    """One look at all partitions that were shown.
+
+    ``begun`` is in seconds since 1970. ``unlisted`` partitions have a directory that can't be listed.
+    """
+
+    begun: float
+    seconds: float = 0.0
+    partitions: int = 0
+    unlisted: int = 0
+
+
+class Served(NamedTuple):
+    """Where a tree is served, and the function that returns the front's metrics."""
+
+    mountpoint: str
+    metrics: Callable[[], Iterable[Metric]]
+
+
 def _hours_bytes(hours: frozenset[int | None]) -> int:
     """Return the memory that a segment's hours take, with their key."""
     return sys.getsizeof(hours) + 32 * len(hours) + 384
@@ -81,6 +101,9 @@ class TreeContext:
         self.reading = WorkAhead()
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
+        #: The last look of the watch that was completed.
+        self.last_look = Look(self.started)
+        self.served: Served | None = None
         self.pending = PendingInvalidations()
         #: Held briefly to read or change the views, ``hours`` and generated content.
         self.lock = threading.Lock()

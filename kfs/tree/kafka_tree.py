@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
-from kfs.tree.context import TreeContext, source_of, status_of
+from kfs.metrics import Metric
+from kfs.tree.context import Served, TreeContext, source_of, status_of
 from kfs.tree.entrance import entrance
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
@@ -133,6 +134,10 @@ class KafkaTree(Tree):
 
             self._watch = Watch(self.views)
         return self._watch.invalidations()
+
+    def is_served(self, mountpoint: str, metrics: Callable[[], Iterable[Metric]]) -> None:
+        """See :meth:`kfs.tree.node.Tree.is_served`."""
+        self.context.served = Served(mountpoint, metrics)
 
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""

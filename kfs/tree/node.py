@@ -13,12 +13,13 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import ref
 
 from kfs.errors import KfsError, NotFound
+from kfs.metrics import Metric
 
 #: A lifetime for nodes that cannot change while their id is valid.
 FOREVER: Final = math.inf
@@ -268,6 +269,10 @@ class Tree(ABC):
         included by their own names.
         """
         return frozenset()
+
+    def is_served(self, mountpoint: str, metrics: Callable[[], Iterable[Metric]]) -> None:
+        """Note where a front serves the tree, and the function that returns what the front counts, from any thread."""
+        return
 
     @abstractmethod
     def close(self) -> None:

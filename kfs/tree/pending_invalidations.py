@@ -48,6 +48,13 @@ class PendingInvalidations:
         """Return whether any change of a partition is still to be reported."""
         return f"{partition}/{_PROMISING[0]}" in self._times or partition in self._expected
 
+    def count(self) -> int:
+        """Return how many partitions have changes still to be reported."""
+        suffix = f"/{_PROMISING[0]}"
+        with self._lock:
+            noted = {path.removesuffix(suffix) for path in self._times if path.endswith(suffix)}
+            return len(noted | set(self._expected))
+
     def take(self) -> list[str]:
         """Return the paths to report now."""
         with self._lock:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kfs.errors import CorruptData, Shortage, SourceLost
+from kfs.tree.context import Look
 from kfs.tree.names import segment_names
 from kfs.tree.node import Invalidation
 from kfs.tree.partition_view import PartitionView
@@ -46,14 +47,16 @@ class Watch:
 
     def _look(self) -> Iterator[None]:
         """Go once through all partitions that were shown, and note outdated ones; yield to be interrupted."""
-        for view in self._views.shown():
+        begun, started, views, unlisted = time.time(), time.monotonic(), self._views.shown(), 0
+        for view in views:
             log = view.log
             if self._is_as_promised(view):
                 yield
                 continue
             try:
                 segments = log.segments
-            except (Shortage, SourceLost):  # readers get the error themselves; it may come back unchanged
+            except (Shortage, SourceLost) as error:  # readers get the error themselves; it may come back unchanged
+                unlisted += isinstance(error, SourceLost)
                 yield
                 continue
             for segment in segments:
@@ -73,6 +76,7 @@ class Watch:
             self._pending.note_expected(view.path, _taken_back(view, list(view.lines.promised_files)))
             self._views.replaced.discard(view)
             yield
+        self._views.context.last_look = Look(begun, time.monotonic() - started, len(views), unlisted)
 
     @staticmethod
     def _is_as_promised(view: PartitionView) -> bool:

@@ -34,7 +34,7 @@ from tests.logs import (
 
 ID = "d76a33fa3c734388981af789ddeff3e6"
 ABOUT = [
-    *("README", "stats.json", "log-dirs.jsonl", "problems.jsonl", "checkpoints"),
+    *("README", "stats.json", "metrics", "log-dirs.jsonl", "problems.jsonl", "checkpoints"),
     *("cluster", "deleted", "replicas", "groups", "transactions"),
 ]
 LISTED = ["offset", "segment", "first.json", "last.json", "meta"]
@@ -114,9 +114,10 @@ def test_stats_say_what_is_held(root: Path) -> None:
         content_of(tree, f"a/0/value/{offset}")
     stats = json.loads(content_of(tree, ".kfs/stats.json"))
     assert stats["version"] == __version__
-    assert (stats["topics"], stats["partitions"]) == (2, 3)
-    assert stats["decodedCacheBytes"] > 0
-    assert stats["renderedCacheBytes"] > 0
+    assert (stats["metrics"]["kfs_topics"], stats["metrics"]["kfs_partitions"]) == (2, 3)
+    held = {each["cache"]: each["value"] for each in stats["metrics"]["kfs_cache_bytes"]}
+    assert held["decoded"] > 0
+    assert held["rendered"] > 0
     assert stats["onDamage"] == "skip"
     assert stats["untilHighWatermark"] is True
 

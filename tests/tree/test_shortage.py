@@ -19,7 +19,7 @@ from tests.read.some_transactions import Data, abort, commit, write_transactions
 from tests.shortages import REFUSALS, Shortages, runs
 
 #: What changes from one moment to the next.
-PASSING = ("stats.json", "transactions.json", "transactions")
+PASSING = ("stats.json", "metrics", "transactions.json", "transactions")
 Answers = dict[str, Any]
 
 

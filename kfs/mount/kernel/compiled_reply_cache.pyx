@@ -10,13 +10,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.limits cimport LLONG_MAX, LLONG_MIN
 from libc.errno cimport ENODEV, ENOENT, errno
 from libc.string cimport memcmp, memcpy
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
 
 from kfs.mount.kernel import reply_cache
 from kfs.mount.kernel.reply_cache import ReplyCache
+from kfs.metrics import Counts
 from kfs.mount.kernel.protocol import entry_reply
+from kfs.mount.request_counts import BOUNDS_NS, Answered
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -25,10 +26,13 @@ cdef extern from "<sys/uio.h>" nogil:
     Py_ssize_t writev(int descriptor, const iovec* parts, int count)
 
 cdef extern from "next_request.h" nogil:
+    ctypedef struct Arrivals:
+        int asks
+        int comes_fast
+        long long asked
+        long long came
     long long nanoseconds_now()
-    Py_ssize_t read_next_request(
-        int device, void* request, size_t size, int asks, int* comes_fast, long long until
-    )
+    Py_ssize_t read_next_request(int device, void* request, size_t size, Arrivals* arrivals, long long until)
 
 ctypedef unsigned char byte
 ctypedef unsigned int uint32
@@ -43,10 +47,16 @@ cdef enum:
     SECTOR_SIZE = 512
     NO_TIMESTAMP = -1
     COPIED_BYTES = 4096
+    CLASSES = 8  # as in kfs.mount.request_counts
+    OPERATIONS = 64  # opcodes are less; all others are counted as one
 
 cdef Py_ssize_t MOST_GROUPS = reply_cache.MOST_GROUPS
 cdef int64 NANOSECONDS = 1_000_000_000
 cdef int64 NANOSECONDS_IN_MILLISECOND = 1_000_000
+cdef int64[CLASSES - 1] BOUNDS  # of the classes of durations
+for number in range(CLASSES - 1):
+    BOUNDS[number] = BOUNDS_NS[number]
+assert len(BOUNDS_NS) == CLASSES - 1
 
 # From the kernel's fuse.h; see fuse_protocol.py.
 cdef struct InHeader:
@@ -87,9 +97,15 @@ cdef struct Request:
     InHeader header
     byte body[BODY_BYTES]
 
+cdef struct Answers:
+    # How many answers took how long, and all of them together.
+    int64 classes[CLASSES]
+    int64 nanoseconds
+
 cdef struct Reply:
     int parts  # 0 for none
     iovec part[2]
+    Py_ssize_t read_bytes  # bytes of a file in it
     OutHeader header
     byte data[COPIED_BYTES]
     EntryReply entry
@@ -200,18 +216,51 @@ cdef class CompiledTable:
 cdef class Arrival:
     """How requests come: whether the last one came fast, and whether it pays to ask for the next before waiting."""
 
-    cdef int asks
-    cdef int comes_fast
+    cdef Arrivals times
 
     def __cinit__(self):
-        self.asks = len(os.sched_getaffinity(0)) > 1
-        self.comes_fast = 0
+        self.times.asks = len(os.sched_getaffinity(0)) > 1
+        self.times.comes_fast = 0
+
+
+cdef class CompiledRequestCounts:
+    """See :class:`kfs.mount.request_counts.RequestCounts`; the GIL keeps threads apart."""
+
+    cdef readonly object errors
+    cdef readonly int64 read_bytes
+    cdef Answers answers[OPERATIONS]
+
+    def __cinit__(self):
+        self.errors = Counts()
+
+    def add(self, unsigned int operation, int64 begun, int error=0, int64 read_bytes=0):
+        """See :meth:`kfs.mount.request_counts.RequestCounts.add`."""
+        note(&self.answers[min(operation, OPERATIONS - 1)], nanoseconds_now() - begun)
+        self.read_bytes += read_bytes
+        if error:
+            self.errors.add((operation, error))
+
+    def add_read(self, int64 read_bytes):
+        """See :meth:`kfs.mount.request_counts.RequestCounts.add_read`."""
+        self.read_bytes += read_bytes
+
+    def answered(self):
+        """See :meth:`kfs.mount.request_counts.RequestCounts.answered`."""
+        cdef int operation
+        cdef int number
+        found = []
+        for operation in range(OPERATIONS):
+            classes = tuple([self.answers[operation].classes[number] for number in range(CLASSES)])
+            if any(classes):
+                found.append(Answered(operation, classes, self.answers[operation].nanoseconds))
+        return found
 
 
 class CompiledReplyCache(ReplyCache):
     """See :class:`kfs.mount.kernel.reply_cache.ReplyCache`."""
 
     table_class = CompiledTable
+    counts_class = CompiledRequestCounts
 
     def __init__(self, device, is_followed, most_seconds=None):
         super().__init__(device, is_followed, most_seconds)
@@ -226,7 +275,10 @@ class CompiledReplyCache(ReplyCache):
         cdef Py_ssize_t size = 0
         cdef int number = 0
         cdef object kept = None  # the object that the reply points into
-        cdef Arrival arrival = self.arrival
+        cdef Arrivals* times = &(<Arrival>self.arrival).times
+        cdef CompiledRequestCounts counts = self.counts
+        cdef Answers* answers = NULL  # where to count the reply
+        cdef int64 came = 0  # when the request came that is being answered
         cdef int64 until = 0
         if self.most_seconds is not None:
             until = nanoseconds_now() + <int64>(self.most_seconds * NANOSECONDS)
@@ -236,22 +288,35 @@ class CompiledReplyCache(ReplyCache):
                 if reply.parts and writev(device, reply.part, reply.parts) < 0:
                     number = errno
                 if number == 0 or number == ENOENT or number == ENODEV:  # as NOT_WAITED_FOR
-                    size = read_next_request(
-                        device, &request, sizeof(Request), arrival.asks, &arrival.comes_fast, until
-                    )
+                    size = read_next_request(device, &request, sizeof(Request), times, until)
                     number = errno if size < 0 else 0
+                    if reply.parts:
+                        note(answers, times.asked - came)
             if number:
                 raise OSError(number, os.strerror(number))
+            came = times.came
             reply.parts = 0
             if size > <Py_ssize_t>sizeof(InHeader) and request.header.opcode == LOOKUP:
-                find_entry(self.table, &request, size, &reply)
+                find_entry(self.table, &request, size, came, &reply)
+                answers = &counts.answers[LOOKUP]
             elif size >= <Py_ssize_t>(sizeof(InHeader) + sizeof(ReadIn)) and request.header.opcode == READ:
-                kept = find_data(self.table, self.is_followed, &request, &reply)
+                kept = find_data(self.table, self.is_followed, &request, came, &reply)
+                answers = &counts.answers[READ]
+                counts.read_bytes += reply.read_bytes
             if not reply.parts:
                 return PyBytes_FromStringAndSize(<char*>&request, size)
 
 
-cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, Reply* reply) except -1:
+cdef void note(Answers* answers, int64 nanoseconds) noexcept nogil:
+    """Count an answer."""
+    cdef int number = 0
+    while number < CLASSES - 1 and nanoseconds > BOUNDS[number]:
+        number += 1
+    answers.classes[number] += 1
+    answers.nanoseconds += nanoseconds
+
+
+cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, int64 now, Reply* reply) except -1:
     """Answer a LOOKUP from the cache, if possible."""
     cdef array starts
     cdef array timestamps
@@ -261,7 +326,7 @@ cdef int find_entry(CompiledTable table, Request* request, Py_ssize_t size, Repl
     cdef Py_ssize_t at
     cdef int64 number
     cdef int64 length
-    if directory is None or is_over(directory.until):
+    if directory is None or is_over(directory.until, now):
         return 0
     number = number_in(request.body, size - sizeof(InHeader) - 1, directory.suffix)  # a zero byte follows the name
     group = directory.by_number.find(number) if number >= 0 else None
@@ -304,7 +369,7 @@ cdef int64 number_in(const byte* name, Py_ssize_t size, bytes suffix) noexcept:
     return number
 
 
-cdef object find_data(CompiledTable table, is_followed, Request* request, Reply* reply):
+cdef object find_data(CompiledTable table, is_followed, Request* request, int64 now, Reply* reply):
     """Answer a READ from the cache, if possible; return the object that the answer points into."""
     cdef array starts
     cdef bytes buffer
@@ -314,7 +379,8 @@ cdef object find_data(CompiledTable table, is_followed, Request* request, Reply*
     cdef int64 size
     cdef const ReadIn* wanted = <ReadIn*>request.body
     cdef Group group = table.by_id.find(node_id)
-    if group is None or is_over(group.directory.until):
+    reply.read_bytes = 0
+    if group is None or is_over(group.directory.until, now):
         return None
     contents = group.contents()
     at = index_of(contents, node_id - group.id_of_zero)
@@ -330,6 +396,7 @@ cdef object find_data(CompiledTable table, is_followed, Request* request, Reply*
         size = min(size - <int64>wanted.offset, wanted.size)
     if not 0 <= start <= start + size <= len(buffer):
         return None
+    reply.read_bytes = size
     reply.header.len = <uint32>(sizeof(OutHeader) + size)
     reply.header.error = 0
     reply.header.unique = request.header.unique
@@ -379,10 +446,9 @@ cdef Py_ssize_t upper_bound(array keys, int64 key) noexcept:
     return low
 
 
-cdef bint is_over(double until) noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return until < now.tv_sec + now.tv_nsec * 1e-9
+cdef bint is_over(double until, int64 now) noexcept:
+    """Return whether a time, in seconds, is over at another one, in nanoseconds."""
+    return until < now * 1e-9
 
 
 cdef void put_time(EntryReply* entry, int64 milliseconds) noexcept:

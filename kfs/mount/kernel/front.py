@@ -22,6 +22,7 @@ class KernelFront:
         device = mounting.mount_device(mountpoint, options)
         mounting.read_further_ahead(mountpoint)
         session = Session(tree, device, watchdog())
+        tree.is_served(mountpoint, session.metrics)
         try:
             with stopped_by_signals():
                 session.run()

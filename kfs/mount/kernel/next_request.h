@@ -28,25 +28,33 @@ static inline long long nanoseconds_now(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* As read(), but waits for data. comes_fast says whether the last request came fast, and then whether this one did.
-   Where asks is 0 we never ask before we wait: there is no other CPU that a process could send a request from.
-   until is a time by nanoseconds_now(), 0 for never: at that time errno is ETIMEDOUT, be it that requests still come. */
-static inline ssize_t read_next_request(int device, void *request, size_t size, int asks, int *comes_fast,
-                                        long long until)
+/* How requests come. Its times also tell how long answers take: an answer was given when we asked for the next request. */
+typedef struct {
+    int asks;         /* whether we ever ask before we wait: not where no other CPU could send a request */
+    int comes_fast;   /* whether the last request came fast */
+    long long asked;  /* when we asked for it */
+    long long came;   /* when it came */
+} Arrivals;
+
+/* As read(), but waits for data. until is a time by nanoseconds_now(), 0 for never: at that time errno is ETIMEDOUT, even
+   if requests still come. */
+static inline ssize_t read_next_request(int device, void *request, size_t size, Arrivals *arrivals, long long until)
 {
-    long long begun = nanoseconds_now();
-    if (until && begun >= until) {
+    arrivals->asked = nanoseconds_now();
+    if (until && arrivals->asked >= until) {
         errno = ETIMEDOUT;
         return -1;
     }
     for (;;) {
         ssize_t got = read(device, request, size);
-        long long taken = nanoseconds_now() - begun;
+        long long taken;
+        arrivals->came = nanoseconds_now();
+        taken = arrivals->came - arrivals->asked;
         if (got >= 0 || errno != EAGAIN) {
-            *comes_fast = taken < PROMPT_NANOSECONDS;
+            arrivals->comes_fast = taken < PROMPT_NANOSECONDS;
             return got;
         }
-        if (asks && *comes_fast && taken < ASK_NANOSECONDS) {
+        if (arrivals->asks && arrivals->comes_fast && taken < ASK_NANOSECONDS) {
             sched_yield();
         } else {
             struct pollfd readable = {device, POLLIN, 0};

@@ -75,6 +75,8 @@ class Prefetch:
         self._tree = tree
         self._device = device
         self._on_reader = on_reader
+        #: The files stored, and their bytes.
+        self.files = self.nbytes = 0
         self._credit = 0
         self._reads: deque[int] = deque()
         self._wake = threading.Event()
@@ -270,4 +272,6 @@ class Prefetch:
             os.write(self._device, head + content)
         except OSError:
             return False
+        self.files += 1
+        self.nbytes += size
         return True

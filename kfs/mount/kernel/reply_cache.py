@@ -30,6 +30,7 @@ from kfs.mount.kernel.protocol import (
     Opcode,
     entry_reply,
 )
+from kfs.mount.request_counts import RequestCounts
 from kfs.tree.node import FileContents, NumberedFiles
 
 #: How long, in seconds, a directory's answer is used without asking again.
@@ -137,6 +138,8 @@ class ReplyCache:
     """
 
     table_class: type[ReplyTable] = ReplyTable
+    #: For what is answered here, and for what is passed on.
+    counts_class: type[RequestCounts] = RequestCounts
 
     def __init__(self, device: int, is_followed: Callable[[int], bool], most_seconds: float | None = None) -> None:
         self.device = device
@@ -146,6 +149,8 @@ class ReplyCache:
             os.set_blocking(device, False)  # a request may be withdrawn after it was announced
         self.table = self.table_class()
         self._changing = threading.Lock()
+        #: The requests that were answered from the cache.
+        self.counts = self.counts_class()
 
     def put(self, directory_id: int, files: NumberedFiles) -> None:
         """Cache these files, as the directory describes them now."""
@@ -170,6 +175,7 @@ class ReplyCache:
             if until is not None and not self._comes_before(until):
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             request = os.read(self.device, FUSE_MIN_READ_BUFFER)
+            begun = time.monotonic_ns()
             _, opcode, unique, node_id = IN_HEADER.unpack_from(request)
             if opcode == _LOOKUP:
                 reply = self._entry(unique, node_id, request)
@@ -184,6 +190,7 @@ class ReplyCache:
             except OSError as error:
                 if error.errno not in NOT_WAITED_FOR:
                     raise
+            self.counts.add(opcode, begun, read_bytes=len(reply[1]) if opcode == _READ else 0)
 
     def _comes_before(self, until: float) -> bool:
         """Wait for a request, until a time by the monotonic clock; return whether there is one."""

@@ -113,6 +113,11 @@ class RequestLoop:
                 self._alarm.wait(_END_SECONDS)
         return self._ended
 
+    @property
+    def late(self) -> int:
+        """How many late threads there are."""
+        return len(self._late)
+
     def is_late(self, unique: int) -> bool:
         """Return whether a late thread is answering that request."""
         return any(server.unique == unique for server in self._late)

@@ -17,12 +17,14 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from struct import Struct
+from time import monotonic_ns
 from typing import Final
 
 from kfs.errors import NotFound, Stale
+from kfs.metrics import Counts, Metric, MetricType, by_label, counter, gauge
 from kfs.mount.errnos import Translator
 from kfs.mount.invalidation import Invalidator
 from kfs.mount.kernel import mounting
@@ -36,6 +38,7 @@ from kfs.mount.kernel.reply_cache import NOT_WAITED_FOR, reply_cache_class
 from kfs.mount.kernel.request_loop import RequestLoop
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, STATVFS, read_parts
+from kfs.mount.request_counts import Operation, mount_info, request_metrics
 from kfs.mount.systemd import Watchdog
 from kfs.tree.node import FOREVER, Invalidation, Part, Symlink, Tree, settled
 
@@ -69,6 +72,9 @@ _REFUSED: Final = (
 )
 
 
+_NAMES: Final = {int(opcode): opcode.name.lower() for opcode in Opcode}
+_READ: Final = int(Opcode.READ)
+
 #: Packs an entry without attributes: name, cookie, node id, mode.
 PackName = Callable[[bytes, int, int, int], bytes]
 
@@ -91,6 +97,9 @@ class Session:
         )
         self._loop = RequestLoop(self._reply_cache.next_request, self.answer, self._prefetch.release_overdue, watchdog)
         self._knows_epochs = False
+        self._counts = self._reply_cache.counts_class()
+        #: Notifications sent: names to forget, pages to drop, and that all names are to be looked up again.
+        self._invalidated: Counts[str] = Counts(("name", "pages", "all-names"))
         self._answers = {
             Opcode.INIT: self._init,
             Opcode.LOOKUP: self._lookup,
@@ -128,6 +137,7 @@ class Session:
     # -- answering
 
     def answer(self, opcode: int, unique: int, node_id: int, request: bytes) -> None:
+        begun = monotonic_ns()
         answer = self._answers.get(opcode)  # type: ignore[call-overload]  # an int finds its IntEnum
         if answer is None:
             # OPEN, FLUSH, ACCESS, GETXATTR, LISTXATTR and others: the kernel never repeats them after this reply.
@@ -137,8 +147,38 @@ class Session:
                 reply = answer(unique, node_id, request)
             except BaseException as error:
                 reply = _error(unique, self._errno_of(error, opcode, node_id))
-        if reply is not None:
-            self._send(reply)
+        if reply is None:
+            self._counts.add(opcode, begun)
+            return
+        self._send(reply)
+        length = len(reply) - OUT_HEADER_SIZE
+        if length:
+            self._counts.add(opcode, begun, 0, length if opcode == _READ else 0)
+        else:
+            self._counts.add(opcode, begun, -OUT_HEADER.unpack(reply)[1])
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield what was counted since the mount began."""
+        yield mount_info("kernel")
+        cached = self._reply_cache.counts
+        yield from request_metrics((self._counts, cached), _name_of)
+        yield by_label(
+            MetricType.COUNTER,
+            "kfs_requests_cached_total",
+            "Requests answered from the reply cache.",
+            "operation",
+            ((_name_of(each.operation), each.number) for each in cached.answered()),
+        )
+        yield gauge("kfs_late_requests", "Requests that take so long that another thread took over.", self._loop.late)
+        yield counter("kfs_prefetched_files_total", "Files stored in the page cache ahead.", self._prefetch.files)
+        yield counter("kfs_prefetched_bytes_total", "Bytes of these files.", self._prefetch.nbytes)
+        yield by_label(
+            MetricType.COUNTER,
+            "kfs_kernel_invalidations_total",
+            "Notifications that made the kernel drop what it had cached.",
+            "kind",
+            self._invalidated.items(),
+        )
 
     def _send(self, *reply: Part) -> None:
         try:
@@ -229,6 +269,7 @@ class Session:
                 length = sum(map(len, found))
                 if length == size or ends_at(offset + length):
                     self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + length, 0, unique), *_few(found))
+                    self._counts.add_read(length)
                     return None
         raise Stale(f"node {node_id}: it ends at {offset + length}, before the size reported earlier")
 
@@ -237,8 +278,11 @@ class Session:
         header = OUT_HEADER.pack(length, 0, unique)
         if length < _GATHERED_BYTES:
             reply = b"".join([header, *found])
-            return None if not offset and self._prefetch.takes(node_id, reply) else reply
-        self._send(header, *_few(found))
+            if offset or not self._prefetch.takes(node_id, reply):
+                return reply
+        else:
+            self._send(header, *_few(found))
+        self._counts.add_read(length - OUT_HEADER_SIZE)
         return None
 
     def _statfs(self, unique: int, _node_id: int, _request: bytes) -> bytes:
@@ -312,19 +356,26 @@ class Session:
         look-up the name leads to the same inode again, and the kernel puts the two together, along with the names of
         open files in it. So all names of the mount are looked up again at their next use, and unchanged nodes are kept.
         """
-        logger.info("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
+        logger.debug("forgetting what the kernel keeps of %s", sorted(each.path for each in invalidations))
         for path, parent_id in invalidations:
             name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
             payload = fuse.NOTIFY_INVAL_ENTRY_OUT.pack(parent_id, len(name), 0) + name + b"\0"
             # ENOENT can also mean that the kernel doesn't have the name, which is fine.
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_ENTRY, 0) + payload)
+            self._invalidated.add("name")
         if self._knows_epochs:
             self._send(OUT_HEADER.pack(OUT_HEADER_SIZE, Notify.INC_EPOCH, 0))
+            self._invalidated.add("all-names")
 
     def _drop_pages(self, node_id: int, offset: int) -> None:
         """Make the kernel drop the pages of a file from the one that contains ``offset``."""
         payload = fuse.NOTIFY_INVAL_INODE_OUT.pack(node_id, offset, fuse.MAX_OFFSET - offset)
         self._send(OUT_HEADER.pack(OUT_HEADER_SIZE + len(payload), Notify.INVAL_INODE, 0) + payload)
+        self._invalidated.add("pages")
+
+
+def _name_of(opcode: Operation) -> str:
+    return _NAMES.get(opcode, "other") if isinstance(opcode, int) else opcode
 
 
 def _few(parts: Sequence[Part]) -> Sequence[Part]:

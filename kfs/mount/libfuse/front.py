@@ -41,9 +41,11 @@ class LibfuseFront:
         invalidator = Invalidator(tree, lambda _: None)  # nothing is promised for ever here
         invalidator.start()
         notify("WATCHDOG_USEC=0")  # libfuse's loop gives no sign of life, so none must be expected
+        operations = self._operations(tree)
+        tree.is_served(mountpoint, lambda: operations.metrics(self.name))
         try:
             self._binding.FUSE(
-                self._operations(tree),
+                operations,
                 mountpoint_given,
                 foreground=True,
                 nothreads=True,

@@ -6,14 +6,17 @@ import errno
 import os
 from collections.abc import Iterator
 from itertools import chain
+from time import monotonic_ns
 from types import TracebackType
 from typing import NoReturn, Protocol
 
+from kfs.metrics import Metric
 from kfs.mount.errnos import Translator
 from kfs.mount.libfuse.handles import Handles, Pages
 from kfs.mount.libfuse.paths import Paths
 from kfs.mount.listing import DOT_COOKIE, DOT_DOT_COOKIE, Listings
 from kfs.mount.nodes import BLOCK_SIZE, OPENED_SECONDS, STATVFS, blocks, found
+from kfs.mount.request_counts import RequestCounts, mount_info, request_metrics
 from kfs.tree.node import Attributes, Node, Symlink, Tree
 
 #: An entry as a binding's readdir yields it: name, attributes, resume point.
@@ -39,12 +42,18 @@ class Operations:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._paths = Paths(tree)
-        self._translator = Translator()
+        self.translator = Translator()
+        self.counts = RequestCounts()
         self._handles = Handles()
         self._listings = Listings()
 
+    def metrics(self, front: str) -> Iterator[Metric]:
+        """Yield what was counted since the mount began."""
+        yield mount_info(front)
+        yield from request_metrics((self.counts,))
+
     def getattr(self, path: str, opened: OpenedFile | None = None) -> dict[str, int]:
-        with _Translated(self._translator, "getattr", path):
+        with _Answering(self, "getattr", path):
             if opened is not None and opened.fh:
                 return _stat(self._handles.attributes(opened.fh))
             attributes = self._paths.ask(_bytes(path), lambda node: node.attributes())
@@ -52,30 +61,33 @@ class Operations:
             return _stat(attributes)
 
     def readlink(self, path: str) -> str:
-        with _Translated(self._translator, "readlink", path):
+        with _Answering(self, "readlink", path):
             node = self._paths.look_again(_bytes(path))
             if not isinstance(node, Symlink):
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
             return node.target()
 
     def open(self, path: str, opened: OpenedFile) -> int:
-        with _Translated(self._translator, "open", path):
+        with _Answering(self, "open", path):
             name = _bytes(path)
             opened.fh, pages = self._handles.open(name, *self._paths.ask(name, found, OPENED_SECONDS))
             opened.keep_cache = pages is Pages.KEPT
             opened.direct_io = pages is Pages.PASSED_BY
             return 0
 
-    def release(self, _path: str | None, opened: OpenedFile) -> int:
-        self._handles.release(opened.fh)
-        return 0
+    def release(self, path: str | None, opened: OpenedFile) -> int:
+        with _Answering(self, "release", path):
+            self._handles.release(opened.fh)
+            return 0
 
     def read(self, path: str, size: int, offset: int, opened: OpenedFile) -> bytes:
-        with _Translated(self._translator, "read", path):
-            return self._handles.read(opened.fh, offset, size)
+        with _Answering(self, "read", path):
+            data = self._handles.read(opened.fh, offset, size)
+            self.counts.add_read(len(data))
+            return data
 
     def readdir(self, path: str, _fh: int) -> Iterator[ListedName]:
-        with _Translated(self._translator, "readdir", path):
+        with _Answering(self, "readdir", path):
             directory = self._paths.find_directory(_bytes(path))
             for name, node in ((".", directory), ("..", self._paths.find(_above(path)))):
                 attributes = node.attributes()
@@ -85,7 +97,7 @@ class Operations:
 
     def readdir_with_offset(self, path: str, offset: int, _fh: int) -> Iterator[ListedName]:
         """List names for mfusepy, which calls this instead: a listing of any length takes no memory."""
-        with _Translated(self._translator, "readdir", path):
+        with _Answering(self, "readdir", path):
             name = _bytes(path)
             directory = self._paths.find_directory(name)
             if offset == 0:
@@ -105,10 +117,12 @@ class Operations:
                 cookie = entry.cookie
 
     def statfs(self, path: str) -> dict[str, int]:
-        return dict(STATVFS)
+        with _Answering(self, "statfs", path):
+            return dict(STATVFS)
 
     def _refuse(self, *_arguments: object) -> NoReturn:
         """Refuse to write. The kernel does so itself, unless the mount was remounted ``rw``."""
+        self.counts.add("write", monotonic_ns(), errno.EROFS)
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     mknod = mkdir = unlink = rmdir = symlink = rename = link = chmod = chown = truncate = _refuse
@@ -129,22 +143,26 @@ class Latin1Operations(Operations):
         return _to_latin1(answer) if isinstance(answer, str) else answer
 
 
-class _Translated:
-    """Turns any exception in its block into an OSError with the right errno."""
+class _Answering:
+    """Counts a request, and turns any exception in its block into an OSError with the right errno."""
 
-    __slots__ = ("_operation", "_path", "_translator")
+    __slots__ = ("_begun", "_operation", "_operations", "_path")
 
-    def __init__(self, translator: Translator, operation: str, path: str | None) -> None:
-        self._translator = translator
+    def __init__(self, operations: Operations, operation: str, path: str | None) -> None:
+        self._operations = operations
         self._operation = operation
         self._path = path
+        self._begun = 0
 
     def __enter__(self) -> None:
-        pass
+        self._begun = monotonic_ns()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        number = 0
         if error is not None and not isinstance(error, GeneratorExit):
-            number = self._translator.errno_of(error, self._operation, self._path)
+            number = self._operations.translator.errno_of(error, self._operation, self._path)
+        self._operations.counts.add(self._operation, self._begun, number)
+        if number:
             raise OSError(number, os.strerror(number)) from error
 
 

@@ -73,8 +73,14 @@ class LineCache:
         self._chunks: LRUCache[tuple[TextKey, int], Chunk] = LRUCache(
             chunk_bytes, getsizeof=lambda chunk: len(chunk.text) + 256
         )
+        self._hits = self._misses = 0
         self._lock = threading.Lock()
         self._locks: WeakValueDictionary[TextKey, threading.RLock] = WeakValueDictionary()
+
+    def numbers(self) -> tuple[int, int, int, int]:
+        """Return bytes of chunks and their limit; chunks that were found or in the making, and those that were not."""
+        with self._lock:
+            return int(self._chunks.currsize), int(self._chunks.maxsize), self._hits, self._misses
 
     def lock_of(self, key: TextKey) -> threading.RLock:
         """Return the lock of a text."""
@@ -115,6 +121,8 @@ class LineCache:
                 else:
                     claim.missing.append(index)
                     self._making[place] = claim.making
+            self._misses += len(claim.missing)
+            self._hits += len(wanted) - len(claim.missing)
         return claim
 
     def deliver(self, claim: Claim, made: Mapping[int, Chunk], kept: Container[int], seconds: float) -> None:

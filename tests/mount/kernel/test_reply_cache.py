@@ -21,6 +21,7 @@ import pytest
 from kfs.mount.kernel import reply_cache
 from kfs.mount.kernel.protocol import Opcode, entry_reply
 from kfs.mount.kernel.reply_cache import MOST_GROUPS, ReplyCache
+from kfs.mount.request_counts import request_metrics
 from kfs.tree.node import NumberedFiles, Stamp
 from tests.mount.toy_tree import FILE_MODE, MTIME_NS
 
@@ -359,3 +360,46 @@ def test_nor_while_it_answers_one_request_after_another(
             kernel.reply_cache.next_request()
     finally:
         kernel.close()
+
+
+# -- what is counted
+
+
+def test_answers_are_counted_with_their_bytes_and_what_is_handed_on_is_not(kernel: Kernel) -> None:
+    lines = Lines({3: b"three\n", 4: b"x" * 9000})
+    kernel.reply_cache.put(DIRECTORY, files_of(lines))
+    assert kernel.reply_cache.counts.answered() == []
+    for name in ("3.json", "4.json", "5.json"):
+        kernel.look_up(name)
+    for number, offset in ((3, 0), (4, 0), (4, 4096), (4, 9000), (5, 0)):
+        kernel.read(ID_OF_ZERO + number, offset)
+    assert kernel.look_up("5.json") is None
+    answered = {each.operation: each for each in kernel.reply_cache.counts.answered()}
+    assert {operation: each.number for operation, each in answered.items()} == {Opcode.LOOKUP: 2, Opcode.READ: 4}
+    assert kernel.reply_cache.counts.read_bytes == 6 + 2 * 4096
+    assert all(each.nanoseconds > 0 for each in answered.values())
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_requests_are_counted_by_operation_duration_and_error(implementation: type[ReplyCache]) -> None:
+    counts = implementation.counts_class()
+    for seconds in (0.002, 2, 5, 20):
+        counts.add(Opcode.READ, time.monotonic_ns() - int(seconds * 1e9), read_bytes=100)
+    counts.add(Opcode.LOOKUP, time.monotonic_ns() - 2_000_000_000, errno.ENOENT)
+    counts.add(Opcode.LOOKUP, time.monotonic_ns() - 2_000_000_000, errno.ENOENT)
+    counts.add_read(11)
+    answered = {each.operation: each for each in counts.answered()}
+    assert answered[Opcode.READ].classes == (0, 0, 0, 1, 0, 0, 2, 1)
+    assert answered[Opcode.LOOKUP].classes == (0, 0, 0, 0, 0, 0, 2, 0)
+    assert 27.002e9 < answered[Opcode.READ].nanoseconds < 60e9
+    assert counts.errors.items() == [((Opcode.LOOKUP, errno.ENOENT), 2)]
+    assert counts.read_bytes == 411
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_opcodes_that_nobody_knows_yet_are_counted_together(implementation: type[ReplyCache]) -> None:
+    counts = implementation.counts_class()
+    for opcode in (63, 64, 4096, 2**32 - 1):
+        counts.add(opcode, time.monotonic_ns())
+    metrics = {metric.name: metric for metric in request_metrics([counts], lambda _: "other")}
+    assert [sample.value for sample in metrics["kfs_requests_total"].samples] == [4]
