@@ -12,7 +12,7 @@ import kfs
 
 #: From the bottom to the top; each knows only what stands before it.
 LAYERS: Final = (
-    *("__version__", "errors", "compiled", "metrics"),
+    *("__version__", "errors", "compiled", "metrics", "log_lines"),
     *("format", "storage", "log", "read"),
     *("broker_log", "verify", "recover"),
     *("render", "internal", "diff"),
@@ -72,7 +72,7 @@ def module_of(path: Path) -> str:
 
 def test_the_mount_knows_nothing_of_kafka() -> None:
     known = {package for module, package in arrows() if module.startswith("mount.")}
-    assert known == {"compiled", "errors", "metrics", "mount", "storage", "tree"}
+    assert known == {"compiled", "errors", "log_lines", "metrics", "mount", "storage", "tree"}
 
 
 def test_the_engine_knows_nothing_of_what_its_jobs_do() -> None:

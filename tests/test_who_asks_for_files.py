@@ -50,6 +50,7 @@ MAY_ASK: Final = {
     "spark.exporting.": "the dataset that is written, and Spark's own log",
     "spark.offsets.": "positions that are kept, and the dataset that is written",
     # memory, the kernel, what kfs keeps for itself
+    "log_lines": "whether standard error is the journal's",
     "mount.": "mount points, devices and processes",
     "read.workers.shared": "memory that processes share",
     "tree.lines.index_store": "indexes that are kept for the next mount",

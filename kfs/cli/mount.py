@@ -8,7 +8,9 @@ from functools import partial
 
 import click
 
+from kfs.cli.options import choice_option
 from kfs.cli.source import SourceOptions, source_options
+from kfs.log_lines import LogFormat
 from kfs.mount import FRONTS
 from kfs.mount import mount as mount_tree
 from kfs.tree.kafka_tree import KafkaTree
@@ -34,7 +36,13 @@ from kfs.tree.kafka_tree import KafkaTree
     show_default=True,
     help="While mounted, read closed segments ahead of time, as kfs index does, at the lowest priority.",
 )
-@click.option("--log-file", type=click.Path(readable=False), help="Where the daemon logs errors.")
+@click.option("--log-file", type=click.Path(readable=False), help="Where the daemon logs what happens.")
+@choice_option(
+    "--log-format",
+    values=[each.value for each in LogFormat],
+    default=LogFormat.TEXT.value,
+    help_text="Log lines for people, or each as a JSON object.",
+)
 def mount(
     log_dirs: tuple[str, ...],
     mountpoint: str,
@@ -44,6 +52,7 @@ def mount(
     front: str,
     with_index: bool,
     log_file: str | None,
+    log_format: str,
 ) -> None:
     """Mount LOG_DIR... at MOUNTPOINT, an empty directory; returns once the mount answers.
 
@@ -67,6 +76,7 @@ def mount(
         foreground=foreground,
         allow_other=allow_other,
         log_file=log_file,
+        log_format=LogFormat(log_format),
         indexer=_index_command(log_dirs, source) if with_index else None,
     )
 

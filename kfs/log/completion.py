@@ -48,15 +48,16 @@ class OtherCopies(Protocol):
 class Completion:
     """Consults the other copies when a loss is found, once per state of the log and of the copies.
 
-    Threads share it. It logs at ``level`` if it finds something.
+    Threads share it. It logs at ``level`` if it finds something, with ``fields`` that say for which log.
     """
 
-    __slots__ = ("_asked", "_asking", "_copies", "_healed", "_level", "_storage")
+    __slots__ = ("_asked", "_asking", "_copies", "_fields", "_healed", "_level", "_storage")
 
-    def __init__(self, copies: OtherCopies | None, storage: Storage, level: int = logging.WARNING) -> None:
+    def __init__(self, copies: OtherCopies | None, storage: Storage, level: int, fields: Mapping[str, object]) -> None:
         self._copies = copies
         self._storage = storage
         self._level = level
+        self._fields = fields
         self._asking = threading.Lock()
         self._healed: dict[SegmentKey, Healed] = {}
         #: The segments of the last search, and the paths of the other copies at that time.
@@ -86,7 +87,7 @@ class Completion:
             if lossy not in self._asked[0] or copies != self._asked[1]:
                 self._healed = self._copies.healed(self._storage)
                 if self._healed:
-                    _LOG.log(self._level, "%s", COMPLETED)
+                    _LOG.log(self._level, "%s", COMPLETED, extra={"fields": self._fields})
                 self._asked = frozenset((*there, lossy)), copies
             return dict(self._healed)
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cachetools import LRUCache
-
 from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
@@ -117,7 +115,7 @@ class DataDir:
             self._single.append(_loose_partition(parent, files))
         self._logs: dict[str, Log] = {}
         #: The paths of partitions that were there before and were removed.
-        self._removed: LRUCache[str, bool] = LRUCache(_REMOVED_KEPT)
+        self._removed: dict[str, bool] = {}
         self._found = _Partitions()
         self._looked = -1.0
         self._looking = threading.Lock()
@@ -402,6 +400,8 @@ class DataDir:
                 log.changes.tell_removed()
                 log.changes.be_silent()
                 self._removed[log.directory.path] = True
+                if len(self._removed) > _REMOVED_KEPT:
+                    del self._removed[next(iter(self._removed))]
         return found
 
     # -- older topics of the same name, and truncated names

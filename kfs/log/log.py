@@ -127,7 +127,7 @@ class Log:
         #: The result, with the first base offset and the checkpoint that it is valid for.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
-        self._completion = Completion(copies, storage, self.problems.level)
+        self._completion = Completion(copies, storage, self.problems.level, fields)
         self._lost_segments: LostSegments | None = None
         self._made_hooks: SegmentHooks | None = None
 

@@ -57,7 +57,7 @@ class _Indexer:
                 # If it set its own niceness, its imports would already have run: a third of a second of CPU time.
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICEST)
             except OSError as error:
-                _LOG.info("%s: %s", self._command[0], error.strerror)
+                _LOG.warning("can't index in the background: %s: %s", self._command[0], error.strerror)
 
     def stop(self) -> None:
         with self._lock:

@@ -33,22 +33,31 @@ class Translator:
     def errno_of(self, error: BaseException, operation: str, path: str | bytes | None) -> int:
         """Return the (positive) errno for ``error``, raised by ``operation`` on ``path``."""
         if not isinstance(error, KfsError):
-            logger.error("%s %s: %r", operation, _shown(path), error, exc_info=error)
+            extra = _fields(error, operation, path)
+            logger.error("%s %s: %r", operation, _shown(path), error, exc_info=error, extra=extra)
             return errno.EIO
         if isinstance(error, Shortage | SourceLost):
             now = time.monotonic()
             if now >= self._quiet_until.get(type(error), now):
-                logger.error("%s; requests that need it fail with EIO until then", error)
+                level = logging.WARNING if isinstance(error, Shortage) else logging.ERROR
+                logger.log(level, "%s; requests that need it fail with EIO until then", error)
             self._quiet_until[type(error)] = now + _QUIET_SECONDS
             return error.errno
         if error.errno == errno.EIO and not (isinstance(error, CorruptData) and error.reported):
             line = f"{operation} {_shown(path)}: {error}"
             if line != self._last:
                 self._last = line
-                logger.warning("%s", line)
+                logger.warning("%s", line, extra=_fields(error, operation, path))
         if error.errno == errno.ENOENT and operation == "readdir":
             return errno.ESTALE
         return error.errno
+
+
+def _fields(error: BaseException, operation: str, path: str | bytes | None) -> dict[str, dict[str, object]]:
+    fields: dict[str, object] = {"operation": operation, "path": _shown(path)}
+    if isinstance(error, CorruptData):
+        fields |= {"file": error.file, "position": error.position, "reason": error.reason}
+    return {"fields": fields}
 
 
 def _shown(path: str | bytes | None) -> str:

@@ -22,6 +22,7 @@ class Invalidator:
     def __init__(self, tree: Tree, forget: Callable[[frozenset[Invalidation]], None]) -> None:
         self._tree = tree
         self._forget = forget
+        self._failed = ""
         self._stopped = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kfs-invalidator", daemon=True)
@@ -56,5 +57,8 @@ class Invalidator:
             invalidations = self._tree.invalidations()
             if invalidations:
                 self._forget(invalidations)
-        except Exception:
-            logger.exception("looking for changes")
+            self._failed = ""
+        except Exception as error:
+            if repr(error) != self._failed:  # it may last for long, and this comes twice a second
+                self._failed = repr(error)
+                logger.exception("looking for changes")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kfs.errors import KfsError, MountFailed
+from kfs.log_lines import LogFormat, formatter_of, is_journal
 from kfs.mount import daemon, fronts, systemd
 from kfs.mount.background_indexer import indexing_in_background
 from kfs.mount.companion import Companion
@@ -53,6 +54,7 @@ def mount(
     foreground: bool = False,
     allow_other: bool = False,
     log_file: str | os.PathLike[str] | None = None,
+    log_format: LogFormat = LogFormat.TEXT,
     indexer: Sequence[str] | None = None,
     timeout: float = READY_TIMEOUT,
 ) -> None:
@@ -65,8 +67,8 @@ def mount(
 
     A mount that was left there by a daemon that died is replaced.
 
-    ``source`` is the source that the mount table shows. Later errors are logged to ``log_file``; without
-    one, to standard error in the foreground, and nowhere in a daemon.
+    ``source`` is the source that the mount table shows. What happens later is logged to ``log_file``, as ``log_format``
+    has it; without a file, to standard error in the foreground, and nowhere in a daemon.
 
     ``indexer`` is a command that runs beside the serving process, starting a moment later, until the mount is gone.
 
@@ -82,13 +84,13 @@ def mount(
     log = os.path.abspath(log_file) if log_file is not None else None
     plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), indexer)
     if foreground:
-        _log_to(log)
+        _log_to(log, log_format)
         faulthandler.enable()  # a supervisor ends one that hangs by SIGABRT: this says where
         _serve(plan, mounting=lambda: None, ready=lambda: _announce(plan))
         return
     try:
         daemon.start(
-            lambda reports: _serve_in_daemon(plan, log, reports),
+            lambda reports: _serve_in_daemon(plan, log, log_format, reports),
             log_file=log,
             timeout=timeout,
             give_up=lambda: _remove(point),
@@ -97,8 +99,8 @@ def mount(
         raise MountFailed(f"{point}: the mount did not answer within {timeout:g} s and was unmounted") from None
 
 
-def _serve_in_daemon(plan: _Plan, log: str | None, reports: daemon.Reports) -> None:
-    _log_to(log)
+def _serve_in_daemon(plan: _Plan, log: str | None, log_format: LogFormat, reports: daemon.Reports) -> None:
+    _log_to(log, log_format, level=logging.WARNING if log is None else logging.INFO)
 
     def mounting() -> None:
         os.chdir("/")
@@ -223,8 +225,8 @@ def _announce(plan: _Plan) -> None:
     systemd.notify("READY=1", f"STATUS=serving {plan.options.source} at {plan.mountpoint}")
 
 
-def _log_to(log_file: str | None) -> None:
-    """Send the log messages of kfs and its binding to ``log_file`` or to standard error.
+def _log_to(log_file: str | None, log_format: LogFormat, level: int = logging.INFO) -> None:
+    """Send the log messages of kfs and its binding, from ``level`` on, to ``log_file`` or to standard error.
 
     A program that has set up its own logging keeps it.
     """
@@ -234,9 +236,12 @@ def _log_to(log_file: str | None) -> None:
         handler = logging.StreamHandler() if log_file is None else logging.FileHandler(log_file)
     except OSError as error:
         raise MountFailed(f"{log_file}: can't write a log file there: {error.strerror}") from None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(formatter_of(log_format, is_journal=log_file is None and is_journal()))
     for name in ("kfs", "fuse"):
         logging.getLogger(name).addHandler(handler)
+    own = logging.getLogger("kfs")
+    if own.level == logging.NOTSET:
+        own.setLevel(level)
 
 
 def _remove(mountpoint: str) -> None:

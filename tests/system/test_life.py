@@ -287,16 +287,18 @@ def test_in_the_foreground_a_line_says_when_it_answers_and_a_signal_ends_it(
     process = in_foreground(shop.root, point, front=front)
     assert (point / "orders/0/offset/3.json").read_bytes() == shop.orders.line(3)
     process.send_signal(number)
-    printed, errors = process.communicate(timeout=15)
-    assert (process.returncode, printed, errors) == (0, "", "")
+    printed, logged = process.communicate(timeout=15)
+    assert (process.returncode, printed) == (0, "")
+    assert all(" INFO kfs.mount: " in line for line in logged.splitlines())
     assert not is_mounted(point)
 
 
 def test_umount_ends_a_mount_in_the_foreground(shop: Shop, point: Path) -> None:
     process = in_foreground(shop.root, point)
     assert kfs("umount", point).returncode == 0
-    printed, errors = process.communicate(timeout=15)
-    assert (process.returncode, printed, errors) == (0, "", "")
+    printed, logged = process.communicate(timeout=15)
+    assert (process.returncode, printed) == (0, "")
+    assert all(" INFO kfs.mount: " in line for line in logged.splitlines())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
