@@ -115,7 +115,7 @@ def test_what_is_wrong_is_said_with_the_exit_code_of_mount(shell: Shell, shop: S
         "kfs: option 'topics=orders': there is no such option; 'kfs mount --help' has all",
         "unknown: 1",
         "sloppy: 0",
-        f"kfs: ./point: already mounted ({shop.root}); to take it away: kfs umount ./point",
+        f"kfs: ./point: already mounted ({shop.root}); to unmount it: kfs umount ./point",
         "twice: 32",
         "kfs: nothing of a mount can be changed: unmount it and mount it anew",
         "remount: 1",
