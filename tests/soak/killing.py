@@ -156,7 +156,7 @@ def main() -> None:
     while os.getppid() == parent:
         began = time.monotonic()
         try:
-            with open(f"{point}/{_TOPIC}/0/meta/log.json", "rb") as file:
+            with open(f"{point}/{_TOPIC}/0/first.json", "rb") as file:
                 is_read = _TOPIC in os.listdir(point) and bool(file.read())
         except OSError:
             is_read = False

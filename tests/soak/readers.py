@@ -21,6 +21,8 @@ _HEADER: Final = struct.Struct(">qiibI")
 _CHECKED_FROM: Final = 21
 _LENGTH_FROM: Final = 12
 _RECORDS: Final = 5
+#: Files of ``.kfs`` that aren't JSON.
+_TEXTS: Final = ("README", "metrics")
 
 
 class Readers(Reading):
@@ -216,7 +218,7 @@ class Readers(Reading):
         for name in self.names(Sight(self.mount.name, ".kfs", path, "", -1), lambda: is_top):
             below = f"{path}/{name}"
             try:
-                if name.endswith((".json", ".jsonl", "README")):
+                if name.endswith((".json", ".jsonl", *_TEXTS)):
                     self._about_file(Sight(self.mount.name, ".kfs", below, "", -1))
                 elif not is_top or name not in ("deleted", "replicas"):
                     self._about(below)
@@ -226,7 +228,7 @@ class Readers(Reading):
     def _about_file(self, sight: Sight) -> None:
         self.findings.read(".kfs", self.mount.name)
         raw = self.whole(sight, lambda: False)
-        if not sight.path.endswith("README"):
+        if not sight.path.endswith(_TEXTS):
             self.documents(sight, raw)
 
     def deleted(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +18,28 @@ from tests.soak.run import Soak, write
 _AROUND: Final = 600
 
 
-def soak(directory: Path, minutes: float, fronts: tuple[str, ...], plan: Plan, *, small_caches: bool = False) -> None:
+def soak(
+    directory: Path,
+    minutes: float,
+    fronts: tuple[str, ...],
+    plan: Plan,
+    *,
+    small_caches: bool = False,
+    kill_every: float = 0.0,
+) -> None:
     """Run it; all that is found fails the test, and the report says how to repeat it."""
     for front in fronts:
         need_fuse(front)
-    run = Soak(directory, minutes * 60, fronts, 1, need_kafka(), plan=plan, small_caches=small_caches)
+    run = Soak(
+        directory,
+        minutes * 60,
+        fronts,
+        1,
+        need_kafka(),
+        plan=plan,
+        small_caches=small_caches,
+        kill_every=kill_every,
+    )
     report = run.run()
     write(report, directory / "soak-report.json")
     assert not report["found"], "\n".join((*summary(report), json.dumps(report["details"][:20], indent=1, default=str)))
@@ -54,3 +72,11 @@ def test_memory_is_flat_once_caches_are_full(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600 + _AROUND)
 def test_an_hour(tmp_path: Path) -> None:
     soak(tmp_path, 60, ("kernel",), Plan())
+
+
+@pytest.mark.long
+@pytest.mark.fuse
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can share mounts with another namespace")
+@pytest.mark.timeout(3600 + _AROUND)
+def test_an_hour_of_daemons_that_are_killed(tmp_path: Path) -> None:
+    soak(tmp_path, 60, ("kernel",), Plan(), kill_every=300)
