@@ -88,8 +88,7 @@ class SplitReader:
             segment = log.segment_at(batches.base_offset)
             if segment is None or not _is_planned(batches, segment):
                 raise FileGone("was deleted or replaced", batches.position, _path_of(batches, log))
-            self._isolate(log)
-            yield from self._selected_in(segment, batches, offsets)
+            yield from self.select_in(log, segment, batches, offsets)
         except FileChanged as error:
             # If only byte positions bound a split, its remaining offsets are unknown.
             is_bounded = batches.version is not None or (isinstance(error, Patched) and offsets.end < MAX_INT64)
@@ -97,8 +96,22 @@ class SplitReader:
                 raise
             yield from self._select_elsewhere(log, batches, offsets)
 
-    def _selected_in(self, segment: Segment, batches: BatchRange, offsets: WantedOffsets) -> Iterator[SelectedRecords]:
-        """Yield the wanted records of batches of a segment, and note in ``_after`` how far they were read."""
+    @property
+    def read_up_to(self) -> int:
+        """The offset after all batches that were read of the last split."""
+        return self._after + 1
+
+    def select_in(
+        self, log: Log, segment: Segment, batches: BatchRange, offsets: WantedOffsets
+    ) -> Iterator[SelectedRecords]:
+        """Yield the wanted records of a split like :meth:`select`, but only from this segment of the log.
+
+        Raises:
+            FileChanged: the segment is gone or was cut; what was read before is in :attr:`read_up_to`.
+            CorruptData: a device fails.
+        """
+        self._after = max(offsets.start - 1, batches.base_offset - 1 if batches.after is None else batches.after)
+        self._isolate(log)
         is_aborted = None if self._aborted is None else self._aborted.is_aborted
         sight = Sight(offsets, offsets.asked_end, is_aborted)
         for item in self._read(segment, batches, offsets):
@@ -193,13 +206,11 @@ class SplitReader:
                 start = here
                 continue
             segment, wanted = span.segment, of_span(WantedOffsets(start, end, asked_end), span)
-            self._after = start - 1
-            self._aborted = None  # it may have read segments that are gone
+            self.forget()
             try:
-                self._isolate(log)
                 position, after = segment.position_before(start)
                 where = BatchRange(batches.topic, batches.partition, segment.base_offset, position, None, after)
-                yield from self._selected_in(segment, where, wanted)
+                yield from self.select_in(log, segment, where, wanted)
             except FileChanged:
                 looks += 1
                 if looks >= MOST_LOOKS:
@@ -219,6 +230,10 @@ class SplitReader:
         problem = Problem(_path_of(batches, log), 0, 0, told)
         log.problems.add(problem)
         return SelectedRecords(problems=(problem,))
+
+    def forget(self) -> None:
+        """Forget what is known of transactions, because some of the segments that they were read in are gone."""
+        self._aborted = None
 
     def _isolate(self, log: Log) -> None:
         if self.isolation is IsolationLevel.READ_COMMITTED and (self._aborted is None or self._aborted.log is not log):
