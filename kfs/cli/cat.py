@@ -87,6 +87,12 @@ class _Header(click.ParamType[tuple[bytes, bytes | None]]):
 @click.option("--key", metavar="TEXT", help="Only records with that key.")
 @click.option("--grep", metavar="REGEX", help="Only records whose value contains a match.")
 @click.option("--header", "headers", type=_Header(), multiple=True, help="Only records with that header. Repeatable.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Print what is appended, as tail -f does: from the end, or where --offsets, --since, --last or --group begin.",
+)
+@click.option("--group", metavar="NAME", help="With --follow, begin where that consumer group stopped.")
 @click.option("--deleted", is_flag=True, help="Also records that were deleted but are still on the disk.")
 @click.option("--with-path", is_flag=True, help="Write the path in the mount and a tab before each record, or count.")
 @click.option("--count", is_flag=True, help="Print the number of records, not the records.")
@@ -125,6 +131,8 @@ def cat(
     key: str | None,
     grep: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
+    follow: bool,
+    group: str | None,
     deleted: bool,
     with_path: bool,
     count: bool,
@@ -151,6 +159,7 @@ def cat(
       kfs cat /var/lib/kafka/data launch_info/0/offset/368776.json
       kfs cat /var/lib/kafka/data orders --format parquet --output orders.parquet
       kfs cat /var/lib/kafka/data --grep 4711-0815 --deleted --with-path
+      kfs cat /var/lib/kafka/data orders --follow --grep '"status":"failed"'
     """
     if first is not None and last is not None:
         raise click.UsageError("--first and --last exclude each other")
@@ -164,17 +173,31 @@ def cat(
             raise click.UsageError(f"--deleted, --with-path and --count can't be used with --format {table}")
     if with_path and length_prefix:
         raise click.UsageError("--with-path and --length-prefix exclude each other")
-    _check_files(paths, selects=wanted.selects, has_extras=has_extras)
+    _check_files(paths, selects=wanted.selects or follow, has_extras=has_extras)
+    if follow:
+        from kfs.cli.following import check_follow  # only here: what follows takes time to import
+
+        begins = {"--offsets": offsets is not None, "--since": since is not None, "--last": last is not None}
+        refused = {f"--format {form}": table is not None, "--output": output != _STANDARD_OUTPUT}
+        refused |= {"--deleted": deleted, "--count": count, "--jobs": jobs is not None}
+        check_follow(before, refused, begins if group is not None else {})
+    elif group is not None:
+        raise click.UsageError("--group says where --follow begins")
+    ending = None if length_prefix else _unescaped(delimiter)
     code = 0
     with source.opened_data(log_dir, *also) as data_dir:
         keep_freed_memory()
         collect_garbage_less()
         try:
             with _opened(output, (log_dir, *also)) as out:
-                if table is not None:
+                if follow:
+                    is_selected = offsets is not None or since is not None
+                    damage = DamagePolicy(source.on_damage)
+                    lines = OutputFormat(RecordPart(form), ending, with_path)
+                    code = _follow(data_dir, paths, wanted, lines, damage, group, is_selected=is_selected)
+                elif table is not None:
                     code = _write_table(data_dir, paths, wanted, table, out)
                 else:
-                    ending = None if length_prefix else _unescaped(delimiter)
                     output_format = None if count else OutputFormat(RecordPart(form), ending, with_path)
                     make_printing = partial(_printing, wanted, output_format, with_path)
                     code = _write_each(data_dir, source, paths, make_printing, out, deleted=deleted)
@@ -305,6 +328,24 @@ def _write_table(data_dir: DataDir, paths: Sequence[str], wanted: _Wanted, table
             writer.write(batch)
             advance(progress.advanced(*(batch.column(name)[-1].as_py() for name in ("topic", "partition", "offset"))))
     return _FAILED if scan.problems else 0
+
+
+def _follow(
+    data_dir: DataDir,
+    paths: Sequence[str],
+    wanted: _Wanted,
+    output: OutputFormat,
+    on_damage: DamagePolicy,
+    group: str | None,
+    *,
+    is_selected: bool,
+) -> int:
+    """Write what is appended to standard output; return the exit code if that ends."""
+    from kfs.cli.following import FollowedPlaces
+    from kfs.read.followed_log import Following
+
+    places = FollowedPlaces(_records(paths), group, wanted.last, is_selected)
+    return places.follow(data_dir, Following(wanted.selection, wanted.isolation, wanted.first, on_damage), output)
 
 
 def _records(paths: Iterable[str]) -> list[Records]:

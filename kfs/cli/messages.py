@@ -24,10 +24,14 @@ class Messages(logging.Handler):
         """Print ``text`` unless it was printed before: a logged problem may also be why the command fails."""
         if text not in self._said:
             self._said.add(text)
-            try:
-                click.echo("kfs: " + "\n".join(map(shown, text.split("\n"))), err=True)
-            except OSError:  # messages that can't be printed must not stop the command
-                sys.stderr = None
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Print ``text``, even if it was printed before: an event may happen again."""
+        try:
+            click.echo("kfs: " + "\n".join(map(shown, text.split("\n"))), err=True)
+        except OSError:  # messages that can't be printed must not stop the command
+            sys.stderr = None
 
 
 #: The messages of this process.

@@ -12,6 +12,7 @@ from kfs.tree.names import ABOUT, topic_name, tree_name
 
 if TYPE_CHECKING:
     from kfs.cat.records import Place
+    from kfs.format.checkpoint import TopicPartition
     from kfs.log.data_dir import DataDir
 
 _DELETED = f"{ABOUT}/deleted"
@@ -48,6 +49,20 @@ def places_of(data_dir: DataDir, wanted: Sequence[Records], *, deleted: bool) ->
     if deleted:
         topics |= data_dir.deleted_topics()
     return [place for topic in sorted(topics) for place in _of(data_dir, Records(topic), deleted)]
+
+
+def partitions_of(data_dir: DataDir, wanted: Sequence[Records]) -> Iterator[TopicPartition]:
+    """Yield those partitions of the wanted records that exist now, or all partitions if none are named.
+
+    Raises:
+        SourceLost: no LOG_DIR can be listed any more.
+    """
+    from kfs.format.checkpoint import TopicPartition  # only here: paths need none
+
+    for topic, partition in wanted or map(Records, data_dir.topics()):
+        for number in data_dir.partitions(topic):
+            if partition in (None, number):
+                yield TopicPartition(topic, number)
 
 
 def _named(data_dir: DataDir, wanted: Records, deleted: bool) -> Iterator[Place]:
