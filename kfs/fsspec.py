@@ -70,6 +70,7 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         isolation: str = IsolationLevel.READ_UNCOMMITTED,
         on_damage: str = "fail",
         until_high_watermark: bool = False,
+        until_now: bool = False,
         max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
         cache_bytes: int = DEFAULT_CACHE_BYTES + DEFAULT_RENDERED_BYTES,
         **storage_options: Any,
@@ -90,11 +91,13 @@ class KafkaFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             raise ValueError(
                 f"on_damage is {on_damage!r}, expected {' or '.join(repr(each.value) for each in DamagePolicy)}"
             )
+        if until_high_watermark and until_now:
+            raise ValueError("until_high_watermark and until_now exclude each other")
         self.log_dirs: Final = paths
         source = TreeSource(
             views,
             on_damage,
-            "hw" if until_high_watermark else "end",
+            "now" if until_now else "hw" if until_high_watermark else "end",
             isolation,
             (topics,) if isinstance(topics, str) else tuple(topics),
             max_batch_bytes,

@@ -247,6 +247,7 @@ def open(  # noqa: A001 - used as kfs.open
     isolation: Isolation = IsolationLevel.READ_UNCOMMITTED,
     on_damage: Damage = DamagePolicy.FAIL,
     until_high_watermark: bool = False,
+    until_now: bool = False,
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Data:
@@ -260,6 +261,8 @@ def open(  # noqa: A001 - used as kfs.open
         on_damage: with ``"fail"``, a read that reaches unreadable bytes raises ``CorruptData``. With ``"skip"``, it
             continues after them. Both add to ``problems``, and log a warning to the logger ``kfs``.
         until_high_watermark: end at the high watermark checkpoint, as a consumer does, not at the end of the files.
+        until_now: end where the logs end now, whatever is appended, and show no new partitions. What retention or
+            compaction takes later raises ``CorruptData`` with errno ESTALE.
         max_batch_bytes: a batch larger than this, before or after decompression, counts as damage.
         cache_bytes: memory for decoded batches.
 
@@ -280,4 +283,6 @@ def open(  # noqa: A001 - used as kfs.open
         until_high_watermark=until_high_watermark,
         topic_filter=topic_filter(patterns),
     )
+    if until_now:
+        source.freeze()
     return Data(source, level, damage)

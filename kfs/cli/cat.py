@@ -179,7 +179,12 @@ def cat(
 
         begins = {"--offsets": offsets is not None, "--since": since is not None, "--last": last is not None}
         refused = {f"--format {form}": table is not None, "--output": output != _STANDARD_OUTPUT}
-        refused |= {"--deleted": deleted, "--count": count, "--jobs": jobs is not None}
+        refused |= {
+            "--deleted": deleted,
+            "--count": count,
+            "--jobs": jobs is not None,
+            "--until now": source.until == "now",
+        }
         check_follow(before, refused, begins if group is not None else {})
     elif group is not None:
         raise click.UsageError("--group says where --follow begins")

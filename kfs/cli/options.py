@@ -61,9 +61,9 @@ def topic_option_of(help_text: str) -> Option:
     return click.option("--topic", "topics", multiple=True, metavar="PATTERN", help=f"{help_text} Repeatable.")
 
 
-def until_option(help_text: str) -> Option:
-    """Return ``--until``, which says where logs end; ``help_text`` says what that affects."""
-    return choice_option("--until", values=("end", "hw"), default="end", help_text=help_text)
+def until_option(help_text: str, *others: str) -> Option:
+    """Return ``--until``: where logs end. ``help_text`` says what that affects, ``others`` are further values."""
+    return choice_option("--until", values=("end", "hw", *others), default="end", help_text=help_text)
 
 
 def isolation_option_of(default: IsolationLevel, help_text: str) -> Option:

@@ -90,7 +90,10 @@ _OPTIONS = (
     click.option(
         "--views", is_flag=True, help="Also list what otherwise only resolves by name: value/, time/, .kfs/ ..."
     ),
-    until_option("Where listings end: the end of the log, or the high watermark checkpoint."),
+    until_option(
+        "Where logs end: at their end, at the high watermark checkpoint, or where they end now, whatever follows.",
+        "now",
+    ),
     isolation_option,
     on_damage_option,
     max_batch_bytes_option,

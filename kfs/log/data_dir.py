@@ -102,6 +102,8 @@ class DataDir:
         self.paths = [os.path.abspath(path) for path in paths]
         self.storage = storage
         self.until_high_watermark = until_high_watermark
+        #: The moment that is shown if it is frozen, in milliseconds since 1970: see :meth:`freeze`.
+        self.frozen_ms: int | None = None
         self._topic_filter = topic_filter
         self._heals = heals
         self.topic_ids: Callable[[], TopicIds] | None = None
@@ -143,6 +145,29 @@ class DataDir:
             self.log_dirs.append(LogDir(path, self.problems))
         else:
             raise UnusableSource(f"{path}: neither a Kafka log directory nor a partition directory: no segments in it")
+
+    def freeze(self) -> None:
+        """Show only what is there now, from now on: the partitions, and their logs from start to end.
+
+        There is no instant that all partitions share: they are looked at one after another. Deleted segments, records
+        and topics aren't frozen.
+
+        Raises:
+            SourceLost: no source can be listed any more.
+        """
+        found = self._partitions()
+        for log_dir in {each.log_dir for each in found.directories} - {None} | set(self.log_dirs):
+            if log_dir is not None:
+                log_dir.freeze()
+        for copies in found.copies.values():
+            for directory in copies:
+                self._log_of(directory).freeze()
+        self.frozen_ms = time.time_ns() // 1_000_000
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether only what was there at one moment is shown."""
+        return self.frozen_ms is not None
 
     # -- partitions
 
@@ -304,7 +329,7 @@ class DataDir:
     # -- the disk
 
     def _partitions(self) -> _Partitions:
-        if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:
+        if self.frozen_ms is not None or (self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS):
             return self._found
         with self._looking:
             if self._looked >= 0 and time.monotonic() - self._looked < LOOK_AGAIN_SECONDS:

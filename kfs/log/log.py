@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar, cast
 from weakref import ref
 
 from kfs.errors import CorruptData, SourceLost
@@ -38,7 +38,7 @@ from kfs.log.segment import Segment, SegmentHooks
 from kfs.log.segment_files import PartitionFiles, SegmentFiles
 from kfs.log.span import DeletedSegments, Span, consecutive_spans
 from kfs.log.storage import LoadedBlock, SegmentHolder, Storage
-from kfs.storage.open_files import FileChanged, Patched
+from kfs.storage.open_files import FileChanged, GoneForGood, Patched
 from kfs.storage.side_file import read_side_file
 from kfs.storage.status import Status, status_at
 
@@ -127,6 +127,11 @@ class Log:
         #: The result, with the first base offset and the checkpoint that it is valid for.
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
+        #: Whether only what was there at one moment is shown; and if it couldn't be read then, why.
+        self._is_frozen = False
+        self._lost_then = ""
+        self._frozen_end: int | None = None
+        self._frozen_files: dict[str, object] = {}
         self._completion = Completion(copies, storage, self.problems.level, fields)
         self._lost_segments: LostSegments | None = None
         self._made_hooks: SegmentHooks | None = None
@@ -178,6 +183,8 @@ class Log:
 
     def _current(self) -> _Listing:
         now = time.monotonic()
+        if self._lost_then:
+            raise SourceLost(self._lost_then)
         listing = self._listing  # first: a log that is let go is out of date before its listing goes
         if self._is_out_of_date(now):
             with self._refreshing:
@@ -195,9 +202,10 @@ class Log:
     def let_go(self) -> None:
         """Let go of the segments, which are listed again at the next query, and then are the same as before.
 
-        Segments of which more is known than can be kept stay, and so does a log that another thread is refreshing.
+        Segments of which more is known than can be kept stay, and so does a log that another thread is refreshing, or
+        one that is frozen.
         """
-        if self._deleted_segments is not None or not self._refreshing.acquire(blocking=False):
+        if self._is_frozen or self._deleted_segments is not None or not self._refreshing.acquire(blocking=False):
             return
         try:
             segments = self._listing.segments
@@ -248,6 +256,8 @@ class Log:
         self._kept = None
 
     def _is_out_of_date(self, now: float) -> bool:
+        if self._is_frozen:
+            return False
         return self._answered is not self._asked or now - self._looked >= LOOK_AGAIN_SECONDS
 
     def _refresh(self) -> None:
@@ -330,6 +340,47 @@ class Log:
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log", ProblemKind.INDEX))
         return is_settled
 
+    def freeze(self) -> None:
+        """Show only what is there now, from now on; what the broker removes of it later is gone for good.
+
+        Segments keep their present bounds, and so do the checkpoint files if the log directory is frozen, too. No other
+        thread may use the log yet.
+
+        If the directory or its active segment can't be read now, it is lost, as :attr:`segments` says.
+        """
+        if self._is_frozen:
+            return
+        last: Segment | None = None
+        try:
+            last = self._freeze_segments()
+        except (SourceLost, CorruptData) as error:
+            self._lost_then = str(error)
+        self._is_frozen = True
+        self.leader_epochs()
+        self.partition_metadata()
+        for _ in self.aborted_transactions_in(() if last is None else (last,)):
+            pass
+
+    def _freeze_segments(self) -> Segment | None:
+        """Have all segments keep their bounds; return the active one, None if there is none."""
+        for looks in count(1):
+            self.look_again()
+            segments = self.segments
+            try:
+                last = segments[-1].bounded() if segments else None
+            except FileChanged:
+                if looks >= MOST_LOOKS:
+                    raise
+                continue
+            if last is not None:
+                segments = (*segments[:-1], last)
+                self._frozen_end = max(last.base_offset, last.tail()[1])
+                self._listing = self._listing._replace(segments=segments, spans=consecutive_spans(list(segments)))
+            for segment in segments:
+                segment.is_frozen = True
+            return last
+        raise AssertionError
+
     def _new_segment(self, files: SegmentFiles, was: Segment | None) -> Segment:
         self.problems.forget_file(files.log.path)
         if was is not None and was.patch is not None:
@@ -340,7 +391,7 @@ class Log:
         for problem in healed.problems:
             self.problems.add(problem, is_settled=True)
         hooks = self._hooks._replace(on_loss=lambda _segment: None)  # what is lost now is lost in all copies
-        return Segment(files, self.storage, self.problems, hooks, patch=healed.patch)
+        return Segment(files, self.storage, self.problems, hooks, patch=healed.patch, is_frozen=self._is_frozen)
 
     def _note_loss(self, segment: Segment) -> None:
         """Search other copies for the lost records of a segment, once for all current segments.
@@ -359,6 +410,8 @@ class Log:
             return
         segment.end(_COMPLETED, Patched)
         self.look_again()
+        if self._is_frozen:
+            self._replace_completed()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
 
     def _lost_between(self, segment: Segment, gap: OffsetRange) -> OffsetRange | None:
@@ -367,6 +420,20 @@ class Log:
 
             self._lost_segments = LostSegments(self)
         return self._lost_segments.between(segment, gap)
+
+    def _replace_completed(self) -> None:
+        """Replace the segments of a frozen log that are read with a patch from now on."""
+        with self._refreshing:
+            there = self._listing.segments
+            is_completed = [each.is_stale and self._completion.of(each.files) is not None for each in there]
+            if any(is_completed):
+                self._replace(
+                    [
+                        self._new_segment(each.files, each) if is_new else each
+                        for each, is_new in zip(there, is_completed, strict=True)
+                    ],
+                    self._listing.files,
+                )
 
     def complete(self, paths: Collection[str]) -> None:
         """Search other copies for the lost records of the segments whose ``.log`` is among ``paths``.
@@ -527,6 +594,8 @@ class Log:
     def log_end_offset(self) -> int:
         """The offset after the last intact batch, or the base offset of an empty last segment."""
         listing = self._current()
+        if self._frozen_end is not None:
+            return self._frozen_end
         for looks in count(1):
             if not listing.spans:
                 return self.checkpointed_log_start_offset or 0
@@ -690,6 +759,8 @@ class Log:
                         yield span, item
             except CorruptData as error:
                 looks += 1
+                if isinstance(error, GoneForGood):
+                    raise
                 if isinstance(error, FileChanged) and looks < MOST_LOOKS:
                     continue
                 self.problems.add_error(error)
@@ -740,9 +811,13 @@ class Log:
 
     def aborted_transactions(self) -> Iterator[tuple[Segment, AbortedTxn]]:
         """Yield the entries of every readable ``.txnindex``, in the order of their markers."""
+        yield from self.aborted_transactions_in(self.segments)
+
+    def aborted_transactions_in(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, AbortedTxn]]:
+        """Yield the entries of the ``.txnindex`` of some segments."""
         from kfs.format.aborted_txn import parse_aborted_transactions  # only here: readers of records need none
 
-        for segment in self.segments:
+        for segment in segments:
             found = segment.files.txnindex
             if found is not None:
                 parse = partial(parse_aborted_transactions, base_offset=segment.base_offset)
@@ -751,11 +826,16 @@ class Log:
 
     def _side_file(self, name: str, parse: Callable[[bytes], Parsed]) -> Parsed | None:
         path = os.path.join(self.directory.path, name)
+        if name in self._frozen_files:
+            return cast("Parsed | None", self._frozen_files[name])
+        found: Parsed | None = None
         try:
-            return read_side_file(path, parse)
+            found = read_side_file(path, parse)
         except CorruptData as error:
             self.problems.add_error(error)
-            return None
+        if self._is_frozen:
+            self._frozen_files[name] = found
+        return found
 
     def last_leader_epoch(self) -> int:
         """The leader epoch at the end of the log, from the checkpoint or else the last batch; -1 if unknown."""

@@ -83,6 +83,12 @@ class LogDir:
             known = self._checkpoints.setdefault(name, _Checkpoint(os.path.join(self.path, name)))
         return known.offsets(self.problems)
 
+    def freeze(self) -> None:
+        """Keep the present offsets of all checkpoints from now on."""
+        for name in CHECKPOINTS:
+            self._offsets(name)
+            self._checkpoints[name].is_frozen = True
+
     def meta_properties(self) -> MetaProperties | None:
         """Return ``meta.properties``; None if it is missing or unreadable; the latter is a problem."""
         from kfs.format.properties import parse_meta_properties  # only here: readers of records don't need it
@@ -106,6 +112,7 @@ class _Checkpoint:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.is_frozen = False
         self._offsets: dict[TopicPartition, int] | None = None
         self._looked = -1.0
         self._watched = Watched()
@@ -113,6 +120,8 @@ class _Checkpoint:
 
     def offsets(self, problems: Problems) -> dict[TopicPartition, int] | None:
         with self._looking:
+            if self.is_frozen:
+                return self._offsets
             if self._looked < 0 or time.monotonic() - self._looked >= _LOOK_AGAIN_SECONDS:
                 self._look(problems)
                 self._looked = time.monotonic()

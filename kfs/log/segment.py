@@ -22,7 +22,7 @@ from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentWalk
 from kfs.log.window import WINDOW_BYTES, Window
-from kfs.storage.open_files import FileChanged, FileGone, OpenFile, Patched
+from kfs.storage.open_files import FileChanged, FileGone, GoneForGood, OpenFile, Patched
 from kfs.storage.status import PathKind, kind_at, status_at
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Segment:
         "base_offset",
         "changes_behind",
         "files",
+        "is_frozen",
         "is_listed",
         "is_pinned",
         "next_base_offset",
@@ -99,6 +100,7 @@ class Segment:
         *,
         patch: Patch | None = None,
         slot: int | None = None,
+        is_frozen: bool = False,
     ) -> None:
         self.files = files
         self.base_offset = files.base_offset
@@ -114,6 +116,8 @@ class Segment:
         self.problems = problems
         #: Extents of other copies that replace the lost parts of the file.
         self.patch = patch
+        #: Whether only what it was at one moment is shown: if it changes, that is gone for good.
+        self.is_frozen = is_frozen
         self._hooks = hooks
         #: The last answer about missing offsets after it; None before the first query.
         self._told_missing: tuple[OffsetRange | None] | None = None
@@ -192,6 +196,14 @@ class Segment:
 
     def _checked_file(self) -> tuple[OpenFile, SizeAndTime]:
         """Return :meth:`file` and its state; the errors are the same."""
+        try:
+            return self._checked_file_now()
+        except FileChanged as error:
+            if not self.is_frozen or (isinstance(error, Patched) and not self.is_last):  # completed: see Log
+                raise
+            raise GoneForGood(error.reason, error.position, error.file) from None
+
+    def _checked_file_now(self) -> tuple[OpenFile, SizeAndTime]:
         log = self.files.log
         try:
             self._incarnation.check(log.path)
@@ -204,6 +216,27 @@ class Segment:
 
             file = PatchedFile(file, self.patch, self._opened, self._spoil)
         return file, self._verify(file)
+
+    def size_on_disk(self) -> int:
+        """Return the size of the ``.log`` in bytes, with what is appended but not shown; the errors are the same."""
+        log = self.files.log
+        return self.storage.files.open(log.path, log.inode, self.slot, anew=self.is_listed).size()
+
+    def bounded(self) -> Segment:
+        """Return this last segment as it is now, whatever is appended to it.
+
+        Raises:
+            CorruptData: see :meth:`tail`.
+        """
+        from kfs.storage.patched_file import Extent  # only here: few logs are frozen
+
+        end, _ = self.tail()
+        log = self.files.log
+        patch = _cut_patch(self.patch or (Extent(log.path, log.inode, 0, None),), end)
+        hooks = self._hooks._replace(on_loss=lambda _segment: None)  # at the end nothing can be completed
+        bounded = Segment(self.files, self.storage, self.problems, hooks, patch=patch, is_frozen=True)
+        bounded.tail()  # it knows its last batch from now on, and so that it was cut
+        return bounded
 
     def _opened(self, extent: Extent) -> OpenFile:
         """Open the file of another copy; if that fails, this incarnation ends."""
@@ -561,3 +594,13 @@ class Segment:
         walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False, notes_loss=False)
         item = next(walk.items(position), None)
         return item if isinstance(item, Block) else None
+
+
+def _cut_patch(patch: Patch, size: int) -> Patch:
+    """Return the extents with the first ``size`` bytes of patched content."""
+    kept: list[Extent] = []
+    for extent in patch:
+        length = size if extent.length is None else min(extent.length, size)
+        kept.append(extent._replace(length=length))
+        size -= length
+    return tuple(kept)

@@ -78,6 +78,10 @@ class IndexedSegment(Protocol):
         """Return its ``.log``."""
         ...
 
+    def size_on_disk(self) -> int:
+        """Return the size of its ``.log`` in bytes, even if not all of that is shown."""
+        ...
+
     def block_at(self, position: int, window: Window | None = None) -> Block | None:
         """Return the intact batch at a position, or None if there is none."""
         ...
@@ -152,7 +156,7 @@ class SegmentIndexes:
     def _offset_content(self) -> IndexBytes | None:
         found = self._segment.files.index
         return self._checked(
-            self._offset, found, lambda content: check_offset_index(content, self._segment.file().size())
+            self._offset, found, lambda content: check_offset_index(content, self._segment.size_on_disk())
         )
 
     def _offset_index(self) -> OffsetIndex | None:

@@ -56,6 +56,10 @@ class FileGone(FileChanged):
     """The path names no file any more, or another one: a reader of the old file can't continue (ESTALE)."""
 
 
+class GoneForGood(FileChanged):
+    """The file isn't what it was at the moment that is shown: looking for it again is of no use."""
+
+
 class FileReplaced(FileGone):
     """The path names another file now."""
 

@@ -125,6 +125,7 @@ def _stats(context: TreeContext) -> bytes:
         "maxBatchBytes": data_dir.storage.max_batch_bytes,
         "onDamage": context.options.on_damage.value,
         "untilHighWatermark": data_dir.until_high_watermark,
+        "untilNow": data_dir.is_frozen,
         "isolation": context.options.isolation.value,
         "metrics": json_fields(tree_metrics(context)),
     }

@@ -105,6 +105,8 @@ class TreeContext:
         self.last_look = Look(self.started)
         self.served: Served | None = None
         self.pending = PendingInvalidations()
+        #: Owners and times of directories whose logs are frozen, by path.
+        self._kept_status: dict[str, tuple[Owner, int]] = {}
         #: Held briefly to read or change the views, ``hours`` and generated content.
         self.lock = threading.Lock()
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
@@ -152,6 +154,18 @@ class TreeContext:
         """Return the content generated under an id, for readers of outdated content; None if it isn't kept."""
         with self.lock:
             return self._generated.get(node_id)
+
+    def status_of(self, path: str) -> tuple[Owner, int]:
+        """Return :func:`status_of` a directory of the source, always the same if the data directory is frozen."""
+        if not self.data_dir.is_frozen:
+            return status_of(path)
+        known = self._kept_status.get(path)
+        return self._kept_status.setdefault(path, status_of(path)) if known is None else known
+
+    def now_ms(self) -> int:
+        """Return the time to which ages refer, in milliseconds: now, or when the data directory was frozen."""
+        frozen_ms = self.data_dir.frozen_ms
+        return time.time_ns() // 1_000_000 if frozen_ms is None else frozen_ms
 
     def directory_attributes(self, node_id: int, owner: Owner, mtime_ns: int) -> Attributes:
         """Return the attributes of a directory; any may change at any moment."""

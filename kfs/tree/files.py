@@ -5,12 +5,13 @@ from __future__ import annotations
 import stat
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from kfs.errors import NotFound, Stale
-from kfs.tree.context import Generated, Owner, TreeContext, status_of
+from kfs.storage.open_files import GoneForGood
+from kfs.tree.context import Generated, Owner, TreeContext
 from kfs.tree.node import LIVE, Attributes, Directory, Entry, File, Node, Symlink, settled
 
 
@@ -99,6 +100,8 @@ class Link(Symlink):
         )
 
 
+#: The node id, in a listing, of a name that can't be looked up (``FUSE_UNKNOWN_INO``).
+_UNKNOWN_ID: Final = 0xFFFFFFFF
 #: Makes a node; raises :class:`~kfs.errors.NotFound` if there is nothing to show now.
 Maker = Callable[[], Node]
 
@@ -123,7 +126,7 @@ class FixedDirectory(Directory):
         self._unlisted = unlisted or {}
 
     def attributes(self) -> Attributes:
-        owner, mtime_ns = status_of(self._source)
+        owner, mtime_ns = self.context.status_of(self._source)
         return self.context.directory_attributes(self.node_id, owner, mtime_ns)
 
     def lookup(self, name: str) -> Node:
@@ -156,12 +159,20 @@ class CostlyGeneratedFile(GeneratedFile, CostlyFile):
 
 
 def list_nodes(names: Mapping[str, Maker], cookie: int, *, with_attributes: bool) -> Iterator[Entry]:
-    """Yield entries of a few names, in order, from a cookie that counts them; names without a node are left out."""
+    """Yield entries of a few names, in order, from a cookie that counts them; names without a node are left out.
+
+    A name whose node is gone for good is listed, as of an unknown kind; looking it up raises the error.
+    """
     for number, name in enumerate(names, 1):
         make = names.get(name) if number > cookie else None
         if make is not None:
-            with suppress(NotFound):
-                yield settled(partial(_made_entry, name, number, make, with_attributes))
+            try:
+                entry = settled(partial(_made_entry, name, number, make, with_attributes))
+            except NotFound:
+                continue
+            except GoneForGood:
+                entry = Entry(name, number, _UNKNOWN_ID, 0, None)
+            yield entry
 
 
 def _made_entry(name: str, cookie: int, make: Maker, with_attributes: bool) -> Entry:

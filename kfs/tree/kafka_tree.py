@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kfs.errors import NotADirectory, NotFound, Stale
 from kfs.log.data_dir import DataDir
 from kfs.metrics import Metric
-from kfs.tree.context import Served, TreeContext, source_of, status_of
+from kfs.tree.context import Served, TreeContext, source_of
 from kfs.tree.entrance import entrance
 from kfs.tree.files import FixedDirectory, KeptFile, Maker, list_nodes
 from kfs.tree.names import ABOUT, segment_name, topic_name, tree_name
@@ -156,7 +156,7 @@ class _RootDirectory(Directory):
         self.context = views.context
 
     def attributes(self) -> Attributes:
-        owner, mtime_ns = status_of(source_of(self.context))
+        owner, mtime_ns = self.context.status_of(source_of(self.context))
         owner = entrance(owner, self.context.data_dir.paths)
         return self.context.directory_attributes(ROOT_ID, owner, mtime_ns)
 

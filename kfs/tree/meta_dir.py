@@ -115,7 +115,7 @@ def _segments(partition: PartitionView) -> bytes:
         return {
             "baseOffset": segment.base_offset,
             "file": files.log.path,
-            "size": segment.size(),
+            "size": segment.file().size() if segment.is_frozen else segment.size(),
             "active": segment.is_last,
             **{name: found is not None for name, found in sides.items()},
         }

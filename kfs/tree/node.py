@@ -20,6 +20,7 @@ from weakref import ref
 
 from kfs.errors import KfsError, NotFound
 from kfs.metrics import Metric
+from kfs.storage.open_files import GoneForGood
 
 #: A lifetime for nodes that cannot change while their id is valid.
 FOREVER: Final = math.inf
@@ -293,7 +294,7 @@ def settled(look: Callable[[], Found]) -> Found:
         try:
             return look()
         except KfsError as error:
-            if error.errno != errno.ESTALE:
+            if error.errno != errno.ESTALE or isinstance(error, GoneForGood):
                 raise
             gone = error
         now, reason = time.monotonic(), str(gone)

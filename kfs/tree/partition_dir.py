@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kfs.errors import NotFound
-from kfs.tree.context import TreeContext, status_of
+from kfs.tree.context import TreeContext
 from kfs.tree.files import CostlyGeneratedFile, FixedDirectory, Link, Maker
 from kfs.tree.node import Node
 from kfs.tree.node_ids import View
@@ -99,6 +99,6 @@ def _end_link(partition: PartitionView, name: str) -> Link:
     offset = partition.reader.first_offset() if name == "first.json" else partition.reader.last_offset()
     if offset is None:
         raise NotFound(f"{partition.path} has no records")
-    owner, mtime_ns = status_of(partition.log.directory.path)
+    owner, mtime_ns = partition.context.status_of(partition.log.directory.path)
     node_id = partition.context.ids.of_path(f"{partition.path}/{name}")
     return Link(node_id, f"offset/{offset}.json", owner, mtime_ns)

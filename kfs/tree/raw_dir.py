@@ -43,6 +43,8 @@ class RawFile(File):
 
     def _status(self) -> Status:
         """Return the file's status, without opening it while it has its name."""
+        if self.segment is not None and self.segment.is_frozen:
+            return self._open().status()
         try:
             status = link_status_at(self.path)
         except OSError:

@@ -55,7 +55,10 @@ class TreeSource:
         cache_bytes = self.cache_bytes - self._rendered_bytes
         storage = Storage(max_batch_bytes=self.max_batch_bytes, cache_bytes=cache_bytes)
         matches = topic_filter(self.topics)
-        return DataDir(paths, storage, until_high_watermark=self.until == "hw", topic_filter=matches)
+        data_dir = DataDir(paths, storage, until_high_watermark=self.until == "hw", topic_filter=matches)
+        if self.until == "now":
+            data_dir.freeze()
+        return data_dir
 
     @property
     def _rendered_bytes(self) -> int:

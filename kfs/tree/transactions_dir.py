@@ -5,7 +5,6 @@ All topics are read on demand only.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -73,7 +72,7 @@ def _id_line(context: TreeContext, name: str) -> bytes:
     known: TransactionalId | None = context.broker.transactional_ids.get(name)
     if known is None:
         raise NotFound(f"no transactional id {name!r}")
-    return json_lines([transactional_id_json(known, _now_ms())])
+    return json_lines([transactional_id_json(known, context.now_ms())])
 
 
 def partition_transactions(partition: PartitionView, path: str) -> CostlyGeneratedFile:
@@ -85,10 +84,6 @@ def partition_transactions(partition: PartitionView, path: str) -> CostlyGenerat
 
 
 def _transactions(partition: PartitionView) -> bytes:
-    judge = Judge(partition.context.broker.transactional_ids, _now_ms())
+    judge = Judge(partition.context.broker.transactional_ids, partition.context.now_ms())
     history = partition.history.now()
     return json_lines([history_json(partition.log.topic_partition, history, judge, _BOOTSTRAP_SERVER)])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

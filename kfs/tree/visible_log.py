@@ -16,7 +16,7 @@ from kfs.log.span import Span
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
 from kfs.render.renderers import line_renderer
-from kfs.tree.context import NOBODY, Owner, TreeContext, status_of
+from kfs.tree.context import NOBODY, Owner, TreeContext
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
 from kfs.tree.slot_table import SlotTable
@@ -168,20 +168,21 @@ class VisibleLog:
     def owner(self, segment: Segment) -> tuple[Owner, int]:
         """Return the owner of a segment's ``.log`` and its modification time in nanoseconds."""
         known = self._owners.get(segment.slot)
-        if known is None or segment.is_last:
+        is_growing = segment.is_last and not segment.is_frozen
+        if known is None or is_growing:
             try:
                 status = segment.file().status()
             except CorruptData:
                 return NOBODY, 0
             known = Owner.of(status), status.mtime_ns
-            if not segment.is_last:
+            if not is_growing:
                 self._owners.put(segment.slot, segment, known)
         return known
 
     @property
     def mtime_ns(self) -> int:
         """When the partition last changed, in nanoseconds: its directory, or its active segment."""
-        mtime_ns = status_of(self.log.directory.path)[1]
+        mtime_ns = self.context.status_of(self.log.directory.path)[1]
         segments = self.log.segments
         return max(mtime_ns, self.owner(segments[-1])[1]) if segments else mtime_ns
 

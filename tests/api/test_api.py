@@ -155,6 +155,14 @@ def test_checkpoints_are_heeded(root: Path) -> None:
         assert 33 not in data["t"][0]
 
 
+def test_one_state_of_a_log_that_goes_on(root: Path) -> None:
+    with kfs.open(root, until_now=True) as frozen, kfs.open(root) as data:
+        write_partition(root / "t-0", {40: dense(40, 44)})
+        write_partition(root / "other-0", {0: dense(0, 3)})
+        assert (offsets(frozen["t"][0])[-1], frozen.topics) == (39, ("t",))
+        assert (offsets(data["t"][0])[-1], data.topics) == (44, ("other", "t"))
+
+
 def test_topics_are_chosen_by_pattern(root: Path) -> None:
     write_partition(root / "other-0", {0: dense(0, 3)})
     with kfs.open(root, topics="o*") as data:

@@ -160,6 +160,7 @@ def test_a_reader_that_goes_away_ends_it(shop: Shop, follow: Follow) -> None:
         (("--output", "/tmp/x"), "--output is nothing for --follow"),
         (("--jobs", "2"), "--jobs is nothing for --follow"),
         (("--format", "parquet"), "--format parquet is nothing for --follow"),
+        (("--until", "now"), "--until now is nothing for --follow"),
         (("--before", "2020-11-27"), "--before is in the past"),
         (("--group", "g", "--last", "1"), "--group and --last exclude each other"),
         (("--group", "g", "--offsets", "1:"), "--group and --offsets exclude each other"),

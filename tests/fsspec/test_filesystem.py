@@ -405,3 +405,13 @@ def test_threads_share_it(fs: KafkaFileSystem) -> None:
     for thread in threads:
         thread.join()
     assert found == [fs.cat("t/0/records.jsonl")] * 8
+
+
+def test_one_state_of_a_log_that_goes_on(root: Path) -> None:
+    fs = KafkaFileSystem(root, until_now=True, skip_instance_cache=True)
+    names = fs.ls("", detail=False)
+    partition = Path(root) / "new-0"
+    write_partition(partition, {0: dense(0, 3)})
+    assert fs.ls("", detail=False) == names
+    with pytest.raises(ValueError, match="exclude each other"):
+        KafkaFileSystem(root, until_now=True, until_high_watermark=True, skip_instance_cache=True)
