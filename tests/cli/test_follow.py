@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,39 +11,15 @@ import pytest
 
 from kfs.format.codecs import Codec
 from kfs.format.writer import encode_batch
+from tests.cli.following import Following
 from tests.cli.running import refused
 from tests.internal.group_logs import InternalPartition, commit
 from tests.logs import set_log_start
-from tests.system.kafka_mount import KFS, kfs
+from tests.system.kafka_mount import kfs
 from tests.system.shop import Shop
 from tests.system.toy_broker import ToyPartition, message
 
-Follow = Callable[..., "Following"]
-
-
-class Following:
-    """A ``kfs cat --follow``, and what it prints."""
-
-    def __init__(self, *arguments: str | Path) -> None:
-        command = [KFS, "cat", "--follow", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self.out, self.errors = self.process.stdout, self.process.stderr
-
-    def lines(self, count: int) -> list[bytes]:
-        """Return the next lines, which must come."""
-        return [self.out.readline() for _ in range(count)]
-
-    def end(self) -> tuple[int, bytes, bytes]:
-        """Return the exit code of one that ends by itself, and what else it prints."""
-        out, errors = self.process.communicate(timeout=60)
-        return self.process.returncode, out, errors
-
-    def interrupt(self) -> tuple[int, bytes, bytes]:
-        """End it as Ctrl-C does."""
-        self.process.send_signal(signal.SIGINT)
-        return self.end()
+Follow = Callable[..., Following]
 
 
 @pytest.fixture
@@ -60,8 +35,7 @@ def follow() -> Iterator[Follow]:
 
         def start(*arguments: str | Path) -> Following:
             following = Following(*arguments)
-            stack.callback(following.process.communicate)
-            stack.callback(following.process.kill)
+            stack.callback(following.discard)
             return following
 
         yield start
