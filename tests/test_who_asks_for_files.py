@@ -52,6 +52,7 @@ MAY_ASK: Final = {
     # memory, the kernel, what kfs keeps for itself
     "log_lines": "whether standard error is the journal's",
     "mount.": "mount points, devices and processes",
+    "read.workers.forking": "the threads of this process, and /dev/null",
     "read.workers.shared": "memory that processes share",
     "tree.lines.index_store": "indexes that are kept for the next mount",
 }

@@ -68,9 +68,9 @@ with contextlib.redirect_stdout(open(os.devnull, "w")), contextlib.suppress(Syst
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
-        (["cat", "data", "launch_info/0/offset/368776.json"], 93),
-        (["cat", "data", "orders/0", "--last", "1"], 84),
-        (["ls", "data"], 87),
+        (["cat", "data", "launch_info/0/offset/368776.json"], 95),
+        (["cat", "data", "orders/0", "--last", "1"], 86),
+        (["ls", "data"], 91),
         (["--version"], 24),
     ],
 )
