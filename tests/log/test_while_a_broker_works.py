@@ -293,7 +293,8 @@ def test_change_is_told_without_a_warning(directory: Path, caplog: pytest.LogCap
     assert len(log.segments) == 3
     rename_segment(directory, 0)
     assert len(log.segments) == 2
-    assert f"{directory / log_name(0)}: deleted by the broker" in [each.getMessage() for each in caplog.records]
+    said = f"{directory / log_name(0)}: deleted: renamed to .deleted"
+    assert said in [each.getMessage() for each in caplog.records]
 
 
 def test_change_is_estale_and_damage_is_eio(directory: Path) -> None:
