@@ -79,7 +79,7 @@ def check_follow(before: int | None, refused: Mapping[str, bool], against_group:
     whether they are given. ``before`` is a time in milliseconds.
     """
     for name in (name for name, is_given in refused.items() if is_given):
-        raise click.UsageError(f"{name} is nothing for --follow, which prints records as they are appended")
+        raise click.UsageError(f"{name} can't be used with --follow, which prints records as they are appended")
     for name in (name for name, is_given in against_group.items() if is_given):
         raise click.UsageError(f"--group and {name} exclude each other: both say where --follow begins")
     if before is not None and before <= time.time() * 1000:

@@ -1,7 +1,7 @@
 """Follows the log of one partition for a reader: each wanted record once, as soon as it is appended and visible.
 
 A position is an offset, the topic id, and the leader epoch of the record before the offset. By these, a log that was
-cut or made anew is told from the one that was read, as a consumer does (KIP-320).
+truncated or re-created is told from the one that was read, as a consumer does (KIP-320).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Following:
 class FollowedLog:
     """Reads the records of one partition from a position on, each once.
 
-    The log may roll, lose segments to retention, be compacted, cut, or made anew. Records that were read are never
-    yielded again, unless the log is of another topic by now: then it begins anew, which an :class:`Event` says.
+    The log may roll, lose segments to retention, be compacted, truncated, or re-created. Records that were read are
+    never yielded again, unless the log is of another topic by now: then it begins anew, which an :class:`Event` says.
     ``log`` is a parameter throughout, because another copy of the partition may be served meanwhile. Begin with one of
     the ``begin`` methods.
     """
@@ -168,7 +168,7 @@ class FollowedLog:
         topic_id, place = topic_id_of(log), _place_of(log)
         if self._is_made_anew(topic_id is not None and topic_id == self._identity.topic_id, topic_id is None, place):
             start = log.visible().start
-            yield Event(f"{where}: the topic was deleted and made anew: going on at its start, offset {start}")
+            yield Event(f"{where}: the topic was deleted and re-created: going on at its start, offset {start}")
             self._offset = self._known_end = start
             self._is_cut = False
             self._remember(log)
@@ -181,13 +181,13 @@ class FollowedLog:
             self._remember(log)
         elif end < self._known_end and not self._is_cut:
             yield Event(
-                f"{where}: the log was cut: it ends at {end}, and was read up to {self._known_end}: going on at "
+                f"{where}: the log was truncated: it ends at {end}, and was read up to {self._known_end}: going on at "
                 f"{self._offset}, or where records of another leader epoch begin"
             )
             self._is_cut = True
 
     def _is_made_anew(self, is_same_topic: bool, is_unknown: bool, place: tuple[str, int] | None) -> bool:
-        """Whether the topic was made anew: it has another id. Without ids, the directory is another one."""
+        """Whether the topic was re-created: it has another id. Without ids, the directory is another one."""
         if is_same_topic:
             return False
         if not is_unknown and self._identity.topic_id is not None:

@@ -1,4 +1,4 @@
-"""``kfs cat --follow`` prints what a consumer gets of a broker that rolls segments, and of a topic made anew."""
+"""``kfs cat --follow`` prints what a consumer gets of a broker that rolls segments, and of a re-created topic."""
 
 from __future__ import annotations
 
@@ -104,4 +104,4 @@ def test_it_prints_what_a_consumer_gets(tmp_path: Path) -> None:
                 assert {offset for found in taken(following, 3).values() for offset, _ in found} <= {0, 1, 2}
                 code, out, errors = following.interrupt()
                 assert (code, out) == (-2, b"")
-                assert b"was deleted and made anew" in errors
+                assert b"was deleted and re-created" in errors

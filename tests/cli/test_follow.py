@@ -129,12 +129,12 @@ def test_a_reader_that_goes_away_ends_it(shop: Shop, follow: Follow) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--count",), "--count is nothing for --follow"),
-        (("--deleted",), "--deleted is nothing for --follow"),
-        (("--output", "/tmp/x"), "--output is nothing for --follow"),
-        (("--jobs", "2"), "--jobs is nothing for --follow"),
-        (("--format", "parquet"), "--format parquet is nothing for --follow"),
-        (("--until", "now"), "--until now is nothing for --follow"),
+        (("--count",), "--count can't be used with --follow"),
+        (("--deleted",), "--deleted can't be used with --follow"),
+        (("--output", "/tmp/x"), "--output can't be used with --follow"),
+        (("--jobs", "2"), "--jobs can't be used with --follow"),
+        (("--format", "parquet"), "--format parquet can't be used with --follow"),
+        (("--until", "now"), "--until now can't be used with --follow"),
         (("--before", "2020-11-27"), "--before is in the past"),
         (("--group", "g", "--last", "1"), "--group and --last exclude each other"),
         (("--group", "g", "--offsets", "1:"), "--group and --offsets exclude each other"),

@@ -164,8 +164,8 @@ def test_what_another_leader_wrote_follows_a_cut(live: LivePartition, root: Path
     live.cut(5)
     assert steps.offsets() == []
     assert steps.events == [
-        "t-0: the log was cut: it ends at 5, and was read up to 10: going on at 10, or where records of another leader "
-        "epoch begin"
+        "t-0: the log was truncated: it ends at 5, and was read up to 10: going on at 10, or where records of another "
+        "leader epoch begin"
     ]
     assert steps.offsets() == []
     assert steps.events == []  # it is said once
@@ -210,7 +210,7 @@ def test_a_topic_made_anew_begins_at_its_start(live: LivePartition, follow: Foll
     again = LivePartition(root, number=number)
     again.append(15)
     assert steps.offsets() == list(range(15))
-    assert steps.events == ["t-0: the topic was deleted and made anew: going on at its start, offset 0"]
+    assert steps.events == ["t-0: the topic was deleted and re-created: going on at its start, offset 0"]
     again.append(1)
     assert steps.offsets() == [15]
     assert steps.events == []
@@ -225,7 +225,7 @@ def test_a_topic_made_anew_after_it_was_gone(live: LivePartition, root: Path, fo
     assert steps.events == ["t-0 is gone"]
     LivePartition(root, number=2).append(3)
     assert steps.offsets() == [0, 1, 2]
-    assert "made anew" in steps.events[0]
+    assert "re-created" in steps.events[0]
 
 
 def test_a_partition_that_moves_to_another_disk_is_read_once(
