@@ -42,7 +42,7 @@ def size_of_small(log: Log) -> int | None:
         Shortage: no descriptor is available.
     """
     directory = log.directory
-    if not directory.is_whole or log.until_high_watermark:
+    if not directory.is_whole or log.until_high_watermark or log.is_frozen:
         return None
     try:
         sizes = list_sizes(directory.path, ".log")

@@ -128,7 +128,7 @@ class Log:
         self._remote: tuple[tuple[int, int | None], RemoteOffsets | None] = _NOT_LOOKED
         self._is_lost = False
         #: Whether only what was there at one moment is shown; and if it couldn't be read then, why.
-        self._is_frozen = False
+        self.is_frozen = False
         self._lost_then = ""
         self._frozen_end: int | None = None
         self._frozen_files: dict[str, object] = {}
@@ -205,7 +205,7 @@ class Log:
         Segments of which more is known than can be kept stay, and so does a log that another thread is refreshing, or
         one that is frozen.
         """
-        if self._is_frozen or self._deleted_segments is not None or not self._refreshing.acquire(blocking=False):
+        if self.is_frozen or self._deleted_segments is not None or not self._refreshing.acquire(blocking=False):
             return
         try:
             segments = self._listing.segments
@@ -256,7 +256,7 @@ class Log:
         self._kept = None
 
     def _is_out_of_date(self, now: float) -> bool:
-        if self._is_frozen:
+        if self.is_frozen:
             return False
         return self._answered is not self._asked or now - self._looked >= LOOK_AGAIN_SECONDS
 
@@ -348,14 +348,14 @@ class Log:
 
         If the directory or its active segment can't be read now, it is lost, as :attr:`segments` says.
         """
-        if self._is_frozen:
+        if self.is_frozen:
             return
         last: Segment | None = None
         try:
             last = self._freeze_segments()
         except (SourceLost, CorruptData) as error:
             self._lost_then = str(error)
-        self._is_frozen = True
+        self.is_frozen = True
         self.leader_epochs()
         self.partition_metadata()
         for _ in self.aborted_transactions_in(() if last is None else (last,)):
@@ -391,7 +391,7 @@ class Log:
         for problem in healed.problems:
             self.problems.add(problem, is_settled=True)
         hooks = self._hooks._replace(on_loss=lambda _segment: None)  # what is lost now is lost in all copies
-        return Segment(files, self.storage, self.problems, hooks, patch=healed.patch, is_frozen=self._is_frozen)
+        return Segment(files, self.storage, self.problems, hooks, patch=healed.patch, is_frozen=self.is_frozen)
 
     def _note_loss(self, segment: Segment) -> None:
         """Search other copies for the lost records of a segment, once for all current segments.
@@ -410,7 +410,7 @@ class Log:
             return
         segment.end(_COMPLETED, Patched)
         self.look_again()
-        if self._is_frozen:
+        if self.is_frozen:
             self._replace_completed()
         raise Patched(_COMPLETED, 0, segment.files.log.path)
 
@@ -833,7 +833,7 @@ class Log:
             found = read_side_file(path, parse)
         except CorruptData as error:
             self.problems.add_error(error)
-        if self._is_frozen:
+        if self.is_frozen:
             self._frozen_files[name] = found
         return found
 

@@ -20,7 +20,7 @@ from kfs.read import plan
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.selection import Selection
 from kfs.storage.open_files import OpenFile
-from tests.cat.printing import printed
+from tests.cat.printing import LINES, offsets_in, printed, written
 from tests.logs import dense, log_name, positions, set_high_watermark, set_log_start, write_partition
 
 JOBS = pytest.mark.parametrize("jobs", [1, 2])
@@ -115,4 +115,18 @@ def test_the_high_watermark_and_totals_are_for_the_process_that_plans(root: Path
     problems = list(CatRequest(Selection(), None).write(1, places_of(data_dir, [], deleted=False), totals))
     assert totals.records["t/0"] == 3
     assert {problem.file for problem in problems} == {str(root / "t-2" / log_name(10))}
+    data_dir.close()
+
+
+@pytest.mark.usefixtures("eager_workers")
+@JOBS
+def test_what_is_appended_to_frozen_ones_is_not_printed(root: Path, jobs: int) -> None:
+    data_dir = DataDir([str(root)], Storage())
+    data_dir.freeze()
+    for partition in (0, 2):
+        with (root / f"t-{partition}" / log_name(20)).open("ab") as file:
+            file.write(dense(30, 39)[0].data)
+    for _ in range(5):  # any worker may get any task
+        lines, _ = written(CatRequest(Selection(end=100), LINES, jobs=jobs), data_dir, "t")
+        assert sorted(offset for offset in offsets_in(lines) if 30 <= offset < 40) == list(range(30, 40))  # of t-1
     data_dir.close()
