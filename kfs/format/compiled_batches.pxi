@@ -45,16 +45,23 @@ cdef Py_ssize_t scan_rows(
     cdef Py_ssize_t room = 0
     cdef Batch batch, following
     cdef Batch* grown
+    cdef bint is_checked = False
+    cdef bint is_leap
     cdef bint found = read_batch(data, at, end, &batch)
     while found and batch.size <= max_size and batch.size <= end - at:
         at += batch.size
         found = read_batch(data, at, end, &following)
         if batch.base_offset <= after or batch.last_offset >= limit:
             break
-        if batch.base_offset > after + 1 and not (found and following.base_offset > batch.last_offset):
+        is_leap = batch.base_offset > after + 1
+        if is_leap:  # what follows decides whether it is believed, so that has to be intact
+            if not found or following.base_offset <= batch.last_offset:
+                break
+            if following.size > max_size or following.size > end - at or not is_intact(data, &following):
+                break
+        if not is_checked and not is_intact(data, &batch):
             break
-        if not is_intact(data, &batch):
-            break
+        is_checked = is_leap
         if count == room:
             room = room * 2 if room else 16
             grown = <Batch*>realloc(rows[0], room * sizeof(Batch))

@@ -23,14 +23,22 @@ def scan_batches(buffer: bytes, at: int, position: int, after: int, limit: int, 
     buffer_position = position - at
     view = memoryview(buffer)
     header = _header(buffer, at, buffer_position)
-    while header is not None and header.size <= min(len(buffer) - at, max_size):
+    is_checked = False
+
+    def is_whole(header: BatchHeader, at: int) -> bool:
+        return header.size <= min(len(buffer) - at, max_size) and is_intact(header, view[at : at + header.size])
+
+    while header is not None and (is_checked or is_whole(header, at)):
         following = _header(buffer, at + header.size, buffer_position)
         if header.base_offset <= after or header.last_offset >= limit:
             break
-        if header.base_offset > after + 1 and (following is None or following.base_offset <= header.last_offset):
-            break
-        if not is_intact(header, view[at : at + header.size]):
-            break
+        is_leap = header.base_offset > after + 1
+        if is_leap:  # what follows decides whether it is believed, so that has to be intact
+            if following is None or following.base_offset <= header.last_offset:
+                break
+            if not is_whole(following, at + header.size):
+                break
+        is_checked = is_leap
         rows.append(header)
         after = header.last_offset
         at += header.size

@@ -27,7 +27,7 @@ from tests.implementations import EVERY_DECODER
 from tests.log.damages import Damage as Deed
 from tests.log.damages import damaged, disorder, joined_parts, local_damage
 from tests.log.some_logs import some_batches
-from tests.logs import Batch, dense, joined, positions, write_log
+from tests.logs import Batch, batch, dense, joined, positions, records, write_log
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -158,6 +158,18 @@ def test_damaged_logs_hold_the_same_either_way(
     with tempfile.TemporaryDirectory() as directory:
         path = write_log(Path(directory), 1000, joined_parts(damaged(content, deeds)))
         Segment(path, SegmentBounds(1000, limit), storage).check()
+    storage.close()
+
+
+@EVERY_DECODER
+def test_a_broken_batch_that_seems_to_follow_makes_no_leap_believed(decoder: BlockDecoder, tmp_path: Path) -> None:
+    storage = Storage(decoder=decoder)
+    *content, broken = (batch(records(at, at + 4)) for at in (0, 30, 5, 10, 40))
+    data = bytearray(joined([*content[:2], broken, *content[2:]]))
+    data[len(joined(content[:2])) + len(broken.data) - 1] ^= 1
+    path = write_log(tmp_path, 0, bytes(data))
+    found = Segment(path, SegmentBounds(0, None), storage).check()
+    assert found.messages == 15
     storage.close()
 
 
