@@ -16,6 +16,8 @@ def json_line(result: DataclassInstance, **more: Any) -> str:
 
 
 def _named(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a named tuple
+        value = value._asdict()
     if isinstance(value, dict):
         return {_camel_case(name): _named(item) for name, item in value.items()}
     return [_named(item) for item in value] if isinstance(value, list | tuple) else value
