@@ -24,6 +24,8 @@ class LogChanges:
     Deleted segments and directories that aren't current have been told of when they were set aside.
     """
 
+    __slots__ = ("_counts", "_fields", "_is_silent", "_path", "_was_removed")
+
     def __init__(self, directory: PartitionDirectory, counts: Counts[Change], fields: Mapping[str, object]) -> None:
         self._path = directory.path
         self._counts = counts
