@@ -144,7 +144,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(200):
         if number:
             partition.roll()
-        partition.append([message(partition.next_offset, b"%d " % number * 15_000)])
+        partition.append([message(partition.next_offset, b"%d " % number * 30_000)])
     return root
 
 

@@ -17,7 +17,8 @@ from tests.system.kafka_mount import KFS
 from tests.system.real_systemd import RealSystemd, running_systemd
 from tests.system.shop import Shop
 
-pytestmark = pytest.mark.fuse
+#: It takes a root filesystem, cgroups and namespaces that not every machine has.
+pytestmark = [pytest.mark.fuse, pytest.mark.long]
 
 UNIT: Final = ROOT / "packaging" / "kfs@.service"
 UNITS: Final = "/etc/systemd/system"
