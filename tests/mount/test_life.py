@@ -182,7 +182,7 @@ def test_mounting_over_a_dead_mount_replaces_it(make_mount: MakeMount) -> None:
         os.close(held)
     assert Path(toy.path("static/a.txt")).read_bytes() == b"alpha\n"
     assert [mounted.mountpoint for mounted in mount_table(MOUNTINFO.read_bytes())].count(str(toy.point)) == 1
-    assert "a daemon died here" in toy.log()[-1]
+    assert any("a daemon died here" in line for line in toy.log())
 
 
 def test_a_dead_mount_stays_until_there_is_something_to_replace_it(make_mount: MakeMount) -> None:

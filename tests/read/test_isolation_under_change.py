@@ -13,6 +13,7 @@ from kfs.errors import KfsError
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Block
 from kfs.log.log import Log
+from kfs.log.segment import Segment
 from kfs.read.aborted_transactions import AbortedTransactions
 from kfs.read.isolation import CommittedReader, last_stable_offset
 from kfs.read.isolation_level import IsolationLevel
@@ -172,14 +173,15 @@ def test_a_piece_whose_segment_goes_meanwhile_is_read_from_what_is_there(
     segments = log.segments
     for segment in segments:
         assert segment.file().size()
-    bulk = segments[0].bulk
+    bulk = Segment.bulk
 
-    def changing(position: int, seen: int | None, end: int | None) -> object:
-        items = bulk(position, seen, end)
-        change(directory)
+    def changing(segment: Segment, position: int, seen: int | None, end: int | None) -> object:
+        items = bulk(segment, position, seen, end)
+        if segment is segments[0]:
+            change(directory)
         return items
 
-    monkeypatch.setattr(segments[0], "bulk", changing)
+    monkeypatch.setattr(Segment, "bulk", changing)
     shown: list[int] = []
     for _, chosen in pieces:
         assert not chosen.problems

@@ -182,7 +182,7 @@ def test_without_processes_it_is_done_here(root: Path, monkeypatch: pytest.Monke
 
 def test_an_error_in_a_process_is_raised_here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = LogSource.of
-    monkeypatch.setattr(LogSource, "of", lambda log: replace(of(log), path=cast(str, None)))
+    monkeypatch.setattr(LogSource, "of", lambda log, **options: replace(of(log, **options), path=cast(str, None)))
     with pytest.raises(TypeError, match="NoneType"):
         scan_of(root).to_table()
 

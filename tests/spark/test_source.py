@@ -202,7 +202,7 @@ def test_sql_reads_a_view_or_a_table_with_its_options_and_a_table_alone_says_how
     try:
         with_options = given.replace(" '", " = '")
         assert spark.sql(f"SELECT count(*) FROM a_table WITH ({with_options})").collect()[0][0] == 10
-        with pytest.raises(Exception, match=r"InvalidOption: no options were received\. .* CREATE TEMPORARY VIEW"):
+        with pytest.raises(Exception, match=r"InvalidOption: no options were received: .* CREATE TEMPORARY VIEW"):
             spark.sql("SELECT count(*) FROM a_table").collect()
     finally:
         spark.sql("DROP TABLE a_table")

@@ -56,6 +56,7 @@ def test_a_read_that_comes_in_parts_is_put_together(tmp_path: Path, monkeypatch:
 
 def test_a_file_is_closed_when_nobody_holds_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
+    gc.collect()  # files of tests before this one
     before = descriptors()
     file = OpenFile(str(tmp_path / "file"))
     assert descriptors() == before + 1

@@ -120,7 +120,7 @@ def test_every_problem_says_what_is_wrong(mounted_corpus: MountedCorpus, expecte
     found = [problem for partition in expected.partitions for problem in problems(mounted, partition)]
     assert len(found) > 20
     for problem in found:
-        assert set(problem) == {"file", "position", "size", "reason"}
+        assert set(problem) == {"file", "position", "size", "reason", "kind"}
         assert len(problem["reason"]) > 10
 
 
