@@ -131,7 +131,10 @@ class SegmentWalk:
             size = claimed_size(buffer, at)
             if size <= WINDOW_BYTES:
                 buffer, at = self._window.at(position, min(size, self.size - position))
-        table = self.decoder.scan(buffer, at, position, self._after, self.bounds.limit, self.limit)
+        after = self._after
+        if not self._after_is_known and len(buffer) - at >= BATCH_OVERHEAD:  # nothing is known that it could leap from
+            after = max(after, LOG_OVERHEAD_STRUCT.unpack_from(buffer, at)[0] - 1)
+        table = self.decoder.scan(buffer, at, position, after, self.bounds.limit, self.limit)
         if len(table):
             self._after = table.last_offsets[-1]
             self._after_is_known = self._end_is_known = True
