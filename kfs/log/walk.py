@@ -218,7 +218,8 @@ class SegmentWalk:
 
         after = self._after
         is_begun = header is not None and header.record_count == UNKNOWN_COUNT and self._surroundings.is_begun(header)
-        if header is not None and is_begun and self.bounds.is_last:  # only the last segment is written to
+        is_possible = header is not None and header.last_offset < self.bounds.limit
+        if header is not None and is_begun and is_possible and self.bounds.is_last:  # only the last one is written to
             after = max(after, header.last_offset)
         return find_batch(self._window, self.bounds, position + 1, after, self.limit)
 

@@ -251,6 +251,14 @@ def test_of_a_wrapper_that_is_being_written_no_inner_message_is_shown(magic: int
             assert not log.problems, cut
 
 
+def test_a_cut_message_with_an_impossible_offset_is_not_being_written(tmp_path: Path) -> None:
+    cut, intact = batch([record(at) for at in range(3)], magic=0, codec=Codec.GZIP), batch([record(3)], magic=1)
+    data = (2**32).to_bytes(8, "big") + cut.data[8:40] + intact.data
+    log = open_log(write_log(tmp_path / "t-0", 0, data).parent)
+    assert [one.offset for one in records_in(log)] == [3]
+    assert log.log_end_offset == 4
+
+
 @pytest.mark.parametrize("zeros", [1, 16])
 def test_a_few_zeros_at_the_end_do_not_prove_the_size_of_a_broken_batch(zeros: int, tmp_path: Path) -> None:
     broken, intact = batch([record(2, b"x" * 200)]), batch([record(6)], magic=1)
