@@ -10,6 +10,7 @@ setup(
         Extension(
             "kfs.cat.compiled_fields",
             ["kfs/cat/compiled_fields.pyx"],
+            depends=["kfs/read/compiled_rows.pxi"],
             extra_compile_args=["-O3"],
             optional=True,
         ),
@@ -56,7 +57,7 @@ setup(
         Extension(
             "kfs.read.compiled_selection",
             ["kfs/read/compiled_selection.pyx"],
-            depends=["kfs/read/find_text.h"],
+            depends=["kfs/read/compiled_rows.pxi", "kfs/read/find_text.h"],
             include_dirs=["kfs/read"],
             extra_compile_args=["-O3"],
             optional=True,

@@ -1,16 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Joins raw keys or values: the compiled equivalent of :func:`~kfs.cat.output.python_fields`."""
 
-from cpython.array cimport array, clone
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
-cdef array INT32 = array("i")
+include "../read/compiled_rows.pxi"
 
 
 def compiled_fields(bytes buffer, array starts, array lengths, indexes, bytes delimiter):
     """See :func:`~kfs.cat.output.python_fields`."""
-    cdef array rows = _rows(indexes)
+    cdef array rows = indexes if isinstance(indexes, array) and indexes.typecode == "i" else index_array(indexes)
     cdef const char* data = buffer
     cdef const char* separator = b"" if delimiter is None else delimiter
     cdef const int* row = rows.data.as_ints
@@ -43,19 +42,3 @@ def compiled_fields(bytes buffer, array starts, array lengths, indexes, bytes de
                 memcpy(to, separator, around)
                 to += around
     return joined
-
-
-cdef array _rows(indexes):
-    """Return the indexes as an int32 array: of all records of a block, which are a range, without a number object each."""
-    cdef array rows
-    cdef Py_ssize_t number
-    cdef int first
-    if isinstance(indexes, array) and indexes.typecode == "i":
-        return indexes
-    if not isinstance(indexes, range) or indexes.step != 1:
-        return array("i", indexes)
-    rows = clone(INT32, len(indexes), False)
-    first = indexes.start
-    for number in range(len(rows)):
-        rows.data.as_ints[number] = first + <int>number
-    return rows

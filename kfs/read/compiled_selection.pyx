@@ -14,7 +14,8 @@ from kfs.format.layout import MAX_INT64
 MIN_INT64 = -MAX_INT64 - 1
 
 cdef array INT64 = array("q")
-cdef array INT32 = array("i")
+
+include "compiled_rows.pxi"
 
 cdef extern from "find_text.h" nogil:
     bint has_text(const unsigned char* data, size_t size, const unsigned char* text, size_t text_size)
@@ -26,7 +27,7 @@ class CompiledRows:
     @staticmethod
     def wanted(columns, among, since, before, keys, text):
         """See :meth:`~kfs.read.selection.Rows.wanted`."""
-        cdef array rows = _rows(among)
+        cdef array rows = index_array(among)
         cdef int* at = rows.data.as_ints
         cdef Py_ssize_t count = len(rows)
         if since is not None or before is not None:
@@ -57,20 +58,6 @@ class CompiledRows:
             _taken_ints(columns.header_starts, rows),
             faults or NO_FAULTS,
         )
-
-
-cdef array _rows(among):
-    """Return a copy of the indexes as an int32 array."""
-    cdef array rows
-    cdef Py_ssize_t number
-    cdef int first
-    if not isinstance(among, range) or among.step != 1:
-        return array("i", among)
-    rows = clone(INT32, len(among), False)
-    first = among.start
-    for number in range(len(rows)):
-        rows.data.as_ints[number] = first + <int>number
-    return rows
 
 
 cdef Py_ssize_t _of_times(array timestamps, int* rows, Py_ssize_t count, since, before):
