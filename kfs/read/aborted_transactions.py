@@ -246,8 +246,7 @@ class AbortedTransactions:
         if ended.is_aborted and ended.breaks:  # the marker of an earlier transaction may have been lost
             entry = next(self._entries_from(producer_id, last), None)
             if entry is not None and entry.last == last and _may_begin(entry.first, ended.breaks):
-                self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
-                first = entry.first
+                first = self._without_earlier(entry, first)
         self._outcomes.add(producer_id, TxnOutcome(first, last, ended.is_aborted, has_marker=True))
 
     def _decide_by_index(self, replay: TransactionReplay, lost: OffsetRange | None) -> None:
@@ -264,11 +263,20 @@ class AbortedTransactions:
             entry = self._entry_of_lost(producer_id, first, 0 if lost is None else lost.end, breaks)
             if entry is None:
                 continue
-            if entry.first > first:
-                self._outcomes.add(producer_id, TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False))
-            begin = max(first, entry.first)
+            begin = self._without_earlier(entry, first)
             self._outcomes.add(producer_id, TxnOutcome(begin, entry.last, is_aborted=True, has_marker=False))
             replay.forget(producer_id)
+
+    def _without_earlier(self, entry: _Entry, first: int) -> int:
+        """Return where the transaction of an entry begins in what is open since ``first``.
+
+        What is before it is an earlier transaction, which no index entry aborts.
+        """
+        if entry.first <= first:
+            return first
+        earlier = TxnOutcome(first, entry.first - 1, is_aborted=False, has_marker=False)
+        self._outcomes.add(entry.producer_id, earlier)
+        return entry.first
 
     # -- the transaction index
 
