@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from tests.logs import dense, log_name, write_partition
 from tests.requirements import need_fuse
 from tests.system.expectation import Expectation
 from tests.system.kafka_mount import KafkaMount
@@ -121,3 +122,12 @@ def shop_mounts(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def open_shop(shop: Shop, shop_mounts: Mounts) -> KafkaMount:
     """The log directory, mounted by the default front."""
     return shop_mounts.get(shop.root)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A log directory with a topic, whose last batch of the first segment is damaged."""
+    directory = write_partition(tmp_path / "data" / "t-0", {0: dense(0, 49), 50: dense(50, 99)})
+    path = directory / log_name(0)
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    return tmp_path / "data"

@@ -19,24 +19,15 @@ from tests.system.conftest import MountKafka
 from tests.system.kafka_mount import KFS, KafkaMount, content
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A log directory with a topic, whose last batch of the first segment is damaged."""
-    directory = write_partition(tmp_path / "data" / "t-0", {0: dense(0, 49), 50: dense(50, 99)})
-    path = directory / log_name(0)
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    return tmp_path / "data"
-
-
 def lines(mounted: KafkaMount) -> list[dict[str, Any]]:
     return [json.loads(line) for line in mounted.log().splitlines()]
 
 
-def test_json_tells_damage_and_change_apart(root: Path, mount_kafka: MountKafka) -> None:
-    mounted = mount_kafka(root, options=("--log-format", "json"))
+def test_json_tells_damage_and_change_apart(damaged: Path, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(damaged, options=("--log-format", "json"))
     assert content(mounted.path("t/0/offset/49.json")) == errno.EIO
     (damage,) = [line for line in lines(mounted) if line["level"] != "INFO"]
-    path = root / "t-0" / log_name(0)
+    path = damaged / "t-0" / log_name(0)
     assert damage.pop("time").endswith("Z")
     assert damage.pop("message") == f"{path}: position {damage['position']}: {damage['reason']}"
     assert damage.pop("reason").startswith("record batch with stored CRC")
@@ -50,18 +41,18 @@ def test_json_tells_damage_and_change_apart(root: Path, mount_kafka: MountKafka)
         "size": len(dense(45, 49)[0].data),
         "kind": "batch-crc",
     }
-    write_partition(root / "t-0", {100: dense(100, 104)})
+    write_partition(damaged / "t-0", {100: dense(100, 104)})
     assert eventually(lambda: any(line.get("change") == "rolled" for line in lines(mounted)))
-    for name in (root / "t-0").glob(f"{0:020d}.*"):
+    for name in (damaged / "t-0").glob(f"{0:020d}.*"):
         name.rename(f"{name}.deleted")
     assert eventually(lambda: any(line.get("change") == "deleted" for line in lines(mounted)))
     for change in [line for line in lines(mounted) if "change" in line]:
         assert (change["level"], change["topic"], change["partition"]) == ("INFO", "t", 0)
-        assert change["file"].startswith(str(root / "t-0"))
+        assert change["file"].startswith(str(damaged / "t-0"))
 
 
 @pytest.mark.parametrize("is_journal", [True, False])
-def test_under_systemd_lines_begin_with_their_priority(root: Path, is_journal: bool, tmp_path: Path) -> None:
+def test_under_systemd_lines_begin_with_their_priority(damaged: Path, is_journal: bool, tmp_path: Path) -> None:
     need_fuse()
     point = tmp_path / "mnt"
     point.mkdir()
@@ -69,7 +60,7 @@ def test_under_systemd_lines_begin_with_their_priority(root: Path, is_journal: b
     status = os.fstat(writing)
     stream = f"{status.st_dev}:{status.st_ino if is_journal else 1}"
     process = subprocess.Popen(
-        [KFS, "mount", "--foreground", "--no-index", str(root), str(point)],
+        [KFS, "mount", "--foreground", "--no-index", str(damaged), str(point)],
         stdout=subprocess.PIPE,
         stderr=writing,
         text=True,
@@ -85,8 +76,8 @@ def test_under_systemd_lines_begin_with_their_priority(root: Path, is_journal: b
         first, damage, last = log.read().splitlines()
     if is_journal:
         assert first == f"<6>kfs.mount: {point}: mounting with kernel"
-        assert damage.startswith(f"<4>kfs: {root}/t-0/{log_name(0)}: position ")
+        assert damage.startswith(f"<4>kfs: {damaged}/t-0/{log_name(0)}: position ")
         assert last == f"<6>kfs.mount: {point}: unmounted"
     else:
         assert first.endswith(f" INFO kfs.mount: {point}: mounting with kernel")
-        assert f" WARNING kfs: {root}/t-0/{log_name(0)}: position " in damage
+        assert f" WARNING kfs: {damaged}/t-0/{log_name(0)}: position " in damage

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.logs import dense, log_name, write_partition
+from tests.logs import dense, write_partition
 from tests.mount.conftest import EACH_FRONT
 from tests.mount.toy_mount import eventually
 from tests.system.conftest import MountKafka
@@ -19,15 +19,6 @@ from tests.system.kafka_mount import KafkaMount, content
 
 #: Longer than generated content is kept.
 _A_WHILE = 0.6
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A log directory with a topic, whose last batch of the first segment is damaged."""
-    directory = write_partition(tmp_path / "data" / "t-0", {0: dense(0, 49), 50: dense(50, 99)})
-    path = directory / log_name(0)
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    return tmp_path / "data"
 
 
 class Metrics:
@@ -54,8 +45,8 @@ class Metrics:
 
 
 @pytest.mark.parametrize("front", EACH_FRONT)
-def test_each_front_counts_requests_bytes_and_errors(root: Path, front: str, mount_kafka: MountKafka) -> None:
-    mounted = mount_kafka(root, front=front)
+def test_each_front_counts_requests_bytes_and_errors(damaged: Path, front: str, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(damaged, front=front)
     before = Metrics(mounted)
     assert before("kfs_mount_info", front=front) == 1
     assert before("kfs_request_errors_total", operation="read", errno="EIO") == 0
@@ -81,8 +72,8 @@ def test_each_front_counts_requests_bytes_and_errors(root: Path, front: str, mou
 
 
 @pytest.mark.parametrize("front", EACH_FRONT)
-def test_what_is_read_is_as_long_as_stat_says(root: Path, front: str, mount_kafka: MountKafka) -> None:
-    mounted = mount_kafka(root, front=front)
+def test_what_is_read_is_as_long_as_stat_says(damaged: Path, front: str, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(damaged, front=front)
     for name in ("metrics", "stats.json"):
         with mounted.path(f".kfs/{name}").open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -94,8 +85,8 @@ def test_what_is_read_is_as_long_as_stat_says(root: Path, front: str, mount_kafk
     assert json.loads(data)["mountpoint"] == str(mounted.point)
 
 
-def test_the_node_exporters_way_of_reading_it(root: Path, mount_kafka: MountKafka, tmp_path: Path) -> None:
-    mounted = mount_kafka(root)
+def test_the_node_exporters_way_of_reading_it(damaged: Path, mount_kafka: MountKafka, tmp_path: Path) -> None:
+    mounted = mount_kafka(damaged)
     collected = tmp_path / "kfs.prom"
     collected.symlink_to(mounted.path(".kfs/metrics"))
     text = collected.read_text()
@@ -107,9 +98,9 @@ def test_the_node_exporters_way_of_reading_it(root: Path, mount_kafka: MountKafk
 
 
 def test_requests_that_the_reply_cache_answers_are_among_those_of_the_kernel(
-    root: Path, mount_kafka: MountKafka
+    damaged: Path, mount_kafka: MountKafka
 ) -> None:
-    mounted = mount_kafka(root, front="kernel")
+    mounted = mount_kafka(damaged, front="kernel")
     for offset in range(45):
         mounted.path(f"t/0/offset/{offset}.json").read_bytes()
     read = Metrics(mounted)
@@ -121,12 +112,12 @@ def test_requests_that_the_reply_cache_answers_are_among_those_of_the_kernel(
     assert directories > 3  # t, 0, offset, .kfs are looked up in the tree
 
 
-def test_what_the_kernel_has_to_forget_is_counted(root: Path, mount_kafka: MountKafka) -> None:
-    mounted = mount_kafka(root, front="kernel")
+def test_what_the_kernel_has_to_forget_is_counted(damaged: Path, mount_kafka: MountKafka) -> None:
+    mounted = mount_kafka(damaged, front="kernel")
     mounted.path("t/0/offset/3.json").read_bytes()
     assert Metrics(mounted)("kfs_kernel_invalidations_total", kind="name") == 0
-    (root / "t-0").rename(root / f"t-0.{'c' * 32}-delete")
-    write_partition(root / "t-0", {0: dense(0, 4)})
+    (damaged / "t-0").rename(damaged / f"t-0.{'c' * 32}-delete")
+    write_partition(damaged / "t-0", {0: dense(0, 4)})
     assert eventually(lambda: Metrics(mounted)("kfs_kernel_invalidations_total", kind="name") > 0)
     assert eventually(lambda: content(mounted.path("t/0/offset/7.json")) == errno.ENOENT)
     assert Metrics(mounted)("kfs_log_changes_total", change="recreated") == 1
