@@ -51,10 +51,6 @@ class FollowedRecords:
     selected: SelectedRecords
 
 
-def _order(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
-
-
 class Follower:
     """Follows the partitions that ``partitions`` returns at each look.
 
@@ -111,12 +107,12 @@ class Follower:
         if some is None or None in some:
             yield from self._look_at_all(is_event=some is not None)
         else:
-            for each in sorted(filter(None, some), key=_order):
+            for each in sorted(filter(None, some)):
                 yield from self._read_partition(each)
 
     def _look_at_all(self, *, is_event: bool) -> Iterator[FollowedRecords | Event]:
         try:
-            there = sorted(self._partitions(), key=_order)
+            there = sorted(self._partitions())
         except (SourceLost, Shortage) as error:
             self._due = self._looked + _OFTEN_SECONDS
             yield from self._say_trouble(None, error)
