@@ -95,7 +95,7 @@ class ListedLogs:
         return self._weight
 
     def note(self, log: SegmentHolder, segments: int) -> None:
-        """Note a log that was just used, with so many segments; let go of others if there are too many."""
+        """Note that a log was just used, and its number of segments; have others let go if there are too many."""
         weight = segments + _LOG_WEIGHT
         with self._lock:
             self._weight += weight - self._weights.pop(ref(log), 0)

@@ -115,7 +115,7 @@ def _device(mountpoint: str) -> int:
 
 
 def _let_go_of_all_but(writing: int) -> None:
-    """Leave the session, the directory and the files of whoever started the server."""
+    """Leave the session and the directory that the server was started in, and close its files."""
     os.chdir("/")
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -58,7 +58,7 @@ def is_mounted(mountpoint: str | os.PathLike[str]) -> bool:
 
 
 def is_automounted(mountpoint: str | os.PathLike[str]) -> bool:
-    """Return whether autofs waits for a mount at ``mountpoint``: whoever opens that directory waits, too."""
+    """Return whether autofs waits for a mount at ``mountpoint``: opening that directory blocks until then."""
     table = mount_table(Path(_MOUNTINFO).read_bytes())
     path = _canonical(mountpoint, table)
     above = [mounted for mounted in table if mounted.contains(path)]

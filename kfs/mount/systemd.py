@@ -1,4 +1,4 @@
-"""What systemd, or another supervisor, is told of a mount: sd_notify(3) and sd_watchdog_enabled(3).
+"""Notifications about a mount to systemd, or another supervisor: sd_notify(3) and sd_watchdog_enabled(3).
 
 It takes one datagram, less than the libraries for it take to be imported, and none of those on PyPI is kept up.
 """
@@ -11,7 +11,7 @@ import socket
 import time
 from typing import Final
 
-#: A sign of life is sent so many times in the supervisor's limit. It asks for two; one may be late.
+#: The number of signs of life within the supervisor's limit. systemd recommends two; one may be late.
 _SIGNS_IN_LIMIT: Final = 4
 
 

@@ -1,7 +1,7 @@
 """Follows the log of one partition for a reader: each wanted record once, as soon as it is appended and visible.
 
-A position is an offset, the topic id, and the leader epoch of the record before the offset. By these, a log that was
-truncated or re-created is told from the one that was read, as a consumer does (KIP-320).
+A position is an offset, the topic id, and the leader epoch of the record before the offset. They show whether the log
+was truncated or re-created since it was read, as for a consumer (KIP-320).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class FollowedLog:
     def _identify(self, log: Log, end: int) -> Iterator[Event]:
         where = log.topic_partition
         topic_id, place = topic_id_of(log), _place_of(log)
-        if self._is_made_anew(topic_id is not None and topic_id == self._identity.topic_id, topic_id is None, place):
+        if self._is_recreated(topic_id is not None and topic_id == self._identity.topic_id, topic_id is None, place):
             start = log.visible().start
             yield Event(f"{where}: the topic was deleted and re-created: going on at its start, offset {start}")
             self._offset = self._known_end = start
@@ -186,7 +186,7 @@ class FollowedLog:
             )
             self._is_cut = True
 
-    def _is_made_anew(self, is_same_topic: bool, is_unknown: bool, place: tuple[str, int] | None) -> bool:
+    def _is_recreated(self, is_same_topic: bool, is_unknown: bool, place: tuple[str, int] | None) -> bool:
         """Whether the topic was re-created: it has another id. Without ids, the directory is another one."""
         if is_same_topic:
             return False

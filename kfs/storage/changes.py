@@ -105,7 +105,7 @@ class Changes:
         self._libc.inotify_rm_watch(self._events, number)  # fails if the directory is gone: nothing is left to remove
 
     def wait(self, seconds: float, reader: int | None = None) -> set[str] | None:
-        """Wait for a change, or so many seconds; return the directories that have changed, or None if any may have.
+        """Wait at most ``seconds`` for a change; return the directories that have changed, or None if any may have.
 
         It is None after a wait without an event. ``reader`` is a pipe that is written to.
 

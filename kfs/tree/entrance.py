@@ -1,7 +1,7 @@
 """Who may enter the tree: nobody who can't get to each LOG_DIR.
 
-Files below a directory that is closed to somebody may well be open to all: nobody else gets there. In a mount, which
-is elsewhere, they would be.
+Files below a closed directory may themselves be open to all users, as few can reach them. In a mount, which is
+elsewhere, all could.
 """
 
 from __future__ import annotations
