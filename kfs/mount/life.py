@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import fcntl
 import logging
 import os
@@ -17,6 +16,7 @@ from typing import Final
 from kfs.errors import KfsError, MountFailed
 from kfs.log_lines import LogFormat, formatter_of, is_journal
 from kfs.mount import daemon, fronts, systemd
+from kfs.mount.abort_stacks import print_stacks_at_abort
 from kfs.mount.background_indexer import indexing_in_background
 from kfs.mount.companion import Companion
 from kfs.mount.front import MountOptions
@@ -85,7 +85,7 @@ def mount(
     plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), indexer)
     if foreground:
         _log_to(log, log_format)
-        faulthandler.enable()  # a supervisor ends one that hangs by SIGABRT: this says where
+        print_stacks_at_abort()
         _serve(plan, mounting=lambda: None, ready=lambda: _announce(plan))
         return
     try:
