@@ -215,7 +215,7 @@ def open_tree(*paths: Path, options: TreeOptions | None = None, **data_dir_optio
 
 def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every question about the disk answered anew, instead of at most a few times a second."""
-    monkeypatch.setattr("kfs.log.log.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("kfs.log.log_segments.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.data_dir.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.internal.topic_state.LOOK_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", 0.0)

@@ -15,7 +15,8 @@ from kfs.internal.schema import Malformed
 from kfs.internal.state_problems import MOST_UNREAD, StateProblems, UnreadRecord
 from kfs.log.bulk import DecodedBatches
 from kfs.log.data_dir import DataDir
-from kfs.log.log import LOOK_AGAIN_SECONDS, Log
+from kfs.log.log import Log
+from kfs.log.log_segments import LOOK_AGAIN_SECONDS
 from kfs.log.problem import Problem
 from kfs.read.log_follower import LogFollower
 from kfs.storage.open_files import FileChanged

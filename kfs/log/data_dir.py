@@ -17,8 +17,9 @@ from kfs.errors import CorruptData, SourceLost, UnusableSource
 from kfs.format.partition_metadata import parse_partition_metadata
 from kfs.format.uuid import Uuid
 from kfs.log.directory_name import LEGAL_TOPIC, DirectoryKind, DirectoryName, parse_directory_name
-from kfs.log.log import LOOK_AGAIN_SECONDS, Log
+from kfs.log.log import Log
 from kfs.log.log_dir import CHECKPOINTS, LogDir, is_log_dir
+from kfs.log.log_segments import LOOK_AGAIN_SECONDS
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PARTITION_METADATA, PartitionDirectory
 from kfs.log.problem import Problem, ProblemKind, Problems

@@ -25,7 +25,8 @@ from kfs.log.block import Block, Damage
 from kfs.log.compare import Comparison, LackCause, compare
 from kfs.log.completion import Healed
 from kfs.log.directory_name import NEVER_TIERED
-from kfs.log.log import Log, gap_behind
+from kfs.log.log import Log
+from kfs.log.log_segments import gap_behind
 from kfs.log.missing import missing_sentence
 from kfs.log.offset_range import OffsetRange
 from kfs.log.partition_directory import PartitionDirectory

@@ -16,6 +16,7 @@ from kfs.errors import CorruptData
 from kfs.format.control_record import AbortMarker, CommitMarker, parse_control_record
 from kfs.log.block import Damage
 from kfs.log.log import Log
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.read.transaction_replay import Break, ReplayedTxn, TransactionReplay
 from kfs.storage.open_files import FileChanged
 
@@ -30,8 +31,6 @@ _FAR_BYTES: Final = 4 * 1024 * 1024
 _MOST_REMEMBERED: Final = 4096
 #: The maximum number of index entries to try for one open transaction.
 _MOST_ENTRIES: Final = 1000
-#: The maximum number of attempts at a lookup; it is repeated if the log has changed meanwhile.
-_MOST_LOOKS: Final = 8
 
 
 class TxnOutcome(NamedTuple):
@@ -161,7 +160,7 @@ class AbortedTransactions:
     def outcome(self, segment: Segment, producer_id: int, base_offset: int, last_offset: int) -> TxnOutcome:
         """Return the outcome of the transaction of a batch of messages; errors are those of :meth:`is_aborted`."""
         change: FileChanged | None = None
-        for _ in range(_MOST_LOOKS):
+        for _ in range(MOST_LOOKS):
             incarnation = self.log.incarnation
             if incarnation != self._incarnation:
                 self._forget()

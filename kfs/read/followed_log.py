@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kfs.log.identity import Identity, identity_at, other_log, topic_id_of
-from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.log import Log
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.log.problem import DamagePolicy
 from kfs.log.remote_offsets import Tier
 from kfs.read.isolation import CommittedReader

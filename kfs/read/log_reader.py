@@ -11,6 +11,7 @@ from kfs.errors import CorruptData
 from kfs.format.layout import NO_TIMESTAMP
 from kfs.log.block import Block
 from kfs.log.log import Log
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.storage.open_files import FileChanged
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 #: The numbers of offsets, counted back from a segment's end, to search for its last record: markers and offsets without
 #: records may follow it.
 _LOOK_BACK: Final = (1, 64, 4096, 2**18, 2**31)
-#: The maximum number of consecutive attempts at reading a log whose segments change.
-_MOST_LOOKS: Final = 8
 
 
 class Located(NamedTuple):
@@ -130,7 +129,7 @@ class LogReader:
                 return
             except FileChanged:  # by now, the log has another segment there, or none
                 looks += 1
-                if looks == _MOST_LOOKS:
+                if looks == MOST_LOOKS:
                     raise
 
     def records(self, start: int) -> Iterator[Shown]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.bulk import DecodedBatches, ScannedBatches, WholeBatches
-from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.log import Log
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem, faulty_records
 from kfs.log.segment import Segment

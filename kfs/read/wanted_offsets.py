@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64
 from kfs.log.block import Damage
-from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.log import Log
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problem
 from kfs.read.isolation_level import IsolationLevel

@@ -12,7 +12,7 @@ from typing import Final
 
 from kfs.errors import CorruptData
 from kfs.log.healing import without
-from kfs.log.log import gap_behind
+from kfs.log.log_segments import gap_behind
 from kfs.log.offset_range import OffsetRange
 from kfs.log.segment import Segment
 from kfs.recover.arrangement import Planned

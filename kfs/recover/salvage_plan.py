@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from kfs.log.log import Log, gap_behind
+from kfs.log.log import Log
+from kfs.log.log_segments import gap_behind
 from kfs.log.offset_range import OffsetRange
 from kfs.log.producer_state import ProducerState
 from kfs.log.segment import Segment

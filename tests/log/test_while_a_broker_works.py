@@ -460,7 +460,7 @@ def test_what_is_seen_to_change_during_a_look_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = write_partition(tmp_path / "t-0", {0: dense(0, 9)})
-    monkeypatch.setattr("kfs.log.log.LOOK_AGAIN_SECONDS", 1000.0)
+    monkeypatch.setattr("kfs.log.log_segments.LOOK_AGAIN_SECONDS", 1000.0)
     found = Log._found
 
     def finding(log: Log, mtime_ns: int) -> object:

@@ -19,8 +19,9 @@ from kfs.internal.cluster.image import MetadataImage
 from kfs.internal.cluster.replay import Replay
 from kfs.log.bulk import DecodedBatches
 from kfs.log.healing import Healer
-from kfs.log.log import MOST_LOOKS, Log
+from kfs.log.log import Log
 from kfs.log.log_dir import BOOTSTRAP_CHECKPOINT
+from kfs.log.log_segments import MOST_LOOKS
 from kfs.log.partition_directory import QUORUM_STATE, PartitionDirectory
 from kfs.log.problem import Problem, Problems
 from kfs.log.segment import Segment

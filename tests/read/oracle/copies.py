@@ -10,7 +10,8 @@ from typing import Final
 
 from kfs.format.layout import MAGIC_OFFSET, MAGIC_V2
 from kfs.log.data_dir import DataDir
-from kfs.log.log import Log, gap_behind
+from kfs.log.log import Log
+from kfs.log.log_segments import gap_behind
 from kfs.log.offset_range import OffsetRange
 from kfs.log.storage import Storage
 from tests.log.damages import Damage, Parts, damaged, draw_local_damage, intact_records, joined_parts
