@@ -2,9 +2,9 @@
 
     python -m benchmarks.parts [--only QUESTION] [--rounds N]
 
-Each question takes turns with its peer: all of the log, a shell's tools, the same number of records that are asked for
-by offset, Parquet, one partition instead of many, or a Python that does nothing. What is printed is the ratio
-question : peer, its median and the middle half of its spread, and the ratio that is wanted.
+Each question takes turns with its peer: all of the log, a shell's tools, kcat and a broker, the same number of records
+that are asked for by offset, Parquet, one partition instead of many, or a Python that does nothing. What is printed is
+the ratio question : peer, its median and the middle half of its spread, and the ratio that is wanted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,13 +20,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
 from benchmarks.command_line import add_place_of_logs
 from benchmarks.events import EventLog, event_log, many_partitions
 from benchmarks.machine import machine
-from benchmarks.produced import Producer
+from benchmarks.produced import Producer, broker_over
 from benchmarks.rounds import Sample, timed_process
 from benchmarks.served import served_by
 from benchmarks.tables import aligned
@@ -72,8 +74,8 @@ class Logs:
         many = many_partitions(root, long, partitions, _SEGMENTS)
         return cls(long, _without_indexes(long), _as_parquet(long), many, event_log(root, Codec.LZ4, many.records))
 
-    def fill(self, argument: str) -> str:
-        """Return an argument with the places and offsets of these logs."""
+    def fill(self, argument: str, **more: str) -> str:
+        """Return an argument with the places and offsets of these logs, and ``more``."""
         long, half = self.long, self.long.records // 2
         return argument.format(
             long=long.directory.parent,
@@ -84,6 +86,7 @@ class Logs:
             parquet=self.parquet,
             many=self.many.directory,
             one=self.as_many_in_one.directory.parent,
+            **more,
         )
 
 
@@ -104,24 +107,36 @@ def _as_parquet(log: EventLog) -> Path:
     return path
 
 
+class Place(Enum):
+    """Where a question and its peer are asked."""
+
+    DISK = auto()
+    #: Both are asked by a shell: the question in the topics of a mount of many partitions, its peer in a directory of
+    #: the same lines.
+    MOUNT = auto()
+    #: The peer asks a broker that has the long log: ``{broker}`` is its address.
+    BROKER = auto()
+
+
 #: A process to be run: its arguments, as :meth:`Logs.fill` fills them.
 Arguments = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, what it is measured by, and the ratio of the times that is wanted.
-
-    With ``of_mount`` both are shell commands: the question in the topics of a mount of many partitions, its peer in a
-    directory of the same lines.
-    """
+    """What is asked, what it is measured by, the ratio of the times that is wanted, and the programs that it takes."""
 
     name: str
     asked: Arguments
     peer_name: str
     peer: Arguments
     wanted: float
-    of_mount: bool = False
+    place: Place = Place.DISK
+    programs: tuple[str, ...] = ()
+
+    def missing(self) -> list[str]:
+        """Return the programs that aren't there."""
+        return [program for program in self.programs if shutil.which(program) is None]
 
 
 def _kfs(*arguments: str) -> Arguments:
@@ -139,6 +154,15 @@ _NOTHING: Final = (*_PYTHON, "pass")
 
 QUESTIONS: Final = (
     Question(
+        "all of it",
+        _CAT,
+        "kcat, a broker",
+        ("kcat", "-C", "-q", "-e", "-J", "-b", "{broker}", "-t", "{topic}", "-p", "0", "-o", "beginning"),
+        0.5,
+        Place.BROKER,
+        programs=("kcat", "java"),
+    ),
+    Question(
         "a sixtieth by time",
         _kfs("cat", "{long}", "{topic}", "--since", "{since}", "--before", "{before}"),
         "by offset",
@@ -153,6 +177,14 @@ QUESTIONS: Final = (
         "kfs cat | grep",
         _shell(f"kfs cat {{long}} {{topic}} | grep -c {_TEXT}; true"),
         1.0,
+    ),
+    Question(
+        "--grep TEXT, beside rg",
+        (*_CAT, "--grep", _TEXT),
+        "kfs cat | rg",
+        _shell(f"kfs cat {{long}} {{topic}} | rg -c {_TEXT}; true"),
+        1.0,
+        programs=("rg",),
     ),
     Question(
         "--grep REGEX",
@@ -193,7 +225,7 @@ QUESTIONS: Final = (
         "files in tmpfs",
         ("sh", "-c", "cat */*/last.json"),
         10.0,
-        of_mount=True,
+        Place.MOUNT,
     ),
     Question("--version", _kfs("--version"), "python -c pass", _NOTHING, 6.0),
     Question("--help", _kfs("--help"), "python -c pass", _NOTHING, 9.0),
@@ -219,14 +251,18 @@ Run = Callable[[], Sample]
 
 
 def _runs_of(question: Question, logs: Logs, stack: ExitStack) -> tuple[Run, Run]:
-    if not question.of_mount:
-        since, before = _times(logs.long)
-        asked, peer = (
-            [logs.fill(each.replace("{since}", since).replace("{before}", before)) for each in arguments]
-            for arguments in (question.asked, question.peer)
-        )
-        # A search that finds nothing, or a grep, ends with a status of its own.
-        return (lambda: timed_process(asked, 0, accepted=(0, 3))), (lambda: timed_process(peer, 0))
+    if question.place is Place.MOUNT:
+        return _runs_in_mount(question, logs, stack)
+    since, before = _times(logs.long)
+    more = {"since": since, "before": before}
+    if question.place is Place.BROKER:
+        more["broker"] = stack.enter_context(broker_over(logs.long.directory))
+    asked, peer = ([logs.fill(each, **more) for each in arguments] for arguments in (question.asked, question.peer))
+    # A search that finds nothing, or a grep, ends with a status of its own.
+    return (lambda: timed_process(asked, 0, accepted=(0, 3))), (lambda: timed_process(peer, 0))
+
+
+def _runs_in_mount(question: Question, logs: Logs, stack: ExitStack) -> tuple[Run, Run]:
     copies = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY)))
 
     def ask() -> Sample:
@@ -272,6 +308,9 @@ HEAD: Final = ("question", "s", "peer", "s", "wall", "middle half", "CPU", "midd
 def rows(questions: Sequence[Question], logs: Logs, rounds: int) -> Iterator[list[str]]:
     """Yield a row of the table for each question."""
     for question in questions:
+        if missing := question.missing():
+            yield [question.name, f"needs {', '.join(missing)}", *[""] * (len(HEAD) - 2)]
+            continue
         found = compare(question, logs, rounds)
         peer, asked = (f"{statistics.median(each.seconds for each in side):.3f}" for side in (found.old, found.new))
         yield [question.name, asked, question.peer_name, peer, *ratios_of(found), f"{question.wanted:.2g}"]

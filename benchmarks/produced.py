@@ -6,16 +6,20 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.kafka_tools import KafkaTools
 from kfs.format.codecs import Codec
 from kfs.format.layout import MAX_INT64
 from kfs.format.record import Header, Record
+
+if TYPE_CHECKING:
+    from tests.broker.real_broker import RealBroker
 
 _TOPIC: Final = "events"
 #: How much longer than its value a record is in a batch, and its value: what Java counts in batches in bytes.
@@ -50,18 +54,38 @@ def write_partition(
     Raises:
         RuntimeError: there is no Java, or the producer failed.
     """
-    from tests.broker.real_broker import RealBroker  # only here: it needs a client
-
-    java = shutil.which("java")
-    if java is None:
-        raise RuntimeError(f"logs of {producer} need Java, for a broker; --producer kfs needs none")
     settings = {"log.segment.bytes": segment_bytes, "log.message.timestamp.after.max.ms": MAX_INT64}
     with tempfile.TemporaryDirectory(prefix="kfs-benchmark.", dir=directory.parent) as scratch:
-        broker = RealBroker.make(Path(scratch) / "broker", java, settings)
+        broker = _broker(Path(scratch), settings)
         with broker.running():
             broker.create_topics({_TOPIC: 1})
             _SEND[producer](f"127.0.0.1:{broker.port}", codec, content, records_in_batch, directory.parent)
         (broker.data / f"{_TOPIC}-0").rename(directory)
+
+
+@contextmanager
+def broker_over(partition: Path) -> Iterator[str]:
+    """Run a broker over a copy of a topic's only partition, for the length of a block; yield its address.
+
+    Raises:
+        RuntimeError: there is no Java.
+    """
+    with tempfile.TemporaryDirectory(prefix="kfs-benchmark.", dir=partition.parent) as scratch:
+        broker = _broker(Path(scratch), {})
+        with broker.running():
+            broker.create_topics({partition.name.removesuffix("-0"): 1})
+        broker.put_in(partition)
+        with broker.running():
+            yield f"127.0.0.1:{broker.port}"
+
+
+def _broker(scratch: Path, settings: Mapping[str, object]) -> RealBroker:
+    from tests.broker.real_broker import RealBroker  # only here: it needs a client
+
+    java = shutil.which("java")
+    if java is None:
+        raise RuntimeError("a broker needs Java; without one, logs are written by --producer kfs")
+    return RealBroker.make(scratch / "broker", java, settings)
 
 
 def _send_by_librdkafka(
