@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         size = (len(items) - len(ordered)) // (processes - number)  # of the run that pytest-xdist gives it
         ordered += [*beginning, *islice(rest, max(0, size - len(beginning)))]
     items[:] = [*ordered, *rest]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there for the whole run to itself: a test that collects garbage would look through it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

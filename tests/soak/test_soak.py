@@ -48,8 +48,8 @@ def soak(
 
 @pytest.mark.fuse
 @pytest.mark.timeout(60 + _AROUND)
-def test_a_minute(tmp_path: Path) -> None:
-    soak(tmp_path, 1, ("kernel", "mfusepy"), SHORT)
+def test_half_a_minute(tmp_path: Path) -> None:
+    soak(tmp_path, 0.5, ("kernel", "mfusepy"), SHORT)
 
 
 @pytest.mark.long
