@@ -30,6 +30,8 @@ mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t tmpfs tmpfs run
+# Or the first service, which wants sysinit.target, empties /tmp: a checkout there, too.
+ln -s /dev/null etc/tmpfiles.d/tmp.conf
 printf '[Unit]\nDescription=nothing but what tests start\n' >etc/systemd/system/nothing.target
 exec chroot . /usr/bin/env -i container=kfs-tests PATH=/usr/sbin:/usr/bin \
     "$2" --system --unit=nothing.target --log-target=console --log-level=warning
