@@ -190,6 +190,7 @@ def test_word_count(run: Run) -> None:
     assert re.search(r"cmp - .*\n[1-9]\d{3}\n\Z", output)
 
 
+@pytest.mark.long  # tests/spark/test_as_sparks_kafka_source.py has both sources, and a checkpoint that moves, daily
 @pytest.mark.usefixtures("spark_and_kafka")
 @pytest.mark.timeout(SECONDS_WITH_SPARK)
 def test_kafka_job(run: Run) -> None:
