@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -21,10 +22,12 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.identity import UNKNOWN, Identity
 from kfs.log.storage import Storage
 from kfs.spark.offsets.progress import Progress, check_position
+from kfs.spark.offsets.reset_plan import is_reset_plan, reset_plan
 from kfs.spark.offsets.resetting import NewPosition, Target, new_positions, parse_target
 from kfs.spark.offsets.standings import PartitionStanding, group_fields, standings, writer_text
 from kfs.spark.offsets.store import OffsetStore, Unreadable, WritableStore
 from kfs.spark.offsets.store_url import open_store, open_writable_store
+from kfs.storage.atomic_file import replacing
 
 _PATIENCE: Final = 5.0  # seconds
 #: The placeholder for a missing value, as in Kafka's own tools.
@@ -35,6 +38,8 @@ _SHOWN: Final = (
     *("TOPIC-ID", "LEADER-EPOCH", "EPOCH", "WRITER", "NOTE"),
 )
 _SET: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "TOPIC-ID", "LEADER-EPOCH", "NOTE")
+#: The cells of a line, None where there is nothing.
+Row: TypeAlias = list[str | int | None]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -160,14 +165,16 @@ def set_(
         raise click.UsageError("a partition is named twice")
     with _opened(open_writable_store(store_url, patience=_PATIENCE)) as (store, _):
         wanted = [NewPosition(partition, offset) for partition, offset in positions]
-        _set(store, group, wanted, dry_run=dry_run, force=force)
+        _set(store, {group: wanted}, dry_run=dry_run, force=force)
 
 
 @offsets.command()
 @click.argument("from_url", metavar="FROM")
 @click.argument("to_url", metavar="TO")
 @_log_dirs_argument
-@click.option("--group", metavar="NAME", help="The group in FROM, unless FROM is group:NAME.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Only that group. Repeatable.  [default: all of FROM]"
+)
 @click.option("--to-group", metavar="NAME", help="The group in TO.  [default: the same name]")
 @topic_option
 @_changing
@@ -175,41 +182,77 @@ def copy(
     from_url: str,
     to_url: str,
     log_dirs: tuple[str, ...],
-    group: str | None,
+    groups: tuple[str, ...],
     to_group: str | None,
     topics: tuple[str, ...],
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Copy the positions of a group from one store to another, such as from a broker's to a job's.
+    """Copy the positions of groups from one store to another, such as from a broker's to a job's, or to a new cluster.
 
-    Positions of partitions that FROM doesn't have stay as they are in TO.
+    Positions of partitions that FROM doesn't have stay as they are in TO. If TO is a file, FILE.csv, it is
+    what kafka-consumer-groups takes, which sets the positions of the groups in another cluster.
 
     \b
       kfs offsets copy group:billing zookeeper://zk1,zk2 /var/lib/kafka/data
       kfs offsets copy redis://cache sqlite:///var/lib/job/progress.db --group my-app --to-group export
+      kfs offsets copy group:billing billing.csv /var/lib/kafka/data
     """
-    matches = topic_filter(topics)
     with _opened(open_store(from_url, log_dirs, patience=_PATIENCE)) as (source, _):
-        if group is None:
-            if not from_url.startswith("group:"):
-                raise click.UsageError("name the group to copy with --group")
-            group = source.groups()[0]
-        progress = _stored(source, group)
+        found = _to_be_copied(source, groups, topic_filter(topics))
+    if to_group is not None:
+        if len(found) > 1:
+            raise click.UsageError(f"--to-group names one group: choose one of {len(found)} with --group")
+        [wanted] = found.values()
+        found = {to_group: wanted}
+    if is_reset_plan(to_url):
+        if force:
+            raise click.UsageError("--force is for stores: a file has no writer")
+        _write_plan(to_url, found, dry_run=dry_run)
+        return
+    with _opened(open_writable_store(to_url, patience=_PATIENCE)) as (store, _):
+        _set(store, found, dry_run=dry_run, force=force)
+
+
+def _to_be_copied(
+    source: OffsetStore, groups: Sequence[str], matches: Callable[[str], bool] | None
+) -> dict[str, list[NewPosition]]:
+    """Return the positions of each group that has some that match; of those named, each must."""
+    found: dict[str, list[NewPosition]] = {}
+    for group in groups or source.groups():
+        progress = _stored(source, group) if groups else source.load(group)
         if progress.batch is not None:
             raise OffsetStoreError(
                 f"{source.name}: group {group}: the files of its last batch may not all be in place: "
                 "start its job once to complete it"
             )
-    wanted = [
-        NewPosition(partition, offset, identity=progress.identities.get(partition, UNKNOWN))
-        for partition, offset in sorted(progress.positions.items())
-        if matches is None or matches(partition.topic)
-    ]
-    if not wanted:
-        raise NotFound(f"{source.name}: group {group}: no positions that match")
-    with _opened(open_writable_store(to_url, patience=_PATIENCE)) as (store, _):
-        _set(store, to_group or group, wanted, dry_run=dry_run, force=force)
+        wanted = [
+            NewPosition(partition, offset, identity=progress.identities.get(partition, UNKNOWN))
+            for partition, offset in sorted(progress.positions.items())
+            if matches is None or matches(partition.topic)
+        ]
+        if wanted:
+            found[group] = wanted
+        elif groups:
+            raise NotFound(f"{source.name}: group {group}: no positions that match")
+    if not found:
+        raise NotFound(f"{source.name}: no positions that match")
+    return found
+
+
+def _write_plan(path: str, found: Mapping[str, list[NewPosition]], *, dry_run: bool) -> None:
+    """Write the positions to be set in another cluster, and say what sets them."""
+    plan = reset_plan({group: {each.partition: each.offset for each in wanted} for group, wanted in found.items()})
+    if not dry_run:
+        with replacing(path) as file:
+            file.write(plan.encode())
+    _print_set(row for group, wanted in found.items() for row in _set_rows(group, wanted, Progress()))
+    if dry_run:
+        messages.say("nothing was written: --dry-run")
+        return
+    named = shlex.join(word for group in found for word in ("--group", group))
+    command = f"kafka-consumer-groups --bootstrap-server HOST:PORT --reset-offsets {named} --from-file"
+    messages.say(f"to set these: {command} {shlex.quote(path)} --execute")
 
 
 @offsets.command()
@@ -248,7 +291,7 @@ def reset(
         progress, unreadable = _to_be_set(store, group, force=force)
         stored = {*progress.positions, *(each.partition for each in unreadable if each.partition)}
         wanted = new_positions(stored, data_dir, topic_filter(topics), target)
-        _set(store, group, wanted, dry_run=dry_run, force=force)
+        _set(store, {group: wanted}, dry_run=dry_run, force=force)
 
 
 _Store = TypeVar("_Store", bound=OffsetStore)
@@ -299,30 +342,52 @@ def _to_be_set(store: WritableStore, group: str, *, force: bool) -> tuple[Progre
     return progress, unreadable
 
 
-def _set(store: WritableStore, group: str, wanted: list[NewPosition], *, dry_run: bool, force: bool) -> None:
-    """Set positions, and print the old and the new ones."""
+def _set(store: WritableStore, positions: Mapping[str, list[NewPosition]], *, dry_run: bool, force: bool) -> None:
+    """Set the positions of groups, and print the old and the new ones."""
+    before = {group: _checked(store, group, wanted, force=force) for group, wanted in positions.items()}
+    rows: list[Row] = []
+    try:
+        for group, wanted in positions.items():
+            if not dry_run:
+                offsets = {each.partition: each.offset for each in wanted}
+                known = {each.partition: each.identity for each in wanted if each.identity is not None}
+                store.set_positions(group, offsets, force=force, identities=known)
+            rows += _set_rows(group, wanted, before[group][0])
+    finally:
+        if rows:
+            _print_set(rows)
+    for progress, unreadable in before.values():
+        for replaced in unreadable:
+            messages.say(f"{replaced.error}: {'would be' if dry_run else 'is'} replaced")
+        if progress.batch is not None:
+            count = len(progress.batch.files)
+            messages.say(f"{count} files of the last batch are put in place when its job starts again")
+    if dry_run:
+        messages.say("nothing was set: --dry-run")
+
+
+def _checked(
+    store: WritableStore, group: str, wanted: Sequence[NewPosition], *, force: bool
+) -> tuple[Progress, tuple[Unreadable, ...]]:
+    """Return what is stored of a group if the positions may be set in it."""
     before, unreadable = _to_be_set(store, group, force=force)
     if not force:
         store.refuse_if_written(group, before)
-    positions = {each.partition: each.offset for each in wanted}
-    known = {each.partition: each.identity for each in wanted if each.identity is not None}
-    store.refuse_if_unreadable(unreadable, positions.keys())
-    if not dry_run:
-        store.set_positions(group, positions, force=force, identities=known)
-    rows: list[list[str | int | None]] = []
+    store.refuse_if_unreadable(unreadable, {each.partition for each in wanted})
+    return before, unreadable
+
+
+def _set_rows(group: str, wanted: Sequence[NewPosition], before: Progress) -> Iterator[Row]:
     for each in wanted:
         name = each.partition
         # As in the store: without a new identity, the position keeps the known topic id.
         identity = each.identity or Identity(before.identities.get(name, UNKNOWN).topic_id)
         offsets_then_now = [before.positions.get(name), each.offset]
-        rows.append([group, name.topic, name.partition, *offsets_then_now, *_identity_cells(identity), each.note])
+        yield [group, name.topic, name.partition, *offsets_then_now, *_identity_cells(identity), each.note]
+
+
+def _print_set(rows: Iterable[Row]) -> None:
     print_table(_SET, [[*map(_cell, row)] for row in rows])
-    for replaced in unreadable:
-        messages.say(f"{replaced.error}: {'would be' if dry_run else 'is'} replaced")
-    if before.batch is not None:
-        messages.say(f"{len(before.batch.files)} files of the last batch are put in place when its job starts again")
-    if dry_run:
-        messages.say("nothing was set: --dry-run")
 
 
 def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -388,7 +389,7 @@ def test_what_is_no_position_is_wrong_usage(position: str) -> None:
         ("set", "sqlite:///nowhere/x.db", "orders/0=1"),
         ("set", "sqlite:///nowhere/x.db", "--group", "export"),
         ("set", "sqlite:///nowhere/x.db", "--group", "export", "orders/0=1", "orders/0=2"),
-        ("copy", "sqlite:///nowhere/x.db", "sqlite:///nowhere/y.db"),
+        ("copy", "sqlite:///nowhere/x.db"),
         ("reset", "sqlite:///nowhere/x.db", "--group", "export"),
         ("reset", "sqlite:///nowhere/x.db", "--group", "export", "--to", "yesterday"),
         ("reset", "sqlite:///nowhere/x.db", "--group", "export", "--to", "-1"),
@@ -436,6 +437,66 @@ def test_a_group_of_a_broker_is_copied(url: str, root: Path) -> None:
     rows("copy", f"kafka:{root}", url, "--group", "mail", "--to-group", "post")
     assert stored(url, "billing") == {"orders/0": 4, "orders/1": 25}
     assert stored(url, "post") == {"returns/0": 5}
+
+
+def test_all_groups_are_copied_unless_some_are_named(url: str, root: Path) -> None:
+    put(url, "mail", {"returns/0": 1})
+    found = rows("copy", f"kafka:{root}", url)
+    assert [list(row.values())[:5] for row in found] == [
+        ["billing", "orders", "0", "-", "4"],
+        ["billing", "orders", "1", "-", "25"],
+        ["mail", "returns", "0", "1", "5"],
+    ]
+    assert stored(url, "billing") == {"orders/0": 4, "orders/1": 25}
+    assert stored(url, "mail") == {"returns/0": 5}
+    done = kfs("offsets", "copy", f"kafka:{root}", url, "--to-group", "both")
+    assert done.returncode == 2
+    assert b"--to-group names one group: choose one of 2 with --group" in done.stderr
+
+
+def test_no_group_is_set_if_one_of_them_may_not_be(
+    url: str, root: Path, acquired: Callable[[WriterName], WritableStore]
+) -> None:
+    acquired(ELSEWHERE)
+    other = f"sqlite://{root}.db"
+    put(other, "export", {"orders/0": 1})
+    put(other, "another", {"orders/0": 1})
+    assert "and may be running" in refused("offsets", "copy", other, url)
+    assert stored(url, "another") == {}
+
+
+def test_a_group_is_copied_to_a_file_that_sets_it_in_another_cluster(root: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "it's.csv"
+    done = kfs("offsets", "copy", "group:billing", plan, root)
+    assert done.returncode == 0
+    assert plan.read_text() == "orders,0,4\norders,1,25\n"
+    assert done.stdout.decode().splitlines()[1:] == [
+        "billing\torders\t0\t-\t4\t-\t-\t-",
+        "billing\torders\t1\t-\t25\t-\t-\t-",
+    ]
+    next_step = done.stderr.decode().partition("to set these: ")[2]
+    assert shlex.split(next_step) == [
+        *("kafka-consumer-groups", "--bootstrap-server", "HOST:PORT", "--reset-offsets"),
+        *("--group", "billing", "--from-file", str(plan), "--execute"),
+    ]
+
+
+def test_lines_of_several_groups_begin_with_the_group(root: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "reset.csv"
+    done = kfs("offsets", "copy", f"kafka:{root}", plan)
+    assert done.returncode == 0
+    assert plan.read_text() == "billing,orders,0,4\nbilling,orders,1,25\nmail,returns,0,5\n"
+    assert b"--group billing --group mail --from-file" in done.stderr
+
+
+def test_a_file_is_written_only_when_it_is_to_be(root: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "reset.csv"
+    done = kfs("offsets", "copy", f"kafka:{root}", plan, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, b"kfs: nothing was written: --dry-run\n")
+    assert b"mail\treturns\t0\t-\t5" in done.stdout
+    assert kfs("offsets", "copy", f"kafka:{root}", plan, "--force").returncode == 2
+    refused("offsets", "copy", "group:nobody", plan, root)
+    assert not plan.exists()
 
 
 def test_what_is_not_there_is_not_copied(url: str, url_of: Callable[[str], str]) -> None:
