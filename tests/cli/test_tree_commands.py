@@ -241,18 +241,46 @@ def test_a_lost_record_is_refused_with_file_and_position(damaged: Damaged) -> No
     assert f"{damaged.log.active}: position {damaged.torn}: " in reason
 
 
-def test_ls_long_lists_what_cannot_be_read_with_question_marks(tmp_path: Path) -> None:
-    log = ToyPartition(tmp_path, "liar")
+def partition_with_a_lying_batch(root: Path) -> ToyPartition:
+    log = ToyPartition(root, "liar")
     log.append([message(offset) for offset in range(3)])
     lying = bytearray(encode_batch([Record(offset, 0, None, b"abc") for offset in range(3, 6)]))
     lying[61] = 0x7E  # the length of its first record
     log.active.write_bytes(log.active.read_bytes() + with_right_crc(lying))
+    return log
+
+
+def test_ls_long_lists_what_cannot_be_read_with_question_marks(tmp_path: Path) -> None:
+    log = partition_with_a_lying_batch(tmp_path)
     done = kfs("ls", "-l", log.directory, "liar/0/offset")
     names = [line.split()[-1] for line in done.stdout.decode().splitlines()]
     assert names == kfs("ls", log.directory, "liar/0/offset").stdout.decode().split()
     assert names == [f"{offset}.json" for offset in range(6)]
     assert [line.startswith("?") for line in done.stdout.decode().splitlines()] == [False] * 3 + [True] * 3
     assert done.returncode == 1
+    assert done.stderr.startswith(f"kfs: {log.active}: position ".encode())
+
+
+def test_ls_long_of_topics_shows_the_offsets_times_and_sizes_of_their_partitions(shop: Shop) -> None:
+    lines = printed("ls", "-l", shop.root).decode().splitlines()
+    assert lines[0].split("\t")[2:6] == ["LOG-START-OFFSET", "LAST-STABLE-OFFSET", "HIGH-WATERMARK", "LOG-END-OFFSET"]
+    assert {line.split("\t")[0] for line in lines[1:]} == {"orders", "photos", "returns"}
+    [_, *orders] = printed("ls", "-l", shop.root, "/orders/").decode().splitlines()
+    assert orders == [line for line in lines if line.startswith("orders\t")]
+    topic, partition, start, stable, _, end, first, last, size = orders[0].split("\t")
+    assert (topic, partition, start, stable, end) == ("orders", "0", "0", "274", "274")
+    times = [iso(shop.orders.records[offset].timestamp * 1_000_000) for offset in (0, 273)]
+    assert [first, last] == times
+    assert int(size) == sum(path.stat().st_size for path in (shop.root / "orders-0").glob("*.log"))
+    assert printed("ls", "-l", shop.root, "--topic", "photos").decode().splitlines()[1].startswith("photos\t0\t")
+
+
+def test_ls_long_of_topics_says_what_it_could_not_read(tmp_path: Path) -> None:
+    log = partition_with_a_lying_batch(tmp_path)
+    done = kfs("ls", "-l", log.directory)
+    [_, line] = done.stdout.decode().splitlines()
+    assert line.split("\t")[:6] == ["liar", "0", "0", "6", "-", "6"]
+    assert line.split("\t")[7] == iso(message(2).timestamp * 1_000_000)  # of the last record that can be read
     assert done.stderr.startswith(f"kfs: {log.active}: position ".encode())
 
 
