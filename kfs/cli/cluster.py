@@ -45,6 +45,15 @@ def _topics(rows: ClusterRows) -> Iterator[Row]:
     return (row for row in found if row is not None)
 
 
+def _only(topics: Iterable[Row], states: Sequence[str]) -> Iterator[Row]:
+    """Leave of each topic the partitions that are in one of these states, and no topic without any."""
+    for topic in topics:
+        partitions: Any = topic["partitions"]
+        found = [one for one in partitions if any(one[state] for state in states)]
+        if found:
+            yield {**topic, "partitions": found}
+
+
 def _partition_lines(topic: Row) -> Iterator[Sequence[Json]]:
     partitions: Any = topic["partitions"]
     for one in partitions:
@@ -163,9 +172,15 @@ def _section_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+#: Options that choose partitions by their state, and the field that says so.
+_STATES: Final = {"under_replicated": "underReplicated", "offline": "offline"}
+
+
 @click.command()
 @click.argument("log_dirs", metavar="LOG_DIR...", nargs=-1, required=True, type=click.Path(readable=False))
 @_section_options
+@click.option("--under-replicated", is_flag=True, help="Of --topics, only partitions that lack replicas in the ISR.")
+@click.option("--offline", is_flag=True, help="Of --topics, only partitions without a leader.")
 @json_option("Print one JSON object a line.")
 @topic_option
 @max_batch_bytes_option
@@ -184,16 +199,21 @@ def cluster(
     \b
       kfs cluster /var/lib/kafka/data
       kfs cluster --topics --topic 'orders*' /mnt/broker1/kafka /mnt/broker2/kafka
+      kfs cluster --under-replicated --offline /var/lib/kafka/data
       kfs cluster --configs --json /var/lib/kafka/data | jq 'select(.resourceType == "BROKER")'
     """
     say_what_is_logged()
-    names = [name for name in _SECTIONS if wanted[f"show_{name}"]]
+    states = [field for option, field in _STATES.items() if wanted[option]]
+    names = [name for name in _SECTIONS if wanted[f"show_{name}"] or (states and name == "topics")]
     if as_json and len(names) > 1:
         raise click.UsageError("--json shows one list at a time")
     data_dir = DataDir(log_dirs, Storage(max_batch_bytes=max_batch_bytes))
     rows = ClusterRows(BrokerState(data_dir).cluster)
     for name in names:
-        _show(rows, _SECTIONS[name], topic_filter(topics), as_json)
+        found = _SECTIONS[name].rows(rows)
+        if states and name == "topics":
+            found = _only(found, states)
+        _show(found, _SECTIONS[name], topic_filter(topics), as_json)
     is_incomplete = rows.is_cut_short or (rows.lacks_metadata and not _FROM_DIRECTORIES.issuperset(names))
     not_found = _not_found(rows, topics) if _OF_TOPICS.intersection(names) else []
     if not names:
@@ -216,8 +236,8 @@ def _not_found(rows: ClusterRows, patterns: Sequence[str]) -> list[str]:
     ]
 
 
-def _show(rows: ClusterRows, section: _Section, matches: Callable[[str], bool] | None, as_json: bool) -> None:
-    found = (row for row in section.rows(rows) if matches is None or _is_of_topic(row, matches))
+def _show(rows: Iterable[Row], section: _Section, matches: Callable[[str], bool] | None, as_json: bool) -> None:
+    found = (row for row in rows if matches is None or _is_of_topic(row, matches))
     if as_json:
         for row in found:
             click.echo(json.dumps(row, separators=(",", ":")))

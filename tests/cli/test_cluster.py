@@ -20,7 +20,7 @@ from tests.cli.test_command_line import on_a_terminal
 from tests.every_node import every_node
 from tests.internal.cluster.reading import RECORDED, metadata_log, recorded
 from tests.internal.cluster.test_cluster import broker, partition_of
-from tests.internal.cluster.writing import batch, config, topic, uuid, value, write_log, write_segment
+from tests.internal.cluster.writing import batch, config, partition, topic, uuid, value, write_log, write_segment
 from tests.logs import open_tree
 from tests.system.kafka_mount import kfs
 
@@ -93,6 +93,26 @@ def test_json_is_one_object_a_line(rich: Path) -> None:
     assert [(one["topic"], len(one["partitions"])) for one in topics] == [("again", 2), ("orders", 4)]
     assert json.loads(printed("cluster", "--json", rich))["counts"]["topics"] == 2
     assert kfs("cluster", "--json", "--topics", "--users", rich).returncode == 2
+
+
+def test_partitions_in_trouble_can_be_chosen(tmp_path: Path) -> None:
+    whole, lacking = (1, 2), {"isr": (1,)}
+    content = [
+        *(topic("a", 1), partition(0, 1, whole), partition(1, 1, whole, **lacking)),
+        *(topic("b", 2), partition(0, 2, whole, leader=-1), partition(1, 2, whole, leader=-1, **lacking)),
+        *(topic("fine", 3), partition(0, 3, whole)),
+    ]
+    write_log(broker(tmp_path), [content])
+
+    def chosen(*options: str) -> list[str]:
+        return [f"{line[0]}-{line[2]} {line[8]}" for line in table(*options, tmp_path)[1:]]
+
+    assert chosen("--under-replicated") == ["a-1 under-replicated", "b-1 offline,under-replicated"]
+    assert chosen("--offline") == ["b-0 offline", "b-1 offline,under-replicated"]
+    assert chosen("--offline", "--under-replicated") == [*chosen("--under-replicated")[:1], *chosen("--offline")]
+    assert chosen("--offline", "--topics", "--topic", "a") == []
+    [found] = map(json.loads, printed("cluster", "--under-replicated", "--topic", "a", "--json", tmp_path).splitlines())
+    assert [one["partition"] for one in found["partitions"]] == [1]
 
 
 def test_a_directory_without_metadata_shows_what_it_has(tmp_path: Path) -> None:
