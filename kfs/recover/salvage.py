@@ -25,6 +25,7 @@ from kfs.recover.completion import Completed
 from kfs.recover.copying import copy_file, copy_range
 from kfs.recover.log_dir_recovery import Mode
 from kfs.recover.losses import Gone, consequences
+from kfs.recover.reachable_end import make_end_reachable
 from kfs.recover.report import Change, Loss, PartitionReport, SegmentAccount
 from kfs.recover.salvage_plan import SalvagePlan, SegmentPlan
 from kfs.recover.segment_plan import Fate, Stretch
@@ -74,10 +75,12 @@ def salvage_partition(
             what = f"no more records are taken from it: {source.failure}"
             report.changes.append(Change(source.log.directory.path, what))
     _copy_other_files(others, directory, report)
+    end_made_reachable = make_end_reachable(plan, directory)
     parameters = LoadParameters(log_start_offset=log.log_start_offset)
     copy = UnifiedLog.open(directory, mode.config, parameters, clock=mode.clock)
     copy.close()
     report.consequences += consequences(log, gone, plan.producers.entries(), plan.restored, plan.missing())
+    report.consequences += [] if end_made_reachable is None else [end_made_reachable]
     report.log_start_offset, report.log_end_offset = copy.log_start_offset, copy.log_end_offset
     return copy
 

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
 from aiokafka import ConsumerRecord
 
+from kfs.format.layout import MAGIC_V1, MAGIC_V2
 from kfs.format.record import Record
 from kfs.log.storage import Storage
 from kfs.recover.kafka_mode import KafkaMode
@@ -15,6 +17,7 @@ from kfs.recover.log_dir_recovery import recover_copy
 from kfs.recover.salvage_mode import SalvageMode
 from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
 from tests.expected import expected_records
+from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath, intact_records
 from tests.recover.recordings import CONFIG, KILLED, UNCLEAN
 from tests.requirements import need_kafka
@@ -124,3 +127,23 @@ def ascending(offsets: Iterable[int]) -> list[int]:
         if not found or offset > found[-1]:
             found.append(offset)
     return found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_consumer_that_reads_to_the_end_of_what_is_salvaged_ends(tmp_path: Path) -> None:
+    """The last segment is empty, and what came before it is lost: a consumer still gets to the end offset."""
+    for magic in (MAGIC_V1, MAGIC_V2):
+        whole = write_partition(tmp_path / "data" / f"v{magic}-0", {0: dense(0, 76, magic=magic), 77: []}) / log_name(0)
+        whole.write_bytes(whole.read_bytes()[:-1] + b"?")
+    recover_copy(str(tmp_path / "data"), str(tmp_path / "output"), SalvageMode(config=CONFIG, storage=Storage()))
+    directories = sorted((tmp_path / "output").glob("v*"))
+    broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
+    with broker.running():
+        broker.create_topics(partition_counts(directory.name for directory in directories))
+    for directory in directories:
+        broker.put_in(directory)
+    with broker.running() as log:
+        consumed = broker.consumed("read_uncommitted", [directory.name for directory in directories])
+    assert errors_in(log) == []
+    assert {name: records[-1].offset for name, records in consumed.items()} == {"v1-0": 75, "v2-0": 74}

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from kfs.errors import KfsError, RecoveryRefused
 from kfs.format.checkpoint import EpochEntry, encode_leader_epoch_checkpoint
-from kfs.log.block import Cause
+from kfs.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
+from kfs.log.block import Block, Cause
 from kfs.log.log_dir import CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, LogDir
+from kfs.log.offset_range import OffsetRange
 from kfs.log.problem import Problems
 from kfs.log.storage import Storage
 from kfs.recover.kafka_mode import KafkaMode
@@ -48,6 +50,7 @@ from tests.recover.recordings import CONFIG
 from tests.recover.salvaging import check_cover, partition, salvage
 from tests.system.kafka_mount import kfs
 from tests.thoroughness import examples
+from tests.verify.checking import complaints, verified
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ID = "0123456789abcdef0123456789abcdef"
@@ -138,6 +141,38 @@ def test_a_segment_of_which_nothing_is_left_is_not_there(tmp_path: Path) -> None
     assert [(loss.first_offset, loss.last_offset) for loss in report.losses] == [(10, 19)]
     assert not (tmp_path / "out" / "t-0" / log_name(10)).exists()
     assert [one.offset for one in records_in(open_log(tmp_path / "out" / "t-0"))] == [*range(10), *range(20, 30)]
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1, MAGIC_V2])
+def test_a_consumer_gets_to_the_end_of_what_is_left(magic: int, tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    content = dense(0, 76, magic=magic)
+    whole = write_partition(source / "t-0", {0: content, 77: []}) / log_name(0)
+    whole.write_bytes(whole.read_bytes()[:-1] + b"?")
+    report = partition(salvage(source, tmp_path / "out"))
+    lost = range(report.losses[0].first_offset or 0, 77)
+    log = open_log(tmp_path / "out" / "t-0")
+    assert [one.offset for one in records_in(log)] == [*range(lost.start)]
+    if magic == MAGIC_V2:
+        what = "an empty record batch leads to the end of the log at 77"
+        assert (report.log_end_offset, log.log_end_offset) == (77, 77)
+        *_, last = [item.header for _, item in log.walk(OffsetRange(0, 100)) if isinstance(item, Block)]
+        assert (last.base_offset, last.last_offset, last.record_count) == (lost.start, 76, 0)
+    else:
+        what = f"the log ends at {lost.start} instead of 77, and brokers assign these offsets again"
+        assert (report.log_end_offset, log.log_end_offset) == (lost.start, lost.start)
+    assert report.consequences == [f"no record is left of offsets {lost.start} to 76: {what}"]
+    assert damage_in(log) == []
+    assert complaints(verified(tmp_path / "out")) == []
+
+
+def test_what_consumers_do_not_start_below_needs_no_end(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    whole = write_partition(source / "t-0", {0: dense(0, 76), 77: []}) / log_name(0)
+    whole.write_bytes(whole.read_bytes()[:-1] + b"?")
+    set_log_start(source, "t", 0, 77)
+    report = partition(salvage(source, tmp_path / "out"))
+    assert (report.log_start_offset, report.log_end_offset, report.consequences) == (77, 77, [])
 
 
 def test_a_segment_of_which_there_is_no_file_is_said_to_be_missing(tmp_path: Path) -> None:
