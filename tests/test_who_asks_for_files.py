@@ -39,7 +39,9 @@ MAY_ASK: Final = {
     "broker_log.producer_state_manager": "writes snapshots",
     "broker_log.transaction_index": "writes transaction indexes",
     "recover.copying": "writes copies",
+    "recover.free_space": "the space that an output has",
     "recover.log_dir_recovery": "empties an output",
+    "recover.reachable_end": "writes the last segment of a copy",
     "recover.salvage": "writes copies",
     "demo.partition_writer": "writes segments",
     # input and output that are no log's

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import tempfile
 from typing import Final
 
 from kfs.storage.holes import data_extents
@@ -30,6 +31,17 @@ def copy_file(source: str, target: str) -> dict[int, str]:
     shutil.copystat(source, target)
     keep_owner(file.status(), target)
     return file.unreadable
+
+
+def can_share_blocks(source: str, directory: str) -> bool:
+    """Whether a copy of a file to a directory would share its blocks, instead of taking as many again.
+
+    Raises:
+        CorruptData: the file can't be read.
+        OSError: the directory can't be written to.
+    """
+    with tempfile.TemporaryFile(dir=directory) as copy:
+        return _clone(OpenFile(source), copy.fileno())
 
 
 def _clone(source: OpenFile, target: int) -> bool:

@@ -31,6 +31,7 @@ from kfs.log.log_dir import (
 )
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.recover.copying import copy_file, keep_owner
+from kfs.recover.free_space import check_free_space
 from kfs.recover.report import Change, PartitionReport, RecoveryReport
 from kfs.storage.atomic_file import sync_filesystem, write_atomically
 from kfs.storage.listing import list_files, list_names
@@ -240,8 +241,8 @@ def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda
 
     Raises:
         RecoveryRefused: a broker refuses to start on the source.
-        KfsError: the output lies in the source or vice versa, isn't empty, or can't be written; or a broker has the
-            source open, as its lock or a change during the copy shows.
+        KfsError: the output lies in the source or vice versa, isn't empty, has too little space, or can't be written;
+            or a broker has the source open, as its lock or a change during the copy shows.
     """
     recoverable, *_ = [Recoverable.at(path) for path in (source, *mode.other_sources())]
     for path in (source, *mode.other_sources()):
@@ -252,6 +253,7 @@ def recover_copy(source: str, output: str, mode: Mode, advance: Advance = lambda
     report = RecoveryReport()
     with failures_told(output):
         try:
+            check_free_space([*before], output)
             recovery = mode.recovery(recoverable.log_dir, output, report, advance)
             _copy_top(recoverable, output, report)
             recovery.run(recoverable.names)
