@@ -20,7 +20,11 @@ FIRST_TIMESTAMP: Final = 1_767_571_200_000
 _TOPICS: Final = 20
 _PARTITIONS_OF_GROUP: Final = 10
 _SEGMENT_BYTES: Final = 100 * 1024 * 1024  # offsets.topic.segment.bytes
+#: How many groups share the partitions of one topic.
+_GROUPS_OF_TOPIC: Final = 20
 _VALUE: Final = struct.Struct(">hqihq")
+_LENGTH: Final = struct.Struct(">h")
+_PARTITION: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,29 @@ class OffsetsLog:
                 offset += 1
 
 
+def write_commits(log_dir: Path, topic: str, partitions: int, offset: int) -> None:
+    """Write a partition in which each of the topic's partitions has one commit, at ``offset``, of one of the groups."""
+    directory = log_dir / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    segment = LogSegment.create(os.fspath(directory), 0)
+    value = _value(offset, FIRST_TIMESTAMP)
+    for partition in range(partitions):
+        key = _key_of(f"service-{partition % _GROUPS_OF_TOPIC}", topic, partition)
+        segment.append(encode_batch([Record(partition, FIRST_TIMESTAMP, key, value)]))
+    segment.close()
+
+
 def _key(group: int, index: int) -> bytes:
-    name = f"service-{group:05d}-consumers".encode()
-    topic = f"events-{(group + index // _PARTITIONS_OF_GROUP) % _TOPICS}".encode()
-    length = struct.Struct(">h").pack
-    partition = struct.pack(">i", index % _PARTITIONS_OF_GROUP)
-    return b"\x00\x01" + length(len(name)) + name + length(len(topic)) + topic + partition
+    topic = f"events-{(group + index // _PARTITIONS_OF_GROUP) % _TOPICS}"
+    return _key_of(f"service-{group:05d}-consumers", topic, index % _PARTITIONS_OF_GROUP)
+
+
+def _key_of(group: str, topic: str, partition: int) -> bytes:
+    return (
+        b"\x00\x01"
+        + b"".join(_LENGTH.pack(len(name)) + name.encode() for name in (group, topic))
+        + _PARTITION.pack(partition)
+    )
 
 
 def _value(offset: int, timestamp: int) -> bytes:

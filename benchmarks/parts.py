@@ -27,6 +27,7 @@ from typing import Final
 from benchmarks.command_line import add_place_of_logs
 from benchmarks.events import EventLog, event_log, many_partitions
 from benchmarks.machine import machine
+from benchmarks.offsets_topic import write_commits
 from benchmarks.produced import Producer, broker_over
 from benchmarks.rounds import Sample, timed_process
 from benchmarks.served import served_by
@@ -66,13 +67,15 @@ class Logs:
     parquet: Path
     many: EventLog
     as_many_in_one: EventLog
+    commits: Path
 
     @classmethod
     def below(cls, root: Path, records: int, partitions: int, producer: Producer = Producer.KFS) -> Logs:
         """Return the logs below a directory, written unless they are there; kfs writes those of many partitions."""
         long = event_log(root, Codec.LZ4, records, producer=producer)
         many = many_partitions(root, long, partitions, _SEGMENTS)
-        return cls(long, _without_indexes(long), _as_parquet(long), many, event_log(root, Codec.LZ4, many.records))
+        as_many_in_one = event_log(root, Codec.LZ4, many.records)
+        return cls(long, _without_indexes(long), _as_parquet(long), many, as_many_in_one, _commits(many, partitions))
 
     def fill(self, argument: str, **more: str) -> str:
         """Return an argument with the places and offsets of these logs, and ``more``."""
@@ -86,6 +89,7 @@ class Logs:
             parquet=self.parquet,
             many=self.many.directory,
             one=self.as_many_in_one.directory.parent,
+            commits=self.commits,
             **more,
         )
 
@@ -105,6 +109,14 @@ def _as_parquet(log: EventLog) -> Path:
     if not path.exists():
         subprocess.run([*_KFS, "cat", log.directory.parent, log.topic, "-f", "parquet", "-o", path], check=True)
     return path
+
+
+def _commits(log: EventLog, partitions: int) -> Path:
+    """Return a log directory with commits for each partition, in the middle of its records."""
+    root = log.directory.with_name(f"{log.directory.name}-commits")
+    if not root.exists():
+        write_commits(root, "events", partitions, log.records // partitions // 2)
+    return root
 
 
 class Place(Enum):
@@ -219,6 +231,13 @@ QUESTIONS: Final = (
     ),
     Question("many partitions: cat", _kfs("cat", "{many}"), "in one partition", _kfs("cat", "{one}"), 1.5),
     Question("many partitions: verify", _kfs("verify", "{many}"), "in one partition", _kfs("verify", "{one}"), 1.5),
+    Question(
+        "many partitions: groups",
+        _kfs("groups", "{commits}", "{many}"),
+        "commits alone",
+        _kfs("groups", "{commits}"),
+        1.5,
+    ),
     Question(
         "many partitions: last.json",
         ("sh", "-c", "cat */*/last.json"),
