@@ -12,10 +12,10 @@ from kfs.log.log import Log
 
 
 @contextmanager
-def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None]]:
+def progress_bar(total: int | Callable[[], int] | None, doing: str) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error, if that is a terminal; yield a function to call with each number of bytes.
 
-    ``total`` is the total number of bytes, or None if unknown.
+    ``total`` is the total number of bytes, or a function that returns it, for a bar that is shown, or None if unknown.
     """
     if not sys.stderr.isatty():
         yield lambda done: None
@@ -27,7 +27,7 @@ def progress_bar(total: int | None, doing: str) -> Iterator[Callable[[int], None
     columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     # If standard output is a terminal, what is printed there meanwhile appears above the bar.
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as progress:
-        task = progress.add_task(doing, total=total)
+        task = progress.add_task(doing, total=total() if callable(total) else total)
         yield lambda done: progress.advance(task, done)
 
 

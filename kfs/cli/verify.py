@@ -18,7 +18,7 @@ from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
 from kfs.read.workers.cores import cores
 from kfs.read.workers.forking import forks_allowed
-from kfs.storage.memory import collect_garbage_less
+from kfs.storage.memory import collect_garbage_less, keep_freed_memory
 from kfs.verify.finding import Finding, Severity
 from kfs.verify.job import reports_of
 from kfs.verify.segment import SegmentReport
@@ -61,12 +61,11 @@ def _verify(
     max_batch_bytes: int,
 ) -> VerifyTotals:
     collect_garbage_less()
+    keep_freed_memory()
     storage = Storage(max_batch_bytes=max_batch_bytes)
     verification = Verification(paths, storage, topic_filter=topic_filter(topics))
     BrokerState(verification.data_dir)  # so that data_dir knows which topics are tiered
-    sizes = verification.sizes()
-    with forks_allowed(), progress_bar(sum(sizes), "checking") as advance:
-        jobs = max(min(jobs, len(sizes)), 1)
+    with forks_allowed(), progress_bar(verification.size, "checking") as advance:
         reports = _counted(reports_of(verification.tasks(), jobs, max_batch_bytes), advance)
         for finding in verification.run(reports):
             sys.stdout.write(line_of(finding) + "\n")

@@ -175,7 +175,7 @@ def _problems(partition: PartitionView) -> bytes:
     renamed_ns = log.renamed_ns
     log.look_again()  # what is listed is at least as new
     check = PartitionCheck(log, is_stopped=False, needs_metadata=False)
-    reports = [check_segment(task, log.storage) for task in check.tasks()]
+    reports = [check_segment(task, log.storage) for task in check.tasks]
     _, found = check.finish(reports)
     findings = [each for each in found if each.is_complaint and each.kind is not FindingKind.TORN_TAIL]
     # While a broker renames one file after another, files beside the segments mean nothing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kfs.format.batch_table import BatchTable
 from kfs.format.columns import RecordColumns
@@ -11,8 +11,7 @@ from kfs.log.block import Block, Damage
 from kfs.verify.finding import FindingKind, Findings
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRun:
+class EpochRun(NamedTuple):
     """Consecutive batches of one leader epoch: first and last offset, and the first batch's byte position."""
 
     epoch: int
@@ -43,7 +42,7 @@ class EpochAudit:
             return
         current = self.runs[-1] if self.runs else None
         if current is not None and current.epoch == epoch:
-            self.runs[-1] = replace(current, last_offset=table.last_offsets[last])
+            self.runs[-1] = current._replace(last_offset=table.last_offsets[last])
         elif current is None or (epoch > current.epoch):
             run = EpochRun(epoch, table.base_offsets[first], table.last_offsets[last], table.positions[first])
             self.runs.append(run)

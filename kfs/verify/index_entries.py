@@ -129,7 +129,8 @@ def _used(file: OpenFile, size: int) -> bytes | None:
     used = bytearray()
     position = 0
     while position < size:
-        position = next_data(file, position, size)
+        if size > _CHUNK:  # else reading a hole costs less than looking for its end
+            position = next_data(file, position, size)
         chunk = file.read(position, min(_CHUNK, size - position))
         if not chunk:
             break

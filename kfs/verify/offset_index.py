@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kfs.format.batch_header import UNKNOWN_COUNT
 from kfs.format.batch_table import BatchTable
@@ -32,8 +31,7 @@ LAYOUT: Final = IndexLayout(  # OffsetIndex.java: relative offset, position
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLength:
+class IndexLength(NamedTuple):
     """How far an offset index reaches: ``entries`` entries, at most ``spacing`` bytes apart.
 
     ``gap`` is the distance in bytes from the last entry's position to the last batch. ``last_offset`` is the last

@@ -56,9 +56,10 @@ class PartitionCheck:
         self._files = log.files
         self._path = log.directory.path
         self._findings = Findings()
+        #: The segments and KRaft snapshots to read; each is an independent task.
+        self.tasks = self._made_tasks()
 
-    def tasks(self) -> list[SegmentTask]:
-        """Return the segments and KRaft snapshots to read; each is an independent task."""
+    def _made_tasks(self) -> list[SegmentTask]:
         snapshots = sorted(self._files.snapshots)
         segments = [
             SegmentTask(
@@ -146,9 +147,9 @@ class PartitionCheck:
         the bytes since the last entry from 0 again. So the check compares with the other segments, and with the time
         index: that gets at most one entry per offset index entry, and one when the segment is closed.
         """
-        usual = max((report.index.spacing for report in reports if report.index is not None), default=0)
+        usual = max((report.index_length.spacing for report in reports if report.index_length is not None), default=0)
         for report in reports:
-            files, index = report.task.files, report.index
+            files, index = report.task.files, report.index_length
             if index is None or files.index is None or (index.is_preallocated and not report.task.is_closed):
                 continue
             closed = 1 + len(report.epochs)  # a broker that restarts usually leads in a new epoch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from kfs.errors import CorruptData
 from kfs.format.aborted_txn import AbortedTxn, parse_aborted_transactions
@@ -34,12 +34,11 @@ from kfs.verify.side_files import parse_file, severity_of
 from kfs.verify.time_index import TimeIndexAudit
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentReport:
+class SegmentReport(NamedTuple):
     """The findings about a segment, and what the partition's checks need; ``next_offset`` follows the last batch.
 
     ``aborted`` is the transaction index. It is None if the file can't be read or doesn't exist, as when no transaction
-    was aborted. ``index`` and ``time_entries`` serve to judge whether an index is too short.
+    was aborted. ``index_length`` and ``time_entries`` serve to judge whether an index is too short.
     """
 
     task: SegmentTask
@@ -54,7 +53,7 @@ class SegmentReport:
     epochs: tuple[EpochRun, ...] = ()
     producers: tuple[ProducerEvent, ...] = ()
     aborted: tuple[AbortedTxn, ...] | None = None
-    index: IndexLength | None = None
+    index_length: IndexLength | None = None
     time_entries: int = 0
 
 
@@ -128,7 +127,7 @@ class _SegmentCheck:
             epochs=tuple(self.epochs.runs),
             producers=self.producers.finish(),
             aborted=aborted,
-            index=self.offset_audit.length() if self.offset_audit is not None else None,
+            index_length=self.offset_audit.length() if self.offset_audit is not None else None,
             time_entries=self.time_audit.count,
         )
 

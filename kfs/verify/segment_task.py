@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kfs.log.segment_files import SegmentFiles
 from kfs.verify.log_ends import KnownEnd
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentTask:
+class SegmentTask(NamedTuple):
     """A segment to check, or, with ``is_kraft_snapshot``, a KRaft snapshot.
 
     ``is_stopped`` says that the broker was stopped cleanly: then even the last segment has no incomplete batch at its

@@ -13,6 +13,7 @@ from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
 from kfs.log.partition_directory import PARTITION_METADATA
 from kfs.log.storage import Storage
+from kfs.storage.listing import list_sizes
 from kfs.storage.status import PathKind, is_there, kind_at, size_at
 from kfs.verify.finding import Finding, FindingKind, Findings, Severity
 from kfs.verify.kraft_snapshot import kraft_task
@@ -26,8 +27,12 @@ from kfs.verify.single_file import FileCheck
 class Unit(Protocol):
     """A partition, log directory or file, whose findings are complete once its tasks are done."""
 
-    def tasks(self) -> list[SegmentTask]:
-        """Return the tasks."""
+    def tasks(self) -> Sequence[SegmentTask]:
+        """Return the tasks, the same each time until the findings are complete, and none after that."""
+        ...
+
+    def size(self) -> int:
+        """Return about how many bytes of batches the tasks read."""
         ...
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
@@ -57,7 +62,7 @@ class Verification:
     def __init__(
         self, paths: Sequence[str], storage: Storage, *, topic_filter: Callable[[str], bool] | None = None
     ) -> None:
-        """Find the units that ``paths`` name; read no batches yet.
+        """Find the units that ``paths`` name; list no partitions yet.
 
         Raises:
             UnusableSource: a path is missing, unreadable, or not Kafka's.
@@ -93,7 +98,7 @@ class Verification:
         if parent is None and log_dir is not None:
             parent = _listed(log_dir.path)
         is_stopped = parent is not None and parent.is_stopped
-        return _PartitionUnit(self, PartitionCheck(log, is_stopped=is_stopped, needs_metadata=needs_metadata))
+        return _PartitionUnit(self, log, is_stopped=is_stopped, needs_metadata=needs_metadata)
 
     def deleted_in(self, path: str) -> Iterator[Log]:
         """Yield the partitions of deleted topics in the log directory ``path``."""
@@ -119,13 +124,17 @@ class Verification:
         self.totals.records += report.records
 
     def tasks(self) -> Iterator[SegmentTask]:
-        """Yield the tasks of all units."""
+        """Yield the tasks of all units; a partition is listed when its turn comes.
+
+        Raises:
+            SourceLost: a partition can't be listed.
+        """
         for unit in self.units:
             yield from unit.tasks()
 
-    def sizes(self) -> list[int]:
-        """Return the bytes of batches to read for each task."""
-        return [size_at(task.files.log.path) for task in self.tasks()]
+    def size(self) -> int:
+        """Return about how many bytes of batches there are to read."""
+        return sum(unit.size() for unit in self.units)
 
     def take(self, result: PartitionResult) -> None:
         """Keep a partition's result for the checks of its log directory and of all together."""
@@ -153,27 +162,47 @@ class _FileUnit:
     def __init__(self, check: FileCheck) -> None:
         self._check = check
 
-    def tasks(self) -> list[SegmentTask]:
+    def tasks(self) -> Sequence[SegmentTask]:
         return self._check.tasks()
+
+    def size(self) -> int:
+        return sum(size_at(task.files.log.path) for task in self.tasks())
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
         return self._check.finish(reports)
 
 
 class _PartitionUnit:
-    """A partition directory."""
+    """A partition directory: listed for its tasks, and forgotten with its findings."""
 
-    def __init__(self, verification: Verification, check: PartitionCheck) -> None:
+    def __init__(self, verification: Verification, log: Log, *, is_stopped: bool, needs_metadata: bool) -> None:
         self._verification = verification
-        self._check = check
+        self._log = log
+        self._is_stopped = is_stopped
+        self._needs_metadata = needs_metadata
+        self._check: PartitionCheck | None = None
+        self._is_finished = False
 
-    def tasks(self) -> list[SegmentTask]:
-        return self._check.tasks()
+    def tasks(self) -> Sequence[SegmentTask]:
+        return () if self._is_finished else self._listed().tasks
+
+    def size(self) -> int:
+        try:
+            return sum(list_sizes(self._log.directory.path, ".log").values())
+        except OSError:
+            return 0
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
-        result, found = self._check.finish(reports)
+        result, found = self._listed().finish(reports)
         self._verification.take(result)
+        self._check, self._is_finished = None, True
         return found
+
+    def _listed(self) -> PartitionCheck:
+        if self._check is None:
+            is_stopped, needs_metadata = self._is_stopped, self._needs_metadata
+            self._check = PartitionCheck(self._log, is_stopped=is_stopped, needs_metadata=needs_metadata)
+        return self._check
 
 
 class _LogDirectoryUnit:
@@ -183,9 +212,12 @@ class _LogDirectoryUnit:
         self._verification = verification
         self._path = path
 
-    def tasks(self) -> list[SegmentTask]:
+    def tasks(self) -> Sequence[SegmentTask]:
         task = self._verification.bootstrap_task(self._path)
-        return [] if task is None else [task]
+        return () if task is None else (task,)
+
+    def size(self) -> int:
+        return sum(size_at(task.files.log.path) for task in self.tasks())
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
         findings = Findings()
@@ -204,8 +236,11 @@ class _LastUnit:
     def __init__(self, verification: Verification) -> None:
         self._verification = verification
 
-    def tasks(self) -> list[SegmentTask]:
-        return []
+    def tasks(self) -> Sequence[SegmentTask]:
+        return ()
+
+    def size(self) -> int:
+        return 0
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
         findings = Findings()

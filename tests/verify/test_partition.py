@@ -20,7 +20,9 @@ from kfs.format.codecs import Codec
 from kfs.format.layout import BATCH_HEADER
 from kfs.format.producer_snapshot import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from kfs.format.writer import encode_batch
-from kfs.log.storage import Storage
+from kfs.log.partition_directory import PartitionDirectory
+from kfs.log.segment_files import PartitionFiles, SegmentFiles
+from kfs.log.storage import ListedLogs, Storage
 from kfs.verify.finding import Finding, FindingKind, Severity
 from kfs.verify.segment import check_segment
 from kfs.verify.verification import Verification
@@ -353,6 +355,29 @@ def test_what_lies_around_is_listed(tmp_path: Path) -> None:
         log_name(0, ".timeindex.cleaned"): (FindingKind.CLEANED_FILE, Severity.WARNING),
         log_name(70, ".log.swap"): (FindingKind.SWAP_FILE, Severity.WARNING),
     }
+
+
+def test_each_partition_is_listed_once_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t-{partition}" for partition in range(5)]
+    for name in names:
+        write_partition(tmp_path / name, {0: dense(0, 9), 10: dense(10, 19)})
+    (tmp_path / "t-5").mkdir()
+    listed: list[str] = []
+    list_files = PartitionDirectory.list
+
+    def note(directory: PartitionDirectory, next_offset: Callable[[SegmentFiles], int]) -> PartitionFiles:
+        listed.append(directory.path)
+        return list_files(directory, next_offset)
+
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))  # a directory that has just changed is listed until two listings agree
+    storage = Storage()
+    storage.listed = ListedLogs(most=1)
+    verification = Verification([str(tmp_path)], storage)
+    monkeypatch.setattr(PartitionDirectory, "list", note)
+    list(verification.run(check_segment(task, storage) for task in verification.tasks()))
+    assert listed == [str(tmp_path / name) for name in (*names, "t-5")]
+    assert verification.totals.segments == 10
 
 
 def test_a_file_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
