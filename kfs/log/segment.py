@@ -21,18 +21,21 @@ from kfs.log.segment_files import SegmentFiles
 from kfs.log.segment_indexes import SegmentIndexes
 from kfs.log.storage import LoadedBlock, Storage
 from kfs.log.walk import SegmentWalk
-from kfs.log.window import WINDOW_BYTES, Window
+from kfs.log.window import FIRST_READ, WINDOW_BYTES, Window
 from kfs.storage.open_files import FileChanged, FileGone, GoneForGood, OpenFile, Patched
 from kfs.storage.status import PathKind, kind_at, status_at
 
 if TYPE_CHECKING:
     from kfs.log.bulk import BulkReader, DecodedBatches, Undecodable
+    from kfs.log.offset_index import OffsetPosition
     from kfs.storage.patched_file import Extent, Patch
 
 #: The distance in bytes between the marks that walks set for later lookups.
 _MARK_INTERVAL: Final = 64 * 1024
 #: The end of a segment up to this size in bytes is found by a walk over all of it: its index would take longer to open.
 _WHOLE_BYTES: Final = 128 * 1024
+#: A segment up to this size in bytes is looked through from its beginning, for the same reason: one read has all of it.
+_SCANNED_BYTES: Final = FIRST_READ
 #: If a segment has grown by more bytes than this since the last search for its end, the search starts at an index
 #: entry.
 _WALKED_BYTES: Final = 4 * 1024 * 1024
@@ -493,19 +496,23 @@ class Segment:
         return None
 
     def _ordinary_block(self, offset: int) -> Block | None:
-        """Return the block that holds ``offset``, if the index leads to it and every batch on the way is ordinary."""
-        entry = self.indexes.entry_before(offset - 1)
-        if entry is None:
-            return None
+        """Return the block that holds ``offset``, if every batch on the way is ordinary.
+
+        The way begins with the segment if that is small, else at an entry of the index.
+        """
         walk = self._new_walk(tells_missing=False)
-        if entry.position >= walk.size:
-            return None
-        walk.begin(entry.position, None)
-        position, end = entry.position, min(entry.position + WINDOW_BYTES, walk.size)
+        entry: OffsetPosition | None = None
+        if walk.size > _SCANNED_BYTES:
+            entry = self.indexes.entry_before(offset - 1)
+            if entry is None or entry.position >= walk.size:
+                return None
+        position = 0 if entry is None else entry.position
+        walk.begin(position, self.base_offset - 1 if entry is None else None)
+        end = min(position + WINDOW_BYTES, walk.size)
         while position < end:
             table = walk.scan(position)
             row = bisect_left(table.last_offsets, offset)
-            if position == entry.position and (not row or table.base_offsets[0] > entry.offset):
+            if entry is not None and position == entry.position and (not row or table.base_offsets[0] > entry.offset):
                 return None  # only the batch before it tells whether it is in place
             if row < len(table):
                 is_there = table.base_offsets[row] <= offset
@@ -556,16 +563,28 @@ class Segment:
         The batch that contains ``offset`` doesn't begin at that boundary: see :class:`SegmentIndexes`.
 
         The second value is None if it is unknown, which is the case for a boundary from an index. Verification reads go
-        through ``window``, if given.
+        through ``window``, if given; if that can hold the whole segment, its headers are read instead of the index.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset - 1  # its index isn't needed, and opening that costs more than many a segment
+        if window is not None and window.size <= _SCANNED_BYTES:
+            return self._scanned_before(offset, window)
         indexed = self.indexes.position_before(offset, window)
         offsets, positions = self._marks or ((self.base_offset,), (0,))
         mark = max(bisect_right(offsets, offset) - 1, 0)
         if positions[mark] >= indexed:
             return positions[mark], offsets[mark] - 1
         return indexed, None
+
+    def _scanned_before(self, offset: int, window: Window) -> tuple[int, int]:
+        """Return the boundary of :meth:`position_before` among the ordinary batches at the segment's beginning."""
+        walk = self._walk_that_tells(lambda problem: None, window, tells_missing=False, notes_loss=False)
+        walk.begin(0, self.base_offset - 1)
+        table = walk.scan(0) if window.size else None
+        row = 0 if table is None else bisect_left(table.last_offsets, offset) - 1
+        if table is None or row <= 0:
+            return 0, self.base_offset - 1
+        return table.positions[row], table.last_offsets[row - 1]
 
     def boundaries(self, start: int, every: int) -> Iterator[tuple[int, int]]:
         """Yield positions where the segment can be split; see :meth:`SegmentIndexes.boundaries`."""

@@ -10,7 +10,7 @@ from kfs.format.layout import BATCH_OVERHEAD
 from kfs.log.offset_range import SegmentBounds
 from kfs.storage.open_files import FileChanged, OpenFile
 
-_FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
+FIRST_READ: Final = 40 * 1024  # enough for one lookup between two index entries, with batches of 16 KiB
 #: The maximum bytes per read: small enough to stay in a CPU core's own cache while they are processed.
 WINDOW_BYTES: Final = 256 * 1024
 
@@ -35,7 +35,7 @@ class Window:
         self._check = check
         self._start = 0
         self._buffer = b""
-        self._ahead = _FIRST_READ
+        self._ahead = FIRST_READ
 
     def at(self, position: int, length: int) -> tuple[bytes, int]:
         """Return a buffer and the index of ``position`` in it; at least ``length`` bytes follow there.

@@ -98,7 +98,7 @@ def scanned(directory: Path, cuts: Sequence[int] = ()) -> tuple[list[int], int]:
 def test_a_lookup_finds_what_a_walk_from_the_start_does(
     kind: str, interval: int, first_read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "_FIRST_READ", first_read)
+    monkeypatch.setattr(window, "FIRST_READ", first_read)
     content = CONTENTS[kind]
     end = content[-1].last_offset + 1
     for number, victim in enumerate(content):

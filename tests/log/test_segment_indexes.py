@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from kfs.errors import CorruptData
 from kfs.format.layout import MAX_INT64, NO_TIMESTAMP
 from kfs.format.record import Record
+from kfs.log import segment
 from kfs.log.log import Log
 from kfs.log.offset_range import OffsetRange
+from kfs.log.window import FIRST_READ
 from tests.log.some_logs import some_segments
 from tests.logs import (
     START,
@@ -42,6 +44,13 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 Segments = Mapping[int, Sequence[Batch]]
 EVERYTHING = OffsetRange(0, MAX_INT64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_segments_are_read_by_their_index() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "_SCANNED_BYTES", 0)
+        yield
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -293,6 +302,21 @@ def test_a_lookup_reads_little_of_a_large_segment(tmp_path: Path, monkeypatch: p
     reads = watch_reads(monkeypatch)
     assert find_record(log, 777) == content[777].records[0]
     assert bytes_read(reads) < 200_000
+
+
+@pytest.mark.parametrize("size", [100, 3000])
+def test_a_segment_that_one_read_has_as_a_whole_is_looked_through_without_its_index(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment, "_SCANNED_BYTES", FIRST_READ)
+    content = [batch([record(at, bytes(size))]) for at in range(20)]
+    directory = write_partition(tmp_path / "t-0", {0: content, 20: [batch([record(20)])]}, interval=1)
+    (directory / OFFSETS).write_bytes(b"no index")
+    log = open_log(directory)
+    for at in (19, 0, 7):
+        assert find_record(log, at) == content[at].records[0]
+    assert records_in(log, 5) == [record(at, bytes(size)) for at in range(5, 20)] + [record(20)]
+    assert bool(list(log.problems)) == (size * 20 > FIRST_READ)
 
 
 def test_without_an_index_a_second_lookup_is_short_all_the_same(
