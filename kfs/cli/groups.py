@@ -22,6 +22,7 @@ from kfs.internal.groups import Group, Groups
 from kfs.log.data_dir import DataDir
 from kfs.log.directory_name import topic_filter
 from kfs.log.storage import Storage
+from kfs.storage.memory import collect_garbage_less, keep_freed_memory
 
 _VIEWS: Final = {"offsets": OFFSETS, "members": MEMBERS, "state": STATE}
 _EXIT_INCOMPLETE: Final = 1
@@ -64,6 +65,8 @@ def groups(
     Exit codes: 0 all was read, 1 something is damaged, can't be read, or isn't here.
     """
     say_what_is_logged()
+    keep_freed_memory()
+    collect_garbage_less()
     data_dir = DataDir(paths, Storage(max_batch_bytes=max_batch_bytes), until_high_watermark=until == "hw")
     state = BrokerState(data_dir).groups
     state.check_here()

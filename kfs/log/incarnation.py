@@ -189,16 +189,16 @@ class DirectoryIncarnation:
         """Whether the directory had this device and inode number at the last check."""
         return self._number == status.number
 
-    def is_another(self, status: Status, metadata_path: str) -> bool:
+    def is_another(self, status: Status, metadata_path: str | None) -> bool:
         """Check the directory; return whether it is a different one than at the last check.
 
-        ``metadata_path`` is its ``partition.metadata``. Older brokers don't write that file, and newer ones may write
-        it after they create the directory.
+        ``metadata_path`` is its ``partition.metadata``, or None if it has none. Older brokers don't write that file,
+        and newer ones may write it after they create the directory.
 
         Raises:
             Shortage: no file descriptor is available to read the file.
         """
-        topic_id = self._topic_id_in(metadata_path)
+        topic_id = None if metadata_path is None else self._topic_id_in(metadata_path)
         is_other_topic = topic_id is not None and self._topic_id not in (None, topic_id)
         is_another = self._number != _NO_NUMBER and (not self.has_number_of(status) or is_other_topic)
         self._number = status.number

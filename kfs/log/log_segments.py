@@ -286,7 +286,7 @@ class LogSegments(ABC):
         for listed in self._listing.segments:
             listed.notice_change()
         before = {segment.files.key: segment for segment in self._listing.segments}
-        is_another = self._incarnation.is_another(status, os.path.join(self.directory.path, PARTITION_METADATA))
+        is_another = self._incarnation.is_another(status, self._metadata_path(files_found))
         if is_another:
             for files in files_found.segments:
                 if (same_number := before.get(files.key)) is not None:
@@ -308,6 +308,12 @@ class LogSegments(ABC):
         for orphan in files_found.orphans if is_settled else ():
             self.problems.add(Problem(orphan.path, 0, 0, "an index without its .log", ProblemKind.INDEX))
         return is_settled
+
+    def _metadata_path(self, found: PartitionFiles) -> str | None:
+        """Return the path of ``partition.metadata``, or None if the listing shows that there is none."""
+        if self.directory.is_whole and PARTITION_METADATA not in found.others:
+            return None
+        return os.path.join(self.directory.path, PARTITION_METADATA)
 
     def freeze(self) -> None:
         """Show only what is there now, from now on; what the broker removes of it later is gone for good.
