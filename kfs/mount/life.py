@@ -22,6 +22,7 @@ from kfs.mount.companion import Companion
 from kfs.mount.front import MountOptions
 from kfs.mount.mounts import DEAD, Mounted, canonical, is_automounted, is_mounted, mount_at
 from kfs.mount.unmounting import unmount
+from kfs.storage.memory import collect_garbage_of_server
 from kfs.tree.node import Tree
 
 logger = logging.getLogger("kfs.mount")
@@ -123,6 +124,7 @@ def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], Non
                 released_last.enter_context(_locked(plan.mountpoint))
                 companion.when_ready(ready)
                 logger.info("%s: mounting with %s", plan.mountpoint, front.name)
+                collect_garbage_of_server()
                 with indexing_in_background(plan.indexer):
                     front.serve(tree, plan.mountpoint, plan.options)
                 logger.info("%s: unmounted", plan.mountpoint)
