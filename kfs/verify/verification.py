@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kfs.errors import UnusableSource
+from kfs.errors import SourceLost, UnusableSource
 from kfs.format.properties import MetaProperties
 from kfs.log.data_dir import DataDir
 from kfs.log.log import Log
@@ -124,11 +124,7 @@ class Verification:
         self.totals.records += report.records
 
     def tasks(self) -> Iterator[SegmentTask]:
-        """Yield the tasks of all units; a partition is listed when its turn comes.
-
-        Raises:
-            SourceLost: a partition can't be listed.
-        """
+        """Yield the tasks of all units; a partition is listed when its turn comes."""
         for unit in self.units:
             yield from unit.tasks()
 
@@ -173,7 +169,10 @@ class _FileUnit:
 
 
 class _PartitionUnit:
-    """A partition directory: listed for its tasks, and forgotten with its findings."""
+    """A partition directory: listed for its tasks, and forgotten with its findings.
+
+    One that can't be listed is a finding, and has no tasks.
+    """
 
     def __init__(self, verification: Verification, log: Log, *, is_stopped: bool, needs_metadata: bool) -> None:
         self._verification = verification
@@ -181,10 +180,12 @@ class _PartitionUnit:
         self._is_stopped = is_stopped
         self._needs_metadata = needs_metadata
         self._check: PartitionCheck | None = None
+        self._failure: SourceLost | None = None
         self._is_finished = False
 
     def tasks(self) -> Sequence[SegmentTask]:
-        return () if self._is_finished else self._listed().tasks
+        check = self._listed()
+        return () if check is None else check.tasks
 
     def size(self) -> int:
         try:
@@ -193,15 +194,30 @@ class _PartitionUnit:
             return 0
 
     def findings(self, reports: Sequence[SegmentReport]) -> Iterable[Finding]:
-        result, found = self._listed().finish(reports)
-        self._verification.take(result)
+        check = self._listed()
         self._check, self._is_finished = None, True
-        return found
+        if check is not None:
+            try:
+                result, found = check.finish(reports)
+            except SourceLost as error:
+                self._failure = error
+            else:
+                self._verification.take(result)
+                return found
+        findings = Findings()
+        findings.add(FindingKind.READ_ERROR, self._log.directory.path, self._reason())
+        return findings.all()
 
-    def _listed(self) -> PartitionCheck:
-        if self._check is None:
+    def _reason(self) -> str:
+        return str(self._failure).removeprefix(f"{self._log.directory.path}: ")
+
+    def _listed(self) -> PartitionCheck | None:
+        if self._check is None and self._failure is None and not self._is_finished:
             is_stopped, needs_metadata = self._is_stopped, self._needs_metadata
-            self._check = PartitionCheck(self._log, is_stopped=is_stopped, needs_metadata=needs_metadata)
+            try:
+                self._check = PartitionCheck(self._log, is_stopped=is_stopped, needs_metadata=needs_metadata)
+            except SourceLost as error:
+                self._failure = error
         return self._check
 
 

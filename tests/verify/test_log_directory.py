@@ -16,7 +16,8 @@ from kfs.format.record import Record
 from kfs.format.writer import encode_batch
 from kfs.log.log_dir import CHECKPOINTS
 from kfs.verify.finding import FindingKind, Severity
-from tests.logs import START, dense, write_partition
+from tests.failing_disk import FailingDisk
+from tests.logs import START, dense, log_name, write_partition
 from tests.verify.broker import Broker, Produce
 from tests.verify.checking import complaints, found_in, kinds, one, verified
 
@@ -216,3 +217,16 @@ def test_an_index_without_its_log_is_an_orphan(tmp_path: Path) -> None:
     next(partition.glob("*.log")).unlink()
     (index,) = partition.glob("*.index")
     assert kinds(verified(index)) == {FindingKind.INDEX_ORPHAN}
+
+
+def test_a_partition_that_cannot_be_listed_is_a_finding_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        write_partition(tmp_path / f"t-{number}", {0: dense(0, 9)})
+    (tmp_path / "t-2" / log_name(0)).write_bytes(b"\xa5" * 500)
+    FailingDisk(monkeypatch).refuse(tmp_path / "t-1")
+    found = complaints(verified(tmp_path))
+    [unlisted] = [each for each in found if each.kind is FindingKind.READ_ERROR]
+    assert (unlisted.file, unlisted.sentence) == (str(tmp_path / "t-1"), "can't be listed: Input/output error")
+    assert FindingKind.BATCH_HEADER in kinds(each for each in found if "t-2" in each.file)
