@@ -203,7 +203,7 @@ class Follower:
         time.sleep(max(0.0, self._looked + _LEAST_SECONDS - time.monotonic()))
         due = min(self._due, self._looked + _OFTEN_SECONDS) if self._trouble or self._first else self._due
         changed = self._changes.wait(due - time.monotonic(), reader)
-        self._changed = None if time.monotonic() >= due else changed
+        self._changed = None if time.monotonic() >= due or not changed else changed
 
     def wake(self) -> None:
         """End a wait."""

@@ -1,20 +1,22 @@
 """Waiting until files in directories may have changed: inotify where the system has it, polling everywhere.
 
 An event only ends a wait early. Some filesystems tell of no change that another machine makes (NFS, SMB), or of none at
-all, and events are lost when too many are pending. So a caller looks at everything after each wait that ends without
-an event, and correctness never depends on events.
+all, and events are lost when too many are pending. So a caller looks at everything now and then, more often where a
+directory may change untold, and correctness never depends on events.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import select
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 #: ``linux/inotify.h``: a file in the directory was written to; names were made, renamed or removed; the directory was.
 _MASK: Final = 0x2 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
@@ -42,18 +44,31 @@ _UNTOLD: Final = frozenset(
     }
 )
 _TYPE_MASK: Final = 0xFFFFFFFF
+_MOST_WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+
+#: The names that changed, by the directory that they are in; an empty name stands for the directory itself.
+ChangedNames: TypeAlias = "dict[str, set[str]]"
+
+
+def fair_share_of_watches() -> int:
+    """Return how many directories a process may watch that runs for long: half of what its user may."""
+    try:
+        return int(_MOST_WATCHES.read_text()) // 2
+    except (OSError, ValueError):
+        return 0
 
 
 class Changes:
     """Waits for changes in directories; not thread-safe, except that :meth:`wake` may be called from anywhere.
 
     :attr:`poll_seconds` is how often to look without an event: ``often`` if a directory may change without one, else
-    ``seldom``.
+    ``seldom``. No more than ``most`` directories are watched, if that is given.
     """
 
-    def __init__(self, *, often: float, seldom: float) -> None:
+    def __init__(self, *, often: float, seldom: float, most: int | None = None) -> None:
         self._often = often
         self._seldom = seldom
+        self._most = most
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._events = self._opened()
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -76,18 +91,33 @@ class Changes:
     def watch(self, directories: Iterable[str]) -> None:
         """Watch these directories from now on, and no others; one that can't be watched is polled."""
         wanted = set(directories)
-        for path in self._numbers.keys() - wanted:
-            self._forget(path)
-        self._untold &= wanted
+        for path in (self._numbers.keys() | self._untold) - wanted:
+            self.discard(path)
         for path in sorted(wanted - self._numbers.keys()):
+            self.add(path)
+
+    def add(self, path: str) -> bool:
+        """Watch this directory, too; return whether there will be an event for every change in it."""
+        if path not in self._numbers:
             if self._add(path) and not _is_untold(self._libc, path):
                 self._untold.discard(path)
             else:
                 self._untold.add(path)
+        return self.is_told(path)
+
+    def discard(self, path: str) -> None:
+        """Watch this directory no more."""
+        if path in self._numbers:
+            self._forget(path)
+        self._untold.discard(path)
+
+    def is_told(self, path: str) -> bool:
+        """Whether there is an event for every change in this directory."""
+        return path in self._numbers and path not in self._untold
 
     def _add(self, path: str) -> bool:
         """Watch a directory; return whether that is possible. It isn't if it is gone, or the limit is reached."""
-        if self._events < 0:
+        if self._events < 0 or (self._most is not None and len(self._numbers) >= self._most):
             return False
         number = int(self._libc.inotify_add_watch(self._events, os.fsencode(path), _MASK))
         if number < 0:
@@ -104,10 +134,10 @@ class Changes:
         self._paths.pop(number, None)
         self._libc.inotify_rm_watch(self._events, number)  # fails if the directory is gone: nothing is left to remove
 
-    def wait(self, seconds: float, reader: int | None = None) -> set[str] | None:
-        """Wait at most ``seconds`` for a change; return the directories that have changed, or None if any may have.
+    def wait(self, seconds: float, reader: int | None = None) -> ChangedNames | None:
+        """Wait at most ``seconds`` for a change; return what has changed, or None if events were lost.
 
-        It is None after a wait without an event. ``reader`` is a pipe that is written to.
+        Nothing has changed, as far as is told, after a wait without an event. ``reader`` is a pipe that is written to.
 
         Raises:
             BrokenPipeError: nobody reads the pipe any more.
@@ -118,35 +148,36 @@ class Changes:
             poll.register(self._events, select.POLLIN)
         if reader is not None:
             poll.register(reader, 0)
-        ready = dict(poll.poll(max(0, round(seconds * 1000))))
+        ready = dict(poll.poll(max(0, math.ceil(seconds * 1000))))
         if reader is not None and ready.get(reader, 0) & (select.POLLERR | select.POLLNVAL):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         if self._woken in ready:
             with suppress(BlockingIOError):
                 os.read(self._woken, 4096)
-            return None
-        return self._read_events() if self._events in ready else None
+        return self._read_events() if self._events in ready else {}
 
-    def _read_events(self) -> set[str] | None:
-        """Return the directories of all pending events; None if some events were lost."""
-        changed: set[str] = set()
+    def _read_events(self) -> ChangedNames | None:
+        """Return what all pending events tell; None if some were lost."""
+        changed: ChangedNames = {}
         are_lost = False
         with suppress(BlockingIOError):
             while data := os.read(self._events, _EVENTS_BYTES):
                 at = 0
                 while at < len(data):
                     number, mask, _, length = _EVENT.unpack_from(data, at)
-                    at += _EVENT.size + length
+                    at += _EVENT.size
+                    name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
+                    at += length
                     are_lost = are_lost or bool(mask & _QUEUE_OVERFLOW)
                     path = self._paths.get(number)
                     if path is not None:
-                        changed.add(path)
+                        changed.setdefault(path, set()).add(name)
                         if mask & (_IGNORED | _MOVE_SELF):  # another one may take its name
                             self._forget(path)
         return None if are_lost else changed
 
     def wake(self) -> None:
-        """End the current wait, or the next one, as if a directory had changed that isn't known."""
+        """End the current wait, or the next one."""
         with suppress(OSError):  # it is full, or closed: the wait ends anyway
             os.write(self._waker, b"x")
 

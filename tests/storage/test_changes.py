@@ -26,6 +26,12 @@ def changes() -> Iterator[Changes]:
     changes.close()
 
 
+def directories_of(changes: Changes) -> set[str] | None:
+    """Wait for a change; return the directories that it is in."""
+    changed = changes.wait(_LONG)
+    return None if changed is None else set(changed)
+
+
 @pytest.mark.parametrize("change", ["write", "make", "rename", "remove"])
 def test_a_change_ends_a_wait(changes: Changes, tmp_path: Path, change: str) -> None:
     watched, other = tmp_path / "watched", tmp_path / "other"
@@ -44,23 +50,59 @@ def test_a_change_ends_a_wait(changes: Changes, tmp_path: Path, change: str) -> 
             (watched / "log").rename(watched / "log.deleted")
         case "remove":
             (watched / "log").unlink()
-    assert changes.wait(_LONG) == {str(watched)}
-    assert changes.wait(0) is None
+    assert directories_of(changes) == {str(watched)}
+    assert changes.wait(0) == {}
 
 
 def test_a_change_during_a_wait_ends_it(changes: Changes, tmp_path: Path) -> None:
     changes.watch([str(tmp_path)])
     thread = threading.Timer(0.05, (tmp_path / "new").touch)
     thread.start()
-    assert changes.wait(_LONG) == {str(tmp_path)}
+    assert directories_of(changes) == {str(tmp_path)}
     thread.join()
+
+
+def test_a_change_is_told_with_its_names(changes: Changes, tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    changes.watch([str(tmp_path)])
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "a longer name").touch()
+    assert changes.wait(_LONG) == {str(tmp_path): {"a", "b", "a longer name"}}
+
+
+def test_directories_are_added_one_by_one(changes: Changes, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for each in (one, two):
+        each.mkdir()
+        assert changes.add(str(each))
+    changes.discard(str(one))
+    assert (changes.is_told(str(one)), changes.is_told(str(two))) == (False, True)
+    for each in (one, two):
+        (each / "new").touch()
+    assert changes.wait(_LONG) == {str(two): {"new"}}
+
+
+def test_no_more_directories_are_watched_than_was_said(tmp_path: Path) -> None:
+    changes = Changes(often=0.5, seldom=5.0, most=1)
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    assert changes.add(str(one))
+    assert not changes.add(str(two))
+    assert changes.poll_seconds == 0.5
+    changes.discard(str(one))
+    assert changes.add(str(two))
+    assert changes.poll_seconds == 5.0
+    changes.close()
 
 
 def test_another_thread_ends_a_wait(changes: Changes, tmp_path: Path) -> None:
     changes.watch([str(tmp_path)])
     thread = threading.Timer(0.05, changes.wake)
     thread.start()
-    assert changes.wait(_LONG) is None
+    began = time.monotonic()
+    assert changes.wait(_LONG) == {}
+    assert time.monotonic() - began < _LONG
     thread.join()
 
 
@@ -76,11 +118,11 @@ def test_a_directory_that_takes_the_place_of_another_is_watched(changes: Changes
     watched.mkdir()
     changes.watch([str(watched)])
     watched.rmdir()
-    assert changes.wait(_LONG) == {str(watched)}
+    assert directories_of(changes) == {str(watched)}
     watched.mkdir()
     changes.watch([str(watched)])
     (watched / "new").touch()
-    assert changes.wait(_LONG) == {str(watched)}
+    assert directories_of(changes) == {str(watched)}
 
 
 def test_a_directory_that_was_renamed_is_watched_by_its_name(changes: Changes, tmp_path: Path) -> None:
@@ -89,10 +131,10 @@ def test_a_directory_that_was_renamed_is_watched_by_its_name(changes: Changes, t
     changes.watch([str(watched)])
     watched.rename(tmp_path / "gone")
     watched.mkdir()
-    assert changes.wait(_LONG) == {str(watched)}
+    assert directories_of(changes) == {str(watched)}
     changes.watch([str(watched)])
     (watched / "new").touch()
-    assert changes.wait(_LONG) == {str(watched)}
+    assert directories_of(changes) == {str(watched)}
 
 
 def test_a_directory_that_is_not_there_is_polled(changes: Changes, tmp_path: Path) -> None:
@@ -114,7 +156,7 @@ def test_a_system_without_watches_left_is_polled(
     changes.watch([str(tmp_path)])
     assert changes.poll_seconds == 0.5
     (tmp_path / "new").touch()
-    assert changes.wait(0.01) is None
+    assert changes.wait(0.01) == {}
 
 
 def test_a_system_without_events_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +164,9 @@ def test_a_system_without_events_is_polled(tmp_path: Path, monkeypatch: pytest.M
     changes = Changes(often=0.5, seldom=5.0)
     changes.watch([str(tmp_path)])
     assert changes.poll_seconds == 0.5
-    assert changes.wait(0.01) is None
+    assert changes.wait(0.01) == {}
     changes.wake()
-    assert changes.wait(_LONG) is None
+    assert changes.wait(_LONG) == {}
     changes.close()
 
 
@@ -135,7 +177,7 @@ def test_a_filesystem_that_others_write_to_is_polled_too(
     changes.watch([str(tmp_path)])
     assert changes.poll_seconds == 0.5
     (tmp_path / "new").touch()  # its events count all the same
-    assert changes.wait(_LONG) == {str(tmp_path)}
+    assert directories_of(changes) == {str(tmp_path)}
 
 
 def _type_of(path: Path) -> int:
@@ -157,7 +199,7 @@ def test_lost_events_may_concern_every_directory(changes: Changes, tmp_path: Pat
 def test_a_closed_pipe_ends_a_wait(changes: Changes) -> None:
     reader, writer = os.pipe()
     began = time.monotonic()
-    assert changes.wait(0.01, writer) is None
+    assert changes.wait(0.01, writer) == {}
     os.close(reader)
     with pytest.raises(BrokenPipeError):
         changes.wait(_LONG, writer)
