@@ -77,6 +77,11 @@ class KeptSegments:
         kept._last_batches = last_batches or None
         return kept
 
+    @property
+    def last_base_offset(self) -> int | None:
+        """The base offset of the last segment; None if there are none."""
+        return self._numbers[-_NUMBERS] if self._numbers else None
+
     def note_in_use(self, segments: Sequence[ref[Segment]]) -> None:
         """Note which segments, by index, are still in use although the log has let go of them."""
         self._in_use = {index: each for index, each in enumerate(segments) if each() is not None} or None

@@ -83,6 +83,11 @@ class LogDir:
             known = self._checkpoints.setdefault(name, _Checkpoint(os.path.join(self.path, name)))
         return known.offsets(self.problems)
 
+    def look_again(self) -> None:
+        """Check all checkpoint files at their next use, because one may have changed."""
+        for checkpoint in list(self._checkpoints.values()):
+            checkpoint.look_again()
+
     def freeze(self) -> None:
         """Keep the present offsets of all checkpoints from now on."""
         for name in CHECKPOINTS:
@@ -126,6 +131,10 @@ class _Checkpoint:
                 self._look(problems)
                 self._looked = time.monotonic()
             return self._offsets
+
+    def look_again(self) -> None:
+        with self._looking:
+            self._looked = -1.0
 
     def _look(self, problems: Problems) -> None:
         if self._watched.changed(self.path):

@@ -214,6 +214,14 @@ class LogSegments(ABC):
         is_same = self._incarnation.has_number_of(status) and self._listed_mtime == (status.mtime_ns, True)
         return is_same and kept.are_unchanged() and self._kept is kept
 
+    @property
+    def known_last_base_offset(self) -> int | None:
+        """The base offset of the last segment, as last listed; None if none is known. It lists nothing."""
+        kept, bases = self._kept, self._listing.bases
+        if kept is not None:
+            return kept.last_base_offset
+        return bases[-1] if bases else None
+
     def _resume(self, kept: KeptSegments) -> None:
         """Take up the segments that were kept; the directory has to be listed for their other files."""
         make = partial(Segment, storage=self.storage, problems=self.problems, hooks=self._hooks)
@@ -464,9 +472,12 @@ class LogSegments(ABC):
         for segment in segments:
             segment.changes_behind += segment.base_offset < last_gone
         self._listing = _Listing.of(segments, spans, files)
-        if gone or self._has_come_between(before):
+        is_another_incarnation = bool(gone) or self._has_come_between(before)
+        if is_another_incarnation:
             self.incarnation += 1
         self.is_changing = False
+        if is_another_incarnation:
+            self.storage.on_incarnation(self.directory.path)
         self.changes.tell(before.segments, segments, is_another=is_another)
 
     def _has_come_between(self, before: _Listing) -> bool:

@@ -150,6 +150,8 @@ class Storage:
         #: The problems found in all logs, by kind, and the changes seen.
         self.problems: Counts[str] = Counts(ProblemKind)
         self.changes: Counts[Change] = Counts(Change)
+        #: Called with the directory of a log whose incarnation changed, from any thread.
+        self.on_incarnation: Callable[[str], None] = lambda _directory: None
         self._lately_read: OrderedDict[object, Callable[[], None]] = OrderedDict()  # the last is the most recent
         self._lately_read_lock = threading.Lock()
         self._slots = itertools.count(1)

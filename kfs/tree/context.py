@@ -63,9 +63,9 @@ class Generated(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One look at all partitions that were shown.
+    """One look at all partitions that may have changed, of those that were shown.
 
-    ``begun`` is in seconds since 1970. ``unlisted`` partitions have a directory that can't be listed.
+    ``begun`` is in seconds since 1970. Of all ``partitions`` shown, ``unlisted`` have a directory that can't be listed.
     """
 
     begun: float
@@ -101,7 +101,7 @@ class TreeContext:
         self.reading = WorkAhead()
         self.hours: LRUCache[tuple[TextKey, int], frozenset[int | None]] = LRUCache(_HOURS_BYTES, _hours_bytes)
         self.started = time.time()
-        #: The last look of the watch that was completed.
+        #: The last look of the watch that was complete.
         self.last_look = Look(self.started)
         self.served: Served | None = None
         self.pending = PendingInvalidations()

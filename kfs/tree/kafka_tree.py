@@ -129,11 +129,23 @@ class KafkaTree(Tree):
 
     def invalidations(self) -> frozenset[Invalidation]:
         """See :meth:`kfs.tree.node.Tree.invalidations`."""
+        return self._watching().invalidations()
+
+    def await_invalidations(self) -> frozenset[Invalidation]:
+        """See :meth:`kfs.tree.node.Tree.await_invalidations`."""
+        return self._watching().await_invalidations()
+
+    def look_now(self) -> None:
+        """See :meth:`kfs.tree.node.Tree.look_now`."""
+        if self._watch is not None:  # else the first wait ends at once
+            self._watch.look_now()
+
+    def _watching(self) -> Watch:
         if self._watch is None:
             from kfs.tree.watch import Watch  # only here: commands keep no promises
 
             self._watch = Watch(self.views)
-        return self._watch.invalidations()
+        return self._watch
 
     def is_served(self, mountpoint: str, metrics: Callable[[], Iterable[Metric]]) -> None:
         """See :meth:`kfs.tree.node.Tree.is_served`."""
@@ -141,6 +153,8 @@ class KafkaTree(Tree):
 
     def close(self) -> None:
         """See :meth:`kfs.tree.node.Tree.close`."""
+        if self._watch is not None:
+            self._watch.close()
         self.context.sizing.stop()
         self.context.reading.stop()
         self.context.data_dir.close()

@@ -265,11 +265,22 @@ class Tree(ABC):
     def invalidations(self) -> frozenset[Invalidation]:
         """Look for changes; return the directories below which a :data:`FOREVER` promise was broken.
 
-        "For ever" lasts until a segment is truncated, replaced or deleted; the front polls this from a thread of its
-        own, and makes the kernel forget everything below those directories. Files promised :data:`UNTIL_TOLD` are
-        included by their own names.
+        "For ever" lasts until a segment is truncated, replaced or deleted; the front has a thread of its own for
+        :meth:`await_invalidations`, and makes the kernel forget everything below those directories. Files promised
+        :data:`UNTIL_TOLD` are included by their own names.
         """
         return frozenset()
+
+    @abstractmethod
+    def await_invalidations(self) -> frozenset[Invalidation]:
+        """Wait until something may have changed; return what :meth:`invalidations` does of it, perhaps nothing.
+
+        Only one thread may call it. Others end the wait by :meth:`look_now`.
+        """
+
+    @abstractmethod
+    def look_now(self) -> None:
+        """Have :meth:`await_invalidations` look for all changes now."""
 
     def is_served(self, mountpoint: str, metrics: Callable[[], Iterable[Metric]]) -> None:
         """Note where a front serves the tree, and the function that returns what the front counts, from any thread."""

@@ -37,3 +37,8 @@ class PartitionView(VisibleLog):
                 if self._lines is None:  # no other thread was faster
                     self._lines = PartitionLines(self)
         return self._lines
+
+    @property
+    def promised_files(self) -> dict[int, int]:
+        """See :attr:`PartitionLines.promised_files`."""
+        return {} if self._lines is None else self._lines.promised_files

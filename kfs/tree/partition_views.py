@@ -19,6 +19,8 @@ class PartitionViews:
     def __init__(self, context: TreeContext) -> None:
         self.context = context
         self._views: dict[str, PartitionView] = {}
+        #: Called with each view that is made, from any thread.
+        self.on_made: Callable[[PartitionView], None] = lambda _view: None
         #: The views whose log was replaced, for the watch to report.
         self.replaced: set[PartitionView] = set()
 
@@ -35,16 +37,24 @@ class PartitionViews:
                     self.context.pending.expect(path)
                     self.replaced.add(view)
                 view = self._views[path] = made
-            return view
+        if view is made:
+            self.on_made(made)
+        return view
 
     def shown(self) -> list[PartitionView]:
         """Return the views that were shown."""
         with self.context.lock:
             return list(self._views.values())
 
+    def is_shown(self, view: PartitionView) -> bool:
+        """Return whether a view is still what is shown at its path."""
+        return self._views.get(view.path) is view
+
     def forget(self, view: PartitionView) -> None:
         """Forget a view that has nothing to show any more."""
-        self._views.pop(view.path, None)
+        with self.context.lock:
+            if self.is_shown(view):
+                del self._views[view.path]
 
     def record_of(self, node_id: int) -> tuple[View, PartitionView, Segment, int]:
         """See :meth:`kfs.tree.node_ids.NodeIds.record_of`."""

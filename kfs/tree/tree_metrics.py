@@ -47,7 +47,7 @@ def _source(context: TreeContext) -> list[Metric]:
         ),
         gauge(
             "kfs_source_look_timestamp_seconds",
-            "When the last complete look at all watched partitions began: what is shown is no older.",
+            "When the last complete look at what may have changed began: what is shown is no older.",
             look.begun,
         ),
         gauge("kfs_source_look_duration_seconds", "How long that look took, with pauses.", look.seconds),

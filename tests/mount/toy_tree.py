@@ -7,6 +7,7 @@ import mmap
 import os
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -212,6 +213,7 @@ class ToyTree(Tree):
         self.control = control
         self._records = records
         self._stuck = stuck
+        self._asked = threading.Event()
         self._next_id = 1
         self._root = self._build()
         self._paths = dict(_paths("", self._root))
@@ -251,6 +253,14 @@ class ToyTree(Tree):
         name = "stalling/unread"
         directory_id = self._root.lookup("stalling").attributes().node_id
         return frozenset([Invalidation(name, directory_id)] if self.control[Slot.INVALIDATED] else ())
+
+    def await_invalidations(self) -> frozenset[Invalidation]:
+        self._asked.wait(LIVE)
+        self._asked.clear()
+        return self.invalidations()
+
+    def look_now(self) -> None:
+        self._asked.set()
 
     def close(self) -> None:
         self.control[Slot.CLOSED] = 1

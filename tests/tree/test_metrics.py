@@ -208,7 +208,8 @@ def test_a_re_created_topic_and_a_roll(root: Path, monkeypatch: pytest.MonkeyPat
     assert value(tree, "kfs_log_changes_total", change="recreated") == 1
 
 
-def test_partitions_of_whose_change_the_kernel_is_not_told_yet(root: Path) -> None:
+def test_partitions_of_whose_change_the_kernel_is_not_told_yet(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfs.tree.pending_invalidations._APART_SECONDS", 0.0)
     tree = open_tree(root)
     pending = tree.context.pending
     pending.note_partition("t/0")

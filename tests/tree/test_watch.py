@@ -47,8 +47,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look takes as long as it takes: on a busy machine a round would be made of many."""
+    """A look takes as long as it takes: on a busy machine a round would be made of many. Reports need no pause."""
     monkeypatch.setattr("kfs.tree.watch._LOOK_SECONDS", 60.0)
+    monkeypatch.setattr("kfs.tree.pending_invalidations._APART_SECONDS", 0.0)
 
 
 def watched(root: Path) -> KafkaTree:
