@@ -180,6 +180,8 @@ def _size_at(data: bytes, at: int) -> int:
 class DirectoryIncarnation:
     """The device and inode number of a directory, and its topic id if known (KIP-516)."""
 
+    __slots__ = ("_number", "_topic_id", "_watched")
+
     def __init__(self) -> None:
         self._number = _NO_NUMBER
         self._topic_id: Uuid | None = None

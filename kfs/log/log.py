@@ -53,6 +53,8 @@ class Log(LogSegments):
     ``problems``.
     """
 
+    __slots__ = ("_frozen_files", "_lost_segments", "_remote", "_tier", "until_high_watermark")
+
     def __init__(
         self,
         directory: PartitionDirectory,

@@ -87,6 +87,8 @@ class Problems:
     counts those that affect results, by kind.
     """
 
+    __slots__ = ("_counts", "_fields", "_problems", "dropped", "level")
+
     def __init__(
         self,
         level: int = logging.WARNING,

@@ -51,6 +51,8 @@ class LogReader:
     shown. Thread-safe; lookups can come in any order.
     """
 
+    __slots__ = ("_choose", "committed", "log")
+
     def __init__(
         self, log: Log, committed: CommittedReader | None = None, choose: Callable[[], OffsetRange] | None = None
     ) -> None:

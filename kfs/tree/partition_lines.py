@@ -21,6 +21,8 @@ from kfs.tree.work_ahead import WorkAheadJob
 class PartitionLines:
     """Makes texts of the visible part of a log, and says which files of them are the same."""
 
+    __slots__ = ("_visible", "promised_files")
+
     def __init__(self, visible: VisibleLog) -> None:
         self._visible = visible
         #: By base offset, the ids of the segments' line files that were promised :data:`~kfs.tree.node.UNTIL_TOLD`.

@@ -17,6 +17,8 @@ from kfs.tree.visible_log import VisibleLog
 class PartitionRecords:
     """Finds records in the visible part of a log, and caches their lines."""
 
+    __slots__ = ("_visible",)
+
     def __init__(self, visible: VisibleLog) -> None:
         self._visible = visible
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class PartitionView(VisibleLog):
     """The visible part of a log, its records by offset, and its line files."""
 
+    __slots__ = ("_lines", "_making", "records")
+
     def __init__(
         self, context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
     ) -> None:

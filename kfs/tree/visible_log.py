@@ -42,6 +42,29 @@ class VisibleLog:
     everything is shown.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_cache_slots",
+        "_choose_range",
+        "_choosing",
+        "_falls",
+        "_history",
+        "_owners",
+        "_range",
+        "_range_until",
+        "_raw_names",
+        "_transactions",
+        "committed",
+        "context",
+        "json",
+        "log",
+        "number",
+        "path",
+        "promised",
+        "reader",
+        "stamps",
+    )
+
     def __init__(
         self, context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
     ) -> None:
