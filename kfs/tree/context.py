@@ -34,6 +34,10 @@ _GENERATED_KEPT: Final = 64
 _GENERATED_BYTES: Final = 16 * 1024 * 1024
 _HOURS_BYTES: Final = 4 * 1024 * 1024
 _VERSIONS_KEPT: Final = 16 * 1024
+#: What is kept of a partition once it was shown, in bytes.
+_PARTITION_BYTES: Final = 6 * 1024
+#: The share of their bytes that caches of blocks have left, however much is kept of partitions.
+_LEAST_SHARE: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class TreeContext:
         self._kept_status: dict[str, tuple[Owner, int]] = {}
         #: Held briefly to read or change the views, ``hours`` and generated content.
         self.lock = threading.Lock()
+        self._block_caches = [(cache, cache.capacity) for cache in (self.rendered, data_dir.storage.cache)]
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
         self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
@@ -127,6 +132,13 @@ class TreeContext:
 
         store = None if self.options.index_store is None else self.options.index_store()
         return LineCache(_TEXT_BYTES, store, self.reading)
+
+    def make_room(self, partitions: int) -> None:
+        """Have the caches of blocks give way to what is kept of so many partitions: they share one bound."""
+        most = max(1, sum(capacity for _, capacity in self._block_caches))
+        share = max(_LEAST_SHARE, 1 - partitions * _PARTITION_BYTES / most)
+        for cache, capacity in self._block_caches:
+            cache.capacity = int(share * capacity)
 
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
         """Return the content that ``produce`` made for ``path``, kept briefly so that size and bytes match.

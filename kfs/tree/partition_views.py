@@ -38,6 +38,7 @@ class PartitionViews:
                     self.replaced.add(view)
                 view = self._views[path] = made
         if view is made:
+            self.context.make_room(len(self._views))
             self.on_made(made)
         return view
 

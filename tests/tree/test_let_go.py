@@ -14,6 +14,7 @@ from kfs.log.log import Log
 from kfs.log.segment import Segment
 from kfs.log.segment_files import PartitionFiles
 from kfs.log.storage import ListedLogs
+from kfs.tree.context import _PARTITION_BYTES as PARTITION_BYTES
 from kfs.tree.kafka_tree import KafkaTree
 from kfs.tree.node import File
 from kfs.tree.options import TreeOptions
@@ -183,3 +184,16 @@ def test_little_is_kept_of_each_partition(tmp_path: Path) -> None:
             tree.close()
     assert (used[2] - used[1]) / 40 < MOST_BYTES
     assert sum(isinstance(each, PartitionView) for each in gc.get_objects()) < 1000
+
+
+def test_caches_of_blocks_give_way_to_what_is_kept_of_partitions(root: Path) -> None:
+    tree = open_tree(root, options=TreeOptions(rendered_bytes=8 * PARTITION_BYTES))
+    decoded, rendered = tree.data_dir.storage.cache, tree.context.rendered
+    most = decoded.capacity, rendered.capacity
+    names(directory_at(tree, "t/0/offset"))
+    one = decoded.capacity, rendered.capacity
+    assert sum(most) - PARTITION_BYTES - 2 <= sum(one) <= sum(most) - PARTITION_BYTES
+    assert one[0] / one[1] == pytest.approx(most[0] / most[1], abs=0.01)
+    tree.context.make_room(1_000_000)
+    assert (decoded.capacity, rendered.capacity) == (most[0] // 8, most[1] // 8)
+    content_of(tree, "t/0/offset/7.json")
