@@ -94,7 +94,7 @@ class Content:
     content: bytes
 
     @property
-    def mark(self) -> Hashable:
+    def mark(self) -> int:
         """See :class:`Incarnation`: the size and a hash, in one number as a mount may keep hundreds of thousands."""
         return len(self.content) << _HASH_BITS | hash(self.content) & _HASH_MASK
 
@@ -105,13 +105,22 @@ class Content:
         return size <= len(self.content) and hash(self.content[:size]) & _HASH_MASK == digest
 
 
+#: The generated files of a partition, whose content is remembered in its block.
+_BLOCK_FILES: Final = (
+    *("meta/log.json", "meta/segments.jsonl", "meta/leader-epochs.jsonl", "meta/producers.jsonl"),
+    *("meta/aborted-transactions.jsonl", "meta/transactions.json", "meta/problems.jsonl"),
+)
 #: The names of a directory's places whose ids lie next to each other, in a block that the directory gets for them: that
 #: takes a tenth of the memory. A mount may show hundreds of thousands of them.
 _BLOCK_NAMES: Final = (
+    *_BLOCK_FILES,
     *("offset", "segment", "first.json", "last.json", "meta"),
     *("value", "key", "time", "at", "raw"),
 )
 _BLOCK_PLACES: Final = {name: at for at, name in enumerate(_BLOCK_NAMES)}
+#: Sizes that stand for a file of a block without content yet, and for one whose id in the block is no longer its own.
+_NOTHING_YET: Final = 2**64 - 1
+_REPLACED: Final = 2**64 - 2
 #: A place in the tree is always the same, whatever it contains: a directory, a symlink (its text isn't cached).
 PLACE: Final = Exactly(None)
 
@@ -140,6 +149,8 @@ class NodeIds:
         #: The first id of the block of a directory, by the directory's path, and the other way round.
         self._blocks: dict[str, int] = {}
         self._directories: dict[int, str] = {}
+        #: Size and hash of the content of each of the :data:`_BLOCK_FILES`, by the first id of their block.
+        self._contents: dict[int, array[int]] = {}
         self._last = ROOT_ID
         #: The partition that shows a segment, kept no longer than the segment.
         self._slots: SlotTable[ref[ShownPartition]] = SlotTable()
@@ -155,8 +166,8 @@ class NodeIds:
         Otherwise the previous target loses its id, which is not found any more.
         """
         known = self._by_path.get(path)
-        if known is None and found is PLACE:
-            node_id = self._in_block(path)
+        if known is None and (found is PLACE or isinstance(found, Content)):
+            node_id = self._in_block(path, found)
             if node_id is not None:
                 return node_id
         mark = found.mark
@@ -174,9 +185,9 @@ class NodeIds:
             self._by_path[path] = node_id if mark is None else (node_id, mark)
         return node_id
 
-    def _in_block(self, path: str) -> int | None:
+    def _in_block(self, path: str, found: Incarnation) -> int | None:
         """Return the id of a place with one of the names of a block, if its directory has an id; None for any other."""
-        directory, _, name = path.rpartition("/")
+        directory, name = _directory_and_name(path)
         place = _BLOCK_PLACES.get(name)
         known = None if place is None else self._by_path.get(directory)
         if place is None or not isinstance(known, int):
@@ -191,7 +202,23 @@ class NodeIds:
                     self._last += len(_BLOCK_NAMES)
                     self._directories[block] = directory
                     self._blocks[directory] = block
+        if isinstance(found, Content) and not (place < len(_BLOCK_FILES) and self._has_content(block, place, found)):
+            return None
         return block + place
+
+    def _has_content(self, block: int, place: int, found: Content) -> bool:
+        """Return whether a file of a block still has the content that its id was issued for; note what was added."""
+        with self._issuing:
+            contents = self._contents.get(block)
+            if contents is None:
+                contents = self._contents[block] = array("Q", (_NOTHING_YET, 0) * len(_BLOCK_FILES))
+            at = 2 * place
+            size, digest = contents[at], contents[at + 1]
+            if size != _NOTHING_YET and (size == _REPLACED or not found.continues(size << _HASH_BITS | digest)):
+                contents[at] = _REPLACED
+                return False
+            contents[at], contents[at + 1] = found.mark >> _HASH_BITS, found.mark & _HASH_MASK
+            return True
 
     def forget(self, path: str) -> None:
         """Forget the target at ``path``: it is gone, and its id is not found any more."""
@@ -273,9 +300,13 @@ class NodeIds:
             return path
         for at, name in enumerate(_BLOCK_NAMES):
             directory = self._directories.get(node_id - at)
-            if directory is not None:
+            if directory is not None and not self._is_replaced(node_id - at, at):
                 return f"{directory}/{name}"
         raise Stale(f"no node {node_id}")
+
+    def _is_replaced(self, block: int, place: int) -> bool:
+        contents = self._contents.get(block)
+        return contents is not None and place < len(_BLOCK_FILES) and contents[2 * place] == _REPLACED
 
     def record_of(self, node_id: int) -> tuple[View, ShownPartition, Segment, int]:
         """Return the view, partition, segment and offset of an id.
@@ -292,6 +323,13 @@ class NodeIds:
             self._slots.forget(slot)
             raise Stale(f"no node {node_id}: its segment is gone")
         return View(node_id >> _VIEW_SHIFT), partition, segment, segment.base_offset + (node_id & _RELATIVE_MASK)
+
+
+def _directory_and_name(path: str) -> tuple[str, str]:
+    """Return the directory that would have the block for a path, and the path below it."""
+    directory, _, name = path.rpartition("/")
+    above, _, last = directory.rpartition("/")
+    return (above, f"{last}/{name}") if last == "meta" else (directory, name)
 
 
 def _id_of(known: int | tuple[int, Hashable]) -> int:

@@ -325,6 +325,45 @@ def test_a_listing_names_the_file_that_is_found_next() -> None:
     assert ids.of_path("d", PLACE) == ids.of_path("d") == ids.last_of("d")
 
 
+@pytest.fixture(params=["t/0/meta/log.json", ".kfs/stats.json"], ids=["in a block", "by its path"])
+def generated(request: pytest.FixtureRequest) -> tuple[NodeIds, str]:
+    """Ids in which the directories above a generated file have theirs, and its path."""
+    ids = NodeIds()
+    for directory in ("t", "t/0", "t/0/meta", ".kfs"):
+        ids.of_path(directory)
+    return ids, str(request.param)
+
+
+def test_generated_content_that_only_grew_keeps_its_id(generated: tuple[NodeIds, str]) -> None:
+    ids, path = generated
+    listed = ids.last_of(path)
+    assert [ids.of_path(path, Content(text)) for text in (b"", b"ab", b"ab", b"abc")] == [listed] * 4
+    assert ids.path_of(listed) == path
+
+
+def test_other_generated_content_is_another_file(generated: tuple[NodeIds, str]) -> None:
+    ids, path = generated
+    texts = (b"abc", b"xyz", b"abc", b"ab")
+    issued = [ids.of_path(path, Content(text)) for text in texts]
+    assert len(set(issued)) == len(texts)
+    assert ids.last_of(path) == ids.of_path(path, Content(b"abcd")) == issued[-1]
+    assert ids.path_of(issued[-1]) == path
+    for old in issued[:-1]:
+        with pytest.raises(Stale):
+            ids.path_of(old)
+
+
+def test_ids_in_a_block_are_of_one_file_each() -> None:
+    ids = NodeIds()
+    for directory in ("t", "t/0", "t/0/meta", "t/1", "t/1/meta"):
+        ids.of_path(directory)
+    names = ("meta/log.json", "meta/segments.jsonl", "meta/transactions.json", "meta/problems.jsonl")
+    paths = [f"t/{partition}/{name}" for partition in (0, 1) for name in names]
+    issued = {path: ids.of_path(path, Content(path.encode())) for path in paths}
+    issued |= {path: ids.of_path(path) for path in ("t/0/offset", "t/0/raw", "t/1/offset", "t/1/meta")}
+    assert {path: ids.path_of(node_id) for path, node_id in issued.items()} == {path: path for path in issued}
+
+
 @pytest.mark.parametrize(
     ("later", "is_same"),
     [
