@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from kfs.log.log import Log
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class PartitionView(VisibleLog):
     """The visible part of a log, its records by offset, and its line files."""
 
-    __slots__ = ("_lines", "_making", "records")
+    __slots__ = ("_lines", "records")
 
     def __init__(
         self, context: TreeContext, log: Log, path: str, choose_range: Callable[[Log], OffsetRange] = Log.visible
@@ -27,7 +26,6 @@ class PartitionView(VisibleLog):
         super().__init__(context, log, path, choose_range)
         self.records = PartitionRecords(self)
         self._lines: PartitionLines | None = None
-        self._making = Lock()
 
     @property
     def lines(self) -> PartitionLines:
@@ -35,7 +33,7 @@ class PartitionView(VisibleLog):
         if self._lines is None:
             from kfs.tree.partition_lines import PartitionLines  # only here: single records need none
 
-            with self._making:
+            with self.context.lock:
                 if self._lines is None:  # no other thread was faster
                     self._lines = PartitionLines(self)
         return self._lines

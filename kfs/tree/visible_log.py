@@ -15,7 +15,7 @@ from kfs.log.segment import Segment
 from kfs.log.span import Span
 from kfs.read.isolation_level import IsolationLevel
 from kfs.read.log_reader import LogReader
-from kfs.render.renderers import line_renderer
+from kfs.render.renderers import LineRenderer, line_renderer
 from kfs.tree.context import NOBODY, Owner, TreeContext
 from kfs.tree.node import FOREVER, LIVE, Stamp
 from kfs.tree.node_ids import NamesWithIds, View
@@ -49,6 +49,7 @@ class VisibleLog:
         "_choosing",
         "_falls",
         "_history",
+        "_json",
         "_owners",
         "_range",
         "_range_until",
@@ -56,7 +57,6 @@ class VisibleLog:
         "_transactions",
         "committed",
         "context",
-        "json",
         "log",
         "number",
         "path",
@@ -72,7 +72,6 @@ class VisibleLog:
         self.log = log
         self.path = path
         self.number = context.ids.number_of(self)
-        self.json = line_renderer(log.topic, log.partition)
         #: The state of the log as last told to the front that shows this partition.
         self.promised = state_of(log)
         is_committed = context.options.isolation is IsolationLevel.READ_COMMITTED
@@ -81,7 +80,8 @@ class VisibleLog:
         self._history: TransactionHistory | None = None
         self._raw_names: NamesWithIds | None = None
         self.committed = self.transactions if is_committed else None
-        self.reader = LogReader(log, self.committed, lambda: self.offsets)
+        self._json: LineRenderer | None = None
+        self.reader = LogReader(log, self.committed, self._chosen)
         self._choose_range = choose_range
         self._range = OffsetRange(0, 0)
         self._range_until = -1.0
@@ -93,6 +93,14 @@ class VisibleLog:
         self._falls = 0  # how often the end of the visible range has moved back, perhaps without the log
         self._choosing = threading.Lock()
         log.note_dependent(self)
+
+    @property
+    def json(self) -> LineRenderer:
+        """Renders the records."""
+        renderer = self._json
+        if renderer is None:
+            renderer = self._json = line_renderer(self.log.topic, self.log.partition)
+        return renderer
 
     @property
     def transactions(self) -> CommittedReader:
@@ -129,7 +137,7 @@ class VisibleLog:
             self._transactions.let_go()
         if self._history is not None:
             self._history.let_go()
-        self._transactions, self._history = self.committed, None
+        self._transactions, self._history, self._json = self.committed, None, None
         self._owners, self.stamps = SlotTable(), SlotTable()
 
     @property
@@ -140,6 +148,9 @@ class VisibleLog:
                 if time.monotonic() >= self._range_until:  # no other thread was faster
                     self._choose()
         return self._range
+
+    def _chosen(self) -> OffsetRange:
+        return self.offsets
 
     def _choose(self) -> None:
         chosen = self._choose_range(self.log)
