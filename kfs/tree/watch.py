@@ -9,7 +9,7 @@ from typing import Final
 from weakref import ref
 
 from kfs.errors import CorruptData, Shortage, SourceLost
-from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT
+from kfs.log.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kfs.tree.context import Look
 from kfs.tree.names import segment_names
 from kfs.tree.node import LIVE, Invalidation
@@ -117,13 +117,12 @@ class Watch:
 
     def _note_told(self, told: Told) -> None:
         self._due.update(dict.fromkeys(told.views))
-        if not told.checkpoints:
-            return
         if self._views.context.data_dir.until_high_watermark and HIGH_WATERMARK_CHECKPOINT in told.checkpoints:
             self._is_any_due = True
-        for view in self._views.shown():
-            if view.promised != state_of(view.log):
-                self._note_changes(view)
+        if LOG_START_OFFSET_CHECKPOINT in told.checkpoints:
+            for view in self._views.shown():
+                if view.promised != state_of(view.log):
+                    self._note_changes(view)
 
     def _note_noticed(self) -> None:
         """Take up what other threads noticed."""
