@@ -24,6 +24,7 @@ from kfs.tree.node_ids import Content, NodeIds
 from kfs.tree.options import TreeOptions
 from kfs.tree.pending_invalidations import PendingInvalidations
 from kfs.tree.work_ahead import WorkAhead
+from kfs.tree.yielding_cache import YieldingCache
 
 if TYPE_CHECKING:
     from kfs.tree.lines.cache import LineCache, TextKey
@@ -36,7 +37,7 @@ _HOURS_BYTES: Final = 4 * 1024 * 1024
 _VERSIONS_KEPT: Final = 16 * 1024
 #: What is kept of a partition once it was shown, in bytes.
 _PARTITION_BYTES: Final = 6 * 1024
-#: The share of their bytes that caches of blocks have left, however much is kept of partitions.
+#: The share of their bytes that caches have left, however much is kept of partitions.
 _LEAST_SHARE: Final = 1 / 8
 
 
@@ -116,7 +117,9 @@ class TreeContext:
         self._block_caches = [(cache, cache.capacity) for cache in (self.rendered, data_dir.storage.cache)]
         self._changed: LRUCache[str, tuple[int, int]] = LRUCache(_VERSIONS_KEPT)
         self._latest: TTLCache[str, Generated] = TTLCache(_GENERATED_KEPT, LIVE)
-        self._generated: LRUCache[int, Generated] = LRUCache(_GENERATED_BYTES, lambda made: len(made.content) + 512)
+        self._generated: YieldingCache[int, Generated] = YieldingCache(
+            _GENERATED_BYTES, lambda made: len(made.content) + 512
+        )
 
     @cached_property
     def readers(self) -> ReaderPool:
@@ -131,14 +134,17 @@ class TreeContext:
         from kfs.tree.lines.cache import LineCache
 
         store = None if self.options.index_store is None else self.options.index_store()
-        return LineCache(_TEXT_BYTES, store, self.reading)
+        return LineCache(_TEXT_BYTES, store, self.reading, self._share)
 
     def make_room(self, partitions: int) -> None:
-        """Have the caches of blocks give way to what is kept of so many partitions: they share one bound."""
+        """Have caches give way to what is kept of so many partitions: they share one bound."""
         most = max(1, sum(capacity for _, capacity in self._block_caches))
-        share = max(_LEAST_SHARE, 1 - partitions * _PARTITION_BYTES / most)
+        self._generated.share = share = max(_LEAST_SHARE, 1 - partitions * _PARTITION_BYTES / most)
         for cache, capacity in self._block_caches:
             cache.capacity = int(share * capacity)
+
+    def _share(self) -> float:
+        return self._generated.share
 
     def generated(self, path: str, produce: Callable[[], bytes], mtime_ns: int, owner: Owner) -> Generated:
         """Return the content that ``produce`` made for ``path``, kept briefly so that size and bytes match.

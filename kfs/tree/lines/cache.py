@@ -18,6 +18,7 @@ from kfs.tree.lines.index import LineIndex
 from kfs.tree.lines.index_store import LineIndexStore
 from kfs.tree.lines.source import CHUNK_BYTES, Chunk
 from kfs.tree.work_ahead import WorkAhead, WorkAheadJob
+from kfs.tree.yielding_cache import YieldingCache
 
 if TYPE_CHECKING:
     from kfs.log.segment import Segment
@@ -53,10 +54,12 @@ class LineCache:
     """Indexes of texts, and recently rendered chunks of text.
 
     An index is made and extended under the lock of its text (:meth:`lock_of`): a pass over a large segment takes long,
-    and should block only readers of the same text.
+    and should block only readers of the same text. ``share`` says how much of ``chunk_bytes`` is left for chunks.
     """
 
-    def __init__(self, chunk_bytes: int, store: LineIndexStore | None, ahead: WorkAhead) -> None:
+    def __init__(
+        self, chunk_bytes: int, store: LineIndexStore | None, ahead: WorkAhead, share: Callable[[], float]
+    ) -> None:
         self.store = store
         self._ahead = ahead
         self._making: dict[tuple[TextKey, int], Future[Mapping[int, Chunk]]] = {}
@@ -70,7 +73,8 @@ class LineCache:
         )
         #: The keys of indexes whose segment is gone, to be dropped later: any lock may be held when they are added.
         self._gone: deque[TextKey] = deque()
-        self._chunks: LRUCache[tuple[TextKey, int], Chunk] = LRUCache(
+        self._share = share
+        self._chunks: YieldingCache[tuple[TextKey, int], Chunk] = YieldingCache(
             chunk_bytes, getsizeof=lambda chunk: len(chunk.text) + 256
         )
         self._hits = self._misses = 0
@@ -80,7 +84,7 @@ class LineCache:
     def numbers(self) -> tuple[int, int, int, int]:
         """Return bytes of chunks and their limit; chunks that were found or in the making, and those that were not."""
         with self._lock:
-            return int(self._chunks.currsize), int(self._chunks.maxsize), self._hits, self._misses
+            return int(self._chunks.currsize), self._chunks.room, self._hits, self._misses
 
     def lock_of(self, key: TextKey) -> threading.RLock:
         """Return the lock of a text."""
@@ -132,6 +136,7 @@ class LineCache:
         """
         with self._lock:
             self._pace += (seconds / len(made) - self._pace) / _PACES
+            self._chunks.share = self._share()
             for index, chunk in made.items():
                 del self._making[claim.key, index]
                 if index in kept and self._chunks.getsizeof(chunk) <= self._chunks.maxsize:
