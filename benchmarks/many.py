@@ -31,6 +31,7 @@ _TASKS: Final = {
     "every meta/log.json": "for topic in *; do cat $topic/*/meta/log.json; done",
     "every last.json": "for topic in *; do cat $topic/*/last.json; done",
     "find -name last.json": "find . -name last.json",
+    "nothing, for 5 s": "sleep 5",
     "files in .kfs": "cat .kfs/stats.json .kfs/problems.jsonl .kfs/checkpoints/*/*; ls .kfs/deleted .kfs/replicas",
 }
 HEAD: Final = ("task", "s", "daemon CPU s", "peak RSS MiB", "descriptors")
