@@ -100,7 +100,8 @@ class LostSegments:
         segments, files = log.segments, log.files
         at = bisect_left(segments, segment.base_offset, key=lambda each: each.base_offset)
         is_there = segment in segments[at : at + 1] and segment.next_base_offset == gap.end
-        if not is_there or len(segments) != len(files.segments):  # the log is changing
+        is_last = at + 1 >= len(segments)  # recovery sets bounds of segments without those that follow
+        if not is_there or is_last or len(segments) != len(files.segments):  # the log is changing
             return Evidence.NONE
         log_dir = log.directory.log_dir
         searches = self._searches

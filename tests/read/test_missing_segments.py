@@ -656,3 +656,10 @@ def test_of_recorded_logs_it_is_told_what_verify_says(name: str, corpus: Callabl
                     told[following] = (item.after + 1, item.before - 1)
         assert told == {each.file: each.offsets for each in gaps}
         assert not told or name == "g_damage"
+
+
+def test_a_segment_that_ends_before_one_that_is_not_listed_proves_nothing(tmp_path: Path) -> None:
+    log = open_log(write_partition(tmp_path / "t-0", {0: dense(0, 4)}))
+    [segment] = log.segments
+    segment.next_base_offset = 10  # as recovery sets it, which arranges segments by itself
+    assert damage_in(log) == []
