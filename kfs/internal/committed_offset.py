@@ -120,8 +120,8 @@ def standing_of(
     """
     if log is None:
         return OffsetInLog(note="this partition is not here")
-    visible = log.visible()
-    reader = LogReader(log, choose=lambda: visible)
+    visible = LogReader(log).offsets
+    reader = LogReader(log, choose=lambda: visible)  # the log's end isn't looked for again
     metadata = log.partition_metadata()
     ends = OffsetInLog(visible.start, visible.end, log.high_watermark)
     if topic_id is not None and metadata is not None and str(metadata.topic_id) != topic_id:

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from kfs.log.window import FIRST_READ
 from tests.logs import batch, log_name, record, write_partition
 from tests.mount.conftest import ONE_OF_EACH_KIND
 from tests.mount.toy_mount import eventually
@@ -27,9 +28,10 @@ through_each_kind_of_front: Final = pytest.mark.parametrize("front", ONE_OF_EACH
 
 
 def make(root: Path, partitions: int) -> Path:
-    """Write partitions of three segments, whose indexes have entries."""
+    """Write partitions of three segments, whose indexes have entries, and which are large enough to need them."""
+    key = b"k" * FIRST_READ
     for number in range(partitions):
-        segments = {base: [batch([record(base)]), batch([record(base + 1)])] for base in OFFSETS[::2]}
+        segments = {base: [batch([record(base, key=key)]), batch([record(base + 1)])] for base in OFFSETS[::2]}
         write_partition(root / f"t-{number}", segments, interval=1)
     (root / "meta.properties").write_text("version=1\ncluster.id=abcdefghijklmnopqrstuv\nnode.id=3\n")
     return root
@@ -85,6 +87,7 @@ def test_five_seconds_after_a_deletion_nothing_is_kept_of_a_file(
 ) -> None:
     root = make(tmp_path / "data", 3)
     mounted = mount_kafka(root, front=front)
+    assert mounted.path("t/0/offset/1.json").exists()  # by the index: nothing else is known yet
     assert wrong_in(mounted.path("t/0")) == wrong_in(mounted.path("t/1")) == []
     assert any(path.endswith(log_name(0)) for path in held(mounted.pid, root))
     assert any(path.endswith(log_name(0, ".index")) for path in held(mounted.pid, root))
