@@ -146,10 +146,15 @@ def _is_whole(log: Log, swap: Segment, stretches: Sequence[Stretch], before: tup
     if any(one.tail()[1] != other.base_offset for one, other in pairwise(segments)):
         return False
     end = segments[-1].tail()[1]
-    if any(each.has_offsets and each.first_offset >= end for each in stretches):
+    if any(each.has_offsets and _surely_from(each) >= end for each in stretches):
         return False
     compared = compare(new, old)
     return compared.divergence is None and not compared.second_lacks
+
+
+def _surely_from(stretch: Stretch) -> int:
+    """Return the highest offset that a stretch has; of lost bytes, the lowest that they can have had."""
+    return stretch.last_offset if stretch.fate is Fate.KEPT else stretch.first_offset
 
 
 # --- names that belong to another file ------------------------------------------------------------------------------

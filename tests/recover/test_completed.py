@@ -264,6 +264,15 @@ def test_where_a_replaced_segment_is_damaged_too_only_what_is_lost_comes_from_it
     assert any("compaction" in sentence for sentence in report.consequences)
 
 
+def test_a_damaged_compaction_is_not_undone_where_it_goes_further(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    directory = compacted(source)
+    os.truncate(directory / log_name(10), positions(BEFORE[10])[1])
+    report = recovered(source)
+    assert report.losses == []
+    assert offsets(source) == [*range(5), *(8, 9), *range(10, 30)]
+
+
 def test_what_neither_has_is_lost(tmp_path: Path) -> None:
     source = tmp_path / "data"
     directory = compacted(source, flipped=2)
