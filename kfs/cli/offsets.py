@@ -244,8 +244,11 @@ def _write_plan(path: str, found: Mapping[str, list[NewPosition]], *, dry_run: b
     """Write the positions to be set in another cluster, and say what sets them."""
     plan = reset_plan({group: {each.partition: each.offset for each in wanted} for group, wanted in found.items()})
     if not dry_run:
-        with replacing(path) as file:
-            file.write(plan.encode())
+        try:
+            with replacing(path) as file:
+                file.write(plan.encode(errors="surrogateescape"))
+        except OSError as error:
+            raise OffsetStoreError(f"can't write {path}: {error.strerror}") from None
     _print_set(row for group, wanted in found.items() for row in _set_rows(group, wanted, Progress()))
     if dry_run:
         messages.say("nothing was written: --dry-run")

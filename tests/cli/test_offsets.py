@@ -497,6 +497,9 @@ def test_a_file_is_written_only_when_it_is_to_be(root: Path, tmp_path: Path) -> 
     assert kfs("offsets", "copy", f"kafka:{root}", plan, "--force").returncode == 2
     refused("offsets", "copy", "group:nobody", plan, root)
     assert not plan.exists()
+    nowhere = tmp_path / "nowhere" / "reset.csv"
+    reason = refused("offsets", "copy", "group:mail", nowhere, root)
+    assert reason == f"kfs: can't write {nowhere}: No such file or directory\n"
 
 
 def test_what_is_not_there_is_not_copied(url: str, url_of: Callable[[str], str]) -> None:
