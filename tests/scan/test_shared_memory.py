@@ -41,7 +41,7 @@ MAPPED = pytest.mark.skipif(
 )
 RECORDS = _BATCHES * _RECORDS_IN_BATCH
 #: Enough that what one in two scans leaves is more than what workers have at rest.
-_SCANS = examples(16, 30)
+_SCANS = examples(12, 30)
 #: Scans that end their processes leave nothing in these, so that the first that leaves something here is noticed: there
 #: is no need for many, each of which starts processes.
 _SCANS_OF_NEW_PROCESSES = 6

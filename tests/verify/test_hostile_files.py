@@ -16,7 +16,7 @@ from tests.verify.checking import verified_by
 
 CorpusPath = Callable[[str], Path]
 CORPORA = ("b_txn", "c_clean", "e_meta", "f_0.10.2.2", "f_mixed", "g_kill9")
-CASES = examples(15, 100)
+CASES = examples(8, 100)
 
 
 def spoiled(data: bytes, others: Sequence[bytes], how: random.Random) -> bytes:
