@@ -86,8 +86,7 @@ def mount(
     plan = _Plan(tree_factory, point, front, MountOptions(source, allow_other), indexer)
     if foreground:
         _log_to(log, log_format)
-        print_stacks_at_abort()
-        _serve(plan, mounting=lambda: None, ready=lambda: _announce(plan))
+        _serve(plan, forked=print_stacks_at_abort, mounting=lambda: None, ready=lambda: _announce(plan))
         return
     try:
         daemon.start(
@@ -107,13 +106,17 @@ def _serve_in_daemon(plan: _Plan, log: str | None, log_format: LogFormat, report
         os.chdir("/")
         reports.mounting()
 
-    _serve(plan, mounting=mounting, ready=reports.ready)
+    _serve(plan, forked=lambda: None, mounting=mounting, ready=reports.ready)
 
 
-def _serve(plan: _Plan, *, mounting: Callable[[], None], ready: Callable[[], None]) -> None:
-    """Serve until the mount is gone; call ``mounting`` when the tree is open and ``ready`` when the mount answers."""
+def _serve(plan: _Plan, *, forked: Callable[[], None], mounting: Callable[[], None], ready: Callable[[], None]) -> None:
+    """Serve until the mount is gone.
+
+    Call ``forked`` when threads may be started, ``mounting`` when the tree is open, ``ready`` when the mount answers.
+    """
     companion = Companion(plan.mountpoint)
     try:
+        forked()
         with contextlib.ExitStack() as released_last:
             front = fronts.load(plan.front)
             tree = plan.tree_factory()
