@@ -18,6 +18,7 @@ from kfs.errors import CorruptData, NotFound, SourceLost
 from kfs.tree.node import Directory, Node, Symlink, settled
 
 if TYPE_CHECKING:
+    from kfs.cli.tables import Row
     from kfs.log.log import Log
 
 #: Named as by Kafka's own tools.
@@ -49,8 +50,8 @@ def ls(log_dir: str, path: str, also: tuple[str, ...], source: SourceOptions, is
       kfs ls -l /var/lib/kafka/data                the offsets, times and size of every partition
       kfs ls /var/lib/kafka/data orders/0/segment
 
-    The times are those of the first and the last record. If something can't be read, standard error says
-    why, and the exit code is 1.
+    The times are those of the first and the last record in batches that can be read. Standard error names
+    what can't be read; the exit code is 1 if that is one of the two records, or a whole partition.
     """
     topics = _topics_at(path)
     if is_long and topics is not None:
@@ -77,7 +78,7 @@ def _list_partitions(source: SourceOptions, log_dirs: Sequence[str], topics: Seq
 
     level, is_complete = IsolationLevel(source.isolation), True
 
-    def row(log: Log) -> Sequence[str | int | None]:
+    def row(log: Log) -> Row:
         nonlocal is_complete
         try:
             found = LogSummary.of(log, level)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from kfs.cli.messages import messages, say_what_is_logged
 from kfs.cli.options import dry_run_option, json_option, topic_option
-from kfs.cli.tables import print_table
+from kfs.cli.tables import Row, print_table
 from kfs.errors import NotFound, OffsetStoreError, StoreUnreachable
 from kfs.format.checkpoint import TopicPartition
 from kfs.internal.broker_state import BrokerState
@@ -30,16 +30,12 @@ from kfs.spark.offsets.store_url import open_store, open_writable_store
 from kfs.storage.atomic_file import replacing
 
 _PATIENCE: Final = 5.0  # seconds
-#: The placeholder for a missing value, as in Kafka's own tools.
-_NOTHING: Final = "-"
 _EXIT_INCOMPLETE: Final = 1
 _SHOWN: Final = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG"),
     *("TOPIC-ID", "LEADER-EPOCH", "EPOCH", "WRITER", "NOTE"),
 )
 _SET: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "TOPIC-ID", "LEADER-EPOCH", "NOTE")
-#: The cells of a line, None where there is nothing.
-Row: TypeAlias = list[str | int | None]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -125,7 +121,7 @@ def show(store_url: str, log_dirs: tuple[str, ...], groups: tuple[str, ...], as_
       kfs offsets show redis://cache:6379/0 --group my-app --json | jq '.partitions[].position'
     """
     with _opened(open_store(store_url, log_dirs, patience=_PATIENCE), log_dirs) as (store, data_dir):
-        rows: list[list[str]] = []
+        rows: list[Row] = []
         is_incomplete = False
         for group in groups or store.groups():
             # A group that was named must exist; if all are shown, some may have no positions (yet).
@@ -249,7 +245,7 @@ def _write_plan(path: str, found: Mapping[str, list[NewPosition]], *, dry_run: b
                 file.write(plan.encode(errors="surrogateescape"))
         except OSError as error:
             raise OffsetStoreError(f"can't write {path}: {error.strerror}") from None
-    _print_set(row for group, wanted in found.items() for row in _set_rows(group, wanted, Progress()))
+    print_table(_SET, (row for group, wanted in found.items() for row in _set_rows(group, wanted, Progress())))
     if dry_run:
         messages.say("nothing was written: --dry-run")
         return
@@ -358,7 +354,7 @@ def _set(store: WritableStore, positions: Mapping[str, list[NewPosition]], *, dr
             rows += _set_rows(group, wanted, before[group][0])
     finally:
         if rows:
-            _print_set(rows)
+            print_table(_SET, rows)
     for progress, unreadable in before.values():
         for replaced in unreadable:
             messages.say(f"{replaced.error}: {'would be' if dry_run else 'is'} replaced")
@@ -389,25 +385,17 @@ def _set_rows(group: str, wanted: Sequence[NewPosition], before: Progress) -> It
         yield [group, name.topic, name.partition, *offsets_then_now, *_identity_cells(identity), each.note]
 
 
-def _print_set(rows: Iterable[Row]) -> None:
-    print_table(_SET, [[*map(_cell, row)] for row in rows])
-
-
-def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Iterator[list[str]]:
+def _rows(group: str, progress: Progress, found: list[PartitionStanding]) -> Iterator[Row]:
     held = [progress.epoch or None, writer_text(progress)]
     if not found:
-        yield [*map(_cell, [group, *[None] * 8, *held, progress.note or "no positions yet"])]
+        yield [group, *[None] * 8, *held, progress.note or "no positions yet"]
     for each in found:
         name, standing = each.partition, each.standing
         notes = "; ".join(filter(None, (each.note, progress.note)))
         ends = [standing.log_start_offset, standing.log_end_offset, standing.lag]
         of_log = _identity_cells(each.identity)
-        yield [*map(_cell, [group, name.topic, name.partition, each.position, *ends, *of_log, *held, notes or None])]
+        yield [group, name.topic, name.partition, each.position, *ends, *of_log, *held, notes or None]
 
 
 def _identity_cells(identity: Identity) -> tuple[str | None, int | None]:
     return None if identity.topic_id is None else str(identity.topic_id), identity.leader_epoch
-
-
-def _cell(value: str | int | None) -> str:
-    return _NOTHING if value is None else str(value)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from kfs.cli.messages import shown
 
 #: The placeholder for a missing value, as in Kafka's own tools.
 NOTHING: Final = "-"
+#: The cells of a row, None where there is nothing.
+Row: TypeAlias = Sequence[str | int | None]
 _WIDEST: Final = 100_000  # columns
 #: The maximum width of a cell on a terminal: otherwise, one group name of 30,000 characters would pad every row. A
 #: topic name may have 249 characters.
@@ -22,7 +24,7 @@ def cell_text(cell: str | int | None) -> str:
     return NOTHING if cell is None else str(cell)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table, with tabs, line ends and other control characters in fields escaped.
 
     On a terminal, columns without entries are left out, and cells wider than 249 columns are cut. Elsewhere, each row
