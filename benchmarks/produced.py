@@ -72,9 +72,7 @@ def broker_over(partition: Path) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="kfs-benchmark.", dir=partition.parent) as scratch:
         broker = _broker(Path(scratch), {})
-        with broker.running():
-            broker.create_topics({partition.name.removesuffix("-0"): 1})
-        broker.put_in(partition)
+        broker.take_over([partition])
         with broker.running():
             yield f"127.0.0.1:{broker.port}"
 

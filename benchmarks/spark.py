@@ -174,10 +174,7 @@ def _broker_of(logs: Sequence[EventLog], root: Path) -> Iterator[RealBroker]:
         raise RuntimeError("Spark and Kafka need Java")
     with tempfile.TemporaryDirectory(prefix="kfs-benchmark.", dir=root) as directory:
         broker = RealBroker.make(Path(directory) / "broker", java, {}, _BROKER_JAVA)
-        with broker.running():
-            broker.create_topics({log.topic: 1 for log in logs})
-        for log in logs:
-            broker.put_in(log.directory)
+        broker.take_over([log.directory for log in logs])
         with broker.running():
             yield broker
 

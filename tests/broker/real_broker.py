@@ -155,6 +155,13 @@ class RealBroker:
         finally:
             await consumer.stop()
 
+    def take_over(self, directories: Sequence[Path], topics: Mapping[str, int] | None = None) -> None:
+        """Run once to create the topics of partition directories, and ``topics``; then put the directories in."""
+        with self.running():
+            self.create_topics({**partition_counts(each.name for each in directories), **(topics or {})})
+        for each in directories:
+            self.put_in(each)
+
     def put_in(self, directory: Path) -> None:
         """Put a partition directory in the place of the one that the stopped broker has, with that topic's id."""
         own = self.data / directory.name

@@ -12,7 +12,7 @@ from kfs.format.record import Record
 from kfs.imports.layout import BatchLayout
 from kfs.read.isolation_level import IsolationLevel
 from kfs.render.record_line import parse_line
-from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
+from tests.broker.real_broker import RealBroker, as_read, errors_in
 from tests.cat.printing import printed
 from tests.imports.test_import import imported, topics_of
 from tests.requirements import need_kafka
@@ -48,10 +48,7 @@ def test_a_broker_starts_on_imported_directories_and_a_consumer_reads_what_was_i
     directories = list(made(corpus, tmp_path, expected))
     assert len(directories) > 20
     broker = RealBroker.make(tmp_path / "broker", need_kafka(), {})
-    with broker.running():
-        broker.create_topics(partition_counts(directory.name for directory in directories))
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories)
     with broker.running() as log:
         for level in IsolationLevel:
             consumed = broker.consumed(level.value, [directory.name for directory in directories])

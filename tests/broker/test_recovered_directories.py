@@ -15,7 +15,7 @@ from kfs.log.storage import Storage
 from kfs.recover.kafka_mode import KafkaMode
 from kfs.recover.log_dir_recovery import recover_copy
 from kfs.recover.salvage_mode import SalvageMode
-from tests.broker.real_broker import RealBroker, as_read, errors_in, partition_counts
+from tests.broker.real_broker import RealBroker, as_read, errors_in
 from tests.expected import expected_records
 from tests.logs import dense, log_name, write_partition
 from tests.recorded_damage import DAMAGED, CorpusPath, intact_records
@@ -41,10 +41,7 @@ def test_a_broker_starts_on_recovered_directories_and_a_consumer_reads_what_is_l
 ) -> None:
     broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
     directories = list(recovered(corpus, tmp_path))
-    with broker.running():
-        broker.create_topics(partition_counts(directory.name for directory in directories))
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories)
     with broker.running() as log:
         for level in LEVELS:
             consumed = broker.consumed(level, [directory.name for directory in directories])
@@ -59,10 +56,7 @@ def test_a_broker_starts_on_salvaged_directories_and_a_consumer_reads_all_that_i
     recover_copy(str(corpus(DAMAGED) / "data"), str(tmp_path / "output"), SalvageMode(config=CONFIG, storage=Storage()))
     directories = sorted((tmp_path / "output").glob("broken-*"))
     broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
-    with broker.running():
-        broker.create_topics(partition_counts(directory.name for directory in directories))
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories)
     with broker.running() as log:
         consumed = broker.consumed("read_uncommitted", [directory.name for directory in directories])
     assert errors_in(log) == []
@@ -139,10 +133,7 @@ def test_a_consumer_that_reads_to_the_end_of_what_is_salvaged_ends(tmp_path: Pat
     recover_copy(str(tmp_path / "data"), str(tmp_path / "output"), SalvageMode(config=CONFIG, storage=Storage()))
     directories = sorted((tmp_path / "output").glob("v*"))
     broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
-    with broker.running():
-        broker.create_topics(partition_counts(directory.name for directory in directories))
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories)
     with broker.running() as log:
         consumed = broker.consumed("read_uncommitted", [directory.name for directory in directories])
     assert errors_in(log) == []

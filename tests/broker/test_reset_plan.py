@@ -42,9 +42,7 @@ def test_a_group_goes_on_in_another_cluster(tmp_path: Path) -> None:
         asyncio.run(send_and_commit(f"127.0.0.1:{old.port}", 20, 7))
     plan = tmp_path / "billing.csv"
     assert kfs("offsets", "copy", f"group:{GROUP}", plan, old.data).returncode == 0
-    with new.running():
-        new.create_topics({ORDERS.topic: 1})
-    new.put_in(old.data / "orders-0")
+    new.take_over([old.data / "orders-0"])
     with new.running():
         options = ("--reset-offsets", "--group", GROUP, "--from-file", str(plan), "--execute")
         subprocess.run(new.tool(_TOOL, *options), check=True, stdout=subprocess.DEVNULL)

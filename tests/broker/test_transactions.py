@@ -48,10 +48,7 @@ def test_the_tool_that_asks_a_broker_says_the_same(name: str, corpus: CorpusPath
     write_open(tmp_path / "stuck-0", [(99, 5), (0, 2), (1, 0)])
     directories.append(tmp_path / "stuck-0")
     broker = RealBroker.make(tmp_path / "broker", need_kafka(), SETTINGS)
-    with broker.running():
-        broker.create_topics({TRANSACTION_STATE_TOPIC: 4, "ledger": 3, "payments": 1, "stuck": 1})
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories)
     with broker.running():
         listed = rows_of(broker, "list")
         described = {

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tests.broker.real_broker import RealBroker, partition_counts
+from tests.broker.real_broker import RealBroker
 from tests.logs import START, dense, write_partition
 from tests.requirements import need_kafka
 from tests.spark.test_source import rows_of
@@ -71,10 +71,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, corpus: 
     recorded += sorted((corpus("a_v2") / "data").glob("shapes-*"))
     directories = [root / "t-0", root / "t-1", *recorded]
     broker = RealBroker.make(root / "broker", need_kafka(), {})
-    with broker.running():
-        broker.create_topics({**partition_counts(each.name for each in directories), "empty": 1})
-    for directory in directories:
-        broker.put_in(directory)
+    broker.take_over(directories, {"empty": 1})
     with broker.running():
         yield Both(spark, broker)
 
