@@ -135,9 +135,9 @@ class Changes:
         self._libc.inotify_rm_watch(self._events, number)  # fails if the directory is gone: nothing is left to remove
 
     def wait(self, seconds: float, reader: int | None = None) -> ChangedNames | None:
-        """Wait at most ``seconds`` for a change; return what has changed, or None if events were lost.
+        """Wait at most ``seconds`` for a change; return the names that events report, or None if events were lost.
 
-        Nothing has changed, as far as is told, after a wait without an event. ``reader`` is a pipe that is written to.
+        There are none after a wait without an event. ``reader`` is a pipe that is written to.
 
         Raises:
             BrokenPipeError: nobody reads the pipe any more.

@@ -137,7 +137,7 @@ class TreeContext:
         return LineCache(_TEXT_BYTES, store, self.reading, self._share)
 
     def make_room(self, partitions: int) -> None:
-        """Have caches give way to what is kept of so many partitions: they share one bound."""
+        """Shrink the caches by what is kept of this many partitions: both share one memory bound."""
         most = max(1, sum(capacity for _, capacity in self._block_caches))
         self._generated.share = share = max(_LEAST_SHARE, 1 - partitions * _PARTITION_BYTES / most)
         for cache, capacity in self._block_caches:

@@ -103,7 +103,7 @@ class Watch:
         return self._look()
 
     def _due_at(self) -> float:
-        """Return when to look even if nothing is told (monotonic clock)."""
+        """Return when the next look is due even without an event (monotonic clock)."""
         if self._due:
             return self._looked
         due = [self._others_due]
@@ -203,7 +203,7 @@ class Watch:
         """Look at a partition, and note what is outdated; yield to be interrupted."""
         if not self._views.is_shown(view):
             return
-        if self._directories.tells(view):  # first: a change from now on is told
+        if self._directories.tells(view):  # first, so that events report every later change
             self._polled.discard(view)
         else:
             self._polled.add(view)

@@ -17,7 +17,7 @@ SELDOM_SECONDS: Final = 5.0
 
 
 class Told(NamedTuple):
-    """What events told: partitions that may have changed, and the names of checkpoint files that have."""
+    """What events reported: partitions that may have changed, and the names of checkpoint files that have."""
 
     views: list[PartitionView]
     checkpoints: set[str]
@@ -50,7 +50,7 @@ class WatchedDirectories:
             self._changes.discard(path)
 
     def tells(self, view: PartitionView) -> bool:
-        """Whether an event tells of every change of a partition from now on; a directory may be another one by now."""
+        """Whether events report every later change of a partition, whose directory may have been replaced meanwhile."""
         directory = view.log.directory
         in_log_dir = directory.log_dir is None or self._changes.add(directory.log_dir.path)
         return in_log_dir and self._changes.add(directory.path)
@@ -60,7 +60,7 @@ class WatchedDirectories:
         return self._views.get(path, ())
 
     def wait(self, seconds: float) -> Told | None:
-        """Wait at most ``seconds`` for a change; return what is told, None if any partition may have changed."""
+        """Wait at most ``seconds`` for a change; return what events report, None if any partition may have changed."""
         changed = self._changes.wait(seconds)
         if changed is None:
             return None
