@@ -149,6 +149,11 @@ class VisibleLog:
                     self._choose()
         return self._range
 
+    def look_again(self) -> None:
+        """Choose the offsets anew at the next query, because the log has changed."""
+        with self._choosing:  # a choice that is being made may have begun before
+            self._range_until = -1.0
+
     def _chosen(self) -> OffsetRange:
         return self.offsets
 

@@ -250,6 +250,7 @@ class Watch:
         state = state_of(view.log)
         if view.promised != state:
             self._pending.note_partition(view.path)  # first, so that it is in doubt all along
+            view.look_again()
         view.promised = state
         files = [
             base for base, node_id in list(view.promised_files.items()) if view.lines.lasting_file(base) != node_id

@@ -52,8 +52,16 @@ class WatchedDirectories:
     def tells(self, view: PartitionView) -> bool:
         """Whether events report every later change of a partition, whose directory may have been replaced meanwhile."""
         directory = view.log.directory
-        in_log_dir = directory.log_dir is None or self._changes.add(directory.log_dir.path)
-        return in_log_dir and self._changes.add(directory.path)
+        return self._tells_checkpoints(directory.log_dir) and self._changes.add(directory.path)
+
+    def _tells_checkpoints(self, log_dir: LogDir | None) -> bool:
+        if log_dir is None:
+            return True
+        was_told = self._changes.is_told(log_dir.path)
+        is_told = self._changes.add(log_dir.path)
+        if is_told and not was_told:  # what changed before made no event
+            log_dir.look_again()
+        return is_told
 
     def at(self, path: str) -> tuple[PartitionView, ...]:
         """Return the partitions in the directory at ``path``."""

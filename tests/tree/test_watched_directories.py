@@ -107,6 +107,28 @@ def raise_log_start(root: Path) -> None:
     set_log_start(root, "a", 0, 5)
 
 
+def test_a_moved_log_start_takes_line_files_back_while_the_visible_range_is_reused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfs.tree.visible_log._RANGE_SECONDS", LONG)
+    tree = open_tree(root)
+    show(tree)
+    raise_log_start(root)
+    assert "a/0/segment/0.jsonl" in {each.path for each in tree.await_invalidations()}
+    tree.close()
+
+
+def test_a_log_start_that_moved_just_before_it_is_watched_is_not_missed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfs.log.log_dir._LOOK_AGAIN_SECONDS", LONG)
+    tree = open_tree(root)
+    _ = directory_at(tree, "a/0/segment").lookup("0.jsonl").attributes()
+    raise_log_start(root)
+    assert "a/0/segment/0.jsonl" in {each.path for each in tree.await_invalidations()}
+    tree.close()
+
+
 @pytest.mark.parametrize("change", [delete_segment, swap_segment, cut_segment, delete_partition, raise_log_start])
 def test_a_change_is_told_by_its_event(
     tree: KafkaTree, root: Path, waits: list[float], looks: list[str], change: Callable[[Path], None]
